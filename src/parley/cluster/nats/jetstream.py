@@ -24,9 +24,12 @@ BATCH_MESSAGES = 1000
 """The most that a server sends for one request."""
 BATCH_BYTES = 8 << 20
 CREATE_SECONDS = 15.0
-"""Three servers have to elect the leader of a new stream."""
+"""How long servers may take to elect leaders after they were started."""
+CREATE_POLL_SECONDS = 0.25
 ELECTION_POLL_SECONDS = 0.05
 NOT_FOUND = 404
+UNAVAILABLE = 503
+NO_PEERS = 10005
 STREAM_NOT_FOUND = 10059
 WRONG_LAST_SEQUENCE = (10071, 10164)
 FULL = (10023, 10047, 10077)
@@ -67,21 +70,19 @@ class JetStream:
         self.connection = connection
         self.where = connection.where
 
-    async def call(self, name: str, body: Any = None, timeout_seconds: float | None = None) -> dict[str, Any]:
+    async def call(self, name: str, body: Any = None) -> dict[str, Any]:
         """A request to the API of JetStream. Raises JetStreamError, ClusterError."""
         data = b"" if body is None else msgspec.json.encode(body)
-        reply = await self._request(f"$JS.API.{name}", data, {}, timeout_seconds)
+        reply = await self._request(f"$JS.API.{name}", data, {})
         return self._parse(reply)
 
     async def store(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Ack:
         """Raises JetStreamError if the message was refused, ClusterError if it is not known whether it was stored."""
         return msgspec.convert(self._parse(await self._request(subject, data, headers)), Ack)
 
-    async def _request(
-        self, subject: str, data: bytes, headers: Mapping[str, str], timeout_seconds: float | None = None
-    ) -> Msg:
+    async def _request(self, subject: str, data: bytes, headers: Mapping[str, str]) -> Msg:
         clock = asyncio.get_running_loop().time
-        end = clock() + (timeout_seconds or self.connection.timeout_seconds)
+        end = clock() + self.connection.timeout_seconds
         while True:
             try:
                 return await self.connection.request(subject, data, headers, max(0.0, end - clock()), is_quick=True)
@@ -102,13 +103,25 @@ class JetStream:
 
     async def create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
         """Create a stream unless there is one with its name; returns the configuration that it has."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + CREATE_SECONDS
+        while True:
+            try:
+                return await self._create_stream(config)
+            except ClusterError as exc:
+                # Servers that have just started do not know each other yet, or have no leader.
+                is_refused = isinstance(exc, JetStreamError) and exc.status != UNAVAILABLE and exc.number != NO_PEERS
+                if is_refused or clock() > end:
+                    raise
+            await asyncio.sleep(CREATE_POLL_SECONDS)
+
+    async def _create_stream(self, config: dict[str, Any]) -> dict[str, Any]:
         try:
             return dict((await self.info(config["name"]))["config"])
         except JetStreamError as exc:
             if exc.number != STREAM_NOT_FOUND:
                 raise
-        created = await self.call(f"STREAM.CREATE.{config['name']}", config, CREATE_SECONDS)
-        return dict(created["config"])
+        return dict((await self.call(f"STREAM.CREATE.{config['name']}", config))["config"])
 
     async def info(self, stream: str) -> dict[str, Any]:
         return await self.call(f"STREAM.INFO.{stream}")
