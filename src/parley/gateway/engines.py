@@ -87,8 +87,9 @@ class EngineTask:
         await asyncio.wait([self._task])
 
     def silence(self) -> None:
-        self._is_killed = True
-        self._task.cancel()
+        if not self._is_killed:  # a second one would interrupt the end of its processes and connections
+            self._is_killed = True
+            self._task.cancel()
 
     async def _run(self) -> None:
         try:
