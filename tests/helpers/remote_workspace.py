@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Coroutine
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -29,6 +29,7 @@ from parley.workspace.worktrees import GitWorktrees
 
 T = TypeVar("T")
 TOKEN = "a token for tests, long enough"
+MAX_RECENT = 4
 VARIABLE = "PARLEY_TEST_WORKSPACE"
 
 
@@ -41,7 +42,8 @@ class ServerThread:
 
     def __init__(self, root: Path | str, state: Path, **options: Any) -> None:
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="workspace-server", daemon=True).start()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="workspace-server", daemon=True)
+        self._thread.start()
         self._root, self._state, self._options = str(root), state, options
         self.socket = Path(tempfile.mkdtemp(prefix="parley-ws-")) / "s"
         self.server: WorkspaceServer | None = None
@@ -68,6 +70,9 @@ class ServerThread:
         for remote in self._connected:
             remote.close()
         self.stop()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
 
     def has_ended(self, session: str) -> bool:
         """Whether all commands of a session have ended."""
@@ -130,7 +135,14 @@ def with_workspace(options: CliOptions, environment: dict[str, str], folder: Pat
     return options.replace(workspace=f"unix:{server_of(folder).socket}#{folder}")
 
 
-@lru_cache(maxsize=8)
-def server_of(folder: Path) -> ServerThread:
+_recent: dict[Path, ServerThread] = {}
+"""The servers of the last tests. Older ones are closed, because each has a thread and descriptors."""
+
+
+def server_of(folder: Path, state: Path | None = None) -> ServerThread:
     """A server for the sessions of one test: their ids are the same in every test."""
-    return ServerThread("/", Path(tempfile.mkdtemp(prefix="parley-ws-state-")))
+    if folder not in _recent:
+        while len(_recent) >= MAX_RECENT:
+            _recent.pop(next(iter(_recent))).close()
+        _recent[folder] = ServerThread("/", state or Path(tempfile.mkdtemp(prefix="parley-ws-state-")))
+    return _recent[folder]

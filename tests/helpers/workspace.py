@@ -40,14 +40,13 @@ class WorkspaceHarness:
             made.mkdir(exist_ok=True)
         self.reach = Scope(folders=(str(self.inside),))
         self._numbers = count(1)
-        self._server: remote_workspace.ServerThread | None = None
         self.files: Files = self.restart()
 
     def restart(self, *, delete_history_at_end: bool = False) -> Files:
         """The session again, in another process."""
         if remote_workspace.is_remote():
-            self._server = self._server or remote_workspace.ServerThread("/", self.history.parents[1])
-            remote = self._server.connect(self.inside, "session", keeps_history=not delete_history_at_end)
+            server = remote_workspace.server_of(self.inside, self.history.parents[1])
+            remote = server.connect(self.inside, "session", keeps_history=not delete_history_at_end)
             self.files = remote.files
             return self.files
         self.files = LocalFiles(

@@ -4,7 +4,7 @@
 (process/processes.py) runs commands. Tools access the machine only through these, so that every change can be rewound
 and every access check applies to the opened object, not to a name that may point elsewhere a moment later.
 
-See also: `local.py`, `search/` and `worktrees.py` for the implementations.
+See also: `local.py`, `search/` and `worktrees.py` for the implementations, `remote/` for those on another machine.
 """
 
 from __future__ import annotations

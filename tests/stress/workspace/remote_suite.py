@@ -48,6 +48,7 @@ LEFT_OUT = {
     "test_an_agent_of_a_tree_that_no_one_trusts_runs_nothing": "agents of the project are left out, and reported",
     "test_agents_come_from_the_host_the_command_line_and_files": "agents of the project are left out, and reported",
     "test_a_restricted_session_has_no_worktrees": "--restricted is refused",
+    "test_the_decision_and_the_wait_are_on_record": "its client may answer before a decision with a round trip",
     "test_out_of_time_with_something_found_reports_that": "its clock counts the steps of a local search",
     "test_out_of_time_with_nothing_found_is_an_error": "its clock counts the steps of a local search",
 }

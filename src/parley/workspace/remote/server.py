@@ -64,6 +64,8 @@ class WorkspaceServer:
         """For what is known of their commands."""
         self._endings: dict[str, asyncio.Task[None]] = {}
         """The sessions without a connection, which end after the grace period."""
+        self._closing: set[ServedSession] = set()
+        self._is_closed = False
         self._strangers = 0
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -100,11 +102,15 @@ class WorkspaceServer:
 
     async def close(self) -> None:
         """End all sessions and their commands."""
+        self._is_closed = True
         if self._server is not None:
             self._server.close()
-        for task in (*self._connections, *self._endings.values()):
+        tasks = (*self._connections, *self._endings.values())
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*(session.close() for session in self._sessions.values()))
+        sessions = (*self._sessions.values(), *self._closing)
+        await asyncio.gather(*(session.close() for session in sessions))
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._sessions.clear()
         if self.address.path:
             with contextlib.suppress(OSError):
@@ -146,7 +152,9 @@ class WorkspaceServer:
         try:
             await session.serve(channel)
         finally:
-            if self._sessions.get(name) is session and session.channel is None:
+            if self._sessions.get(name) is session and session.channel is None and not self._is_closed:
+                if (ending := self._endings.pop(name, None)) is not None:
+                    ending.cancel()
                 self._endings[name] = asyncio.create_task(self._end_after_grace(session))
 
     async def _greet(self, channel: Channel) -> ServedSession | None:
@@ -182,7 +190,7 @@ class WorkspaceServer:
             return Rejected(reason=f"the folder {greeting.folder} is outside the workspace ({root})")
         if not os.path.isdir(folder):
             return Rejected(reason=f"the folder {greeting.folder} does not exist in the workspace")
-        current = self._sessions.get(greeting.session)
+        current = self._sessions.get(greeting.session) or self._ended.get(greeting.session)
         if current is not None and current.greeting.epoch > greeting.epoch:
             epochs = f"epoch {current.greeting.epoch}, this engine has epoch {greeting.epoch}"
             return Rejected(reason=f"another engine has taken the session over ({epochs})")
@@ -200,17 +208,14 @@ class WorkspaceServer:
             if current.channel is not None:
                 current.channel.close()
             return current, True
-        before = self._ended.pop(name, None)
-        earlier = {} if before is None else dict(before.earlier)
-        superseded = frozenset[str]() if before is None else before.superseded
-        if current is not None:
-            del self._sessions[name]
-            await current.close()  # one engine at a time: its commands end before the next one starts any
-            earlier |= current.earlier
-            superseded = current.superseded | {current.greeting.engine}
-        session = self._sessions[name] = ServedSession(greeting, self._make_place(greeting))
-        session.earlier |= earlier
-        session.superseded = superseded
+        session = ServedSession(greeting, self._make_place(greeting))
+        before = current or self._ended.pop(name, None)
+        # At once, before the earlier engine can come back while its commands end.
+        self._sessions[name] = session
+        if before is not None:
+            session.superseded = before.superseded | {before.greeting.engine}
+            await self._close_session(before)  # one engine at a time: its commands end before the next one starts any
+            session.earlier |= before.earlier
         return session, False
 
     def _make_place(self, greeting: Greeting) -> SessionPlace:
@@ -249,10 +254,17 @@ class WorkspaceServer:
         if self._sessions.get(name) is session and session.channel is None:
             del self._sessions[name]
             self._endings.pop(name, None)
-            await session.close()
+            await self._close_session(session)
             self._ended[name] = session
             while len(self._ended) > MAX_REMEMBERED:
                 del self._ended[next(iter(self._ended))]
+
+    async def _close_session(self, session: ServedSession) -> None:
+        self._closing.add(session)
+        try:
+            await session.close()
+        finally:
+            self._closing.discard(session)
 
 
 def is_same_engine(one: Greeting, other: Greeting) -> bool:

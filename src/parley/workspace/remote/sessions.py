@@ -87,7 +87,7 @@ class ServedSession:
         self._order = asyncio.Lock()
         """Changes are made in the order of their calls."""
         self._sending = asyncio.Event()
-        self._is_closed = False
+        self._closing: asyncio.Task[None] | None = None
         self.is_ended = False
         """Whether the engine has ended it."""
 
@@ -177,9 +177,11 @@ class ServedSession:
 
     async def close(self) -> None:
         """End all commands and calls. What is known of the commands is kept for another engine."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)  # whoever waits may be cancelled; the commands end all the same
+
+    async def _close(self) -> None:
         if self.channel is not None:
             self.channel.close()
         for task in self._calls.values():

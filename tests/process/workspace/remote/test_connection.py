@@ -6,18 +6,21 @@ import asyncio
 import os
 import random
 import socket
+import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from parley.compose.workspace_server import serve_workspace
 from parley.errors import ToolError, UsageError
 from parley.workspace.base import Scope
 from parley.workspace.remote import handshake, wire
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.calls import FindFacts, ReadFile, RequestBody, StartCommand
+from parley.workspace.remote.client import connect_workspace
 from parley.workspace.remote.handshake import Greeting
-from parley.workspace.remote.link import WorkspaceUnavailable
+from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
 from tests.helpers.remote_workspace import TOKEN, ServerThread
 
 ANYWHERE = Scope(anywhere=True)
@@ -223,3 +226,34 @@ def test_own_files_are_only_in_the_folder_of_the_session(server: ServerThread, r
             remote.processes.outputs.save(path, b"x")
     remote.processes.outputs.save(Path(remote.welcome.own_folder, "tool-results", "x"), b"x")
     assert os.listdir(root) == []
+
+
+def test_with_tls_the_certificate_is_checked(tmp_path: Path, root: Path) -> None:
+    (root / "a").write_text("a")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    make += ["-subj", "/CN=ws", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*make, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    server = ServerThread(root, tmp_path / "state")
+    encrypted = server.run(
+        serve_workspace(
+            WorkspaceAddress(host="127.0.0.1"),
+            str(root),
+            TOKEN,
+            {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+            state=tmp_path / "tls-state",
+            certificate=(str(certificate), str(key)),
+        )
+    )
+    assert encrypted.address.is_encrypted
+    trusting = LinkSettings(address=encrypted.address, token=TOKEN, ca_file=str(certificate), wait_seconds=5)
+    remote = connect_workspace(trusting, "s")
+    assert remote.files.read(str(root / "a"), ANYWHERE).data == b"a"
+    remote.close()
+    with pytest.raises(WorkspaceUnavailable, match="certificate"):
+        connect_workspace(LinkSettings(address=encrypted.address, token=TOKEN, wait_seconds=1), "s")
+    plain = WorkspaceAddress(host="127.0.0.1", port=encrypted.address.port)
+    with pytest.raises(WorkspaceUnavailable, match="does not answer"):
+        connect_workspace(LinkSettings(address=plain, token=TOKEN, wait_seconds=1), "s")
+    server.run(encrypted.close())
+    server.close()
