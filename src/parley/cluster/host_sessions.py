@@ -55,9 +55,8 @@ EVICTED_MESSAGES = 32
 TOMBSTONE_SECONDS = 120
 """How long the log of a deleted session is kept for requests that are repeated."""
 TRIES = 5
-END_TRIES = 5
-END_SECONDS = 1.0
-"""How long an engine has to end before it is told again."""
+END_SECONDS = 5.0
+"""How long an engine has to end that was killed."""
 
 
 class NotOwner(ClusterError):
@@ -467,14 +466,12 @@ class HostSessions:
             hosted.writer.fail(LeaseLost(f"session {hosted.key.session} is not run by host {self._host} any more"))
 
     async def _end_engine(self, engine: Engine) -> None:
-        """Wait until an engine has ended. What it waits for may swallow that it is cancelled, so it is told again."""
-        for _ in range(END_TRIES):
-            killing = self._loop.create_task(engine.kill())
-            done, _pending = await asyncio.wait([killing], timeout=END_SECONDS)
-            if done:
-                return
+        """Wait until an engine has ended its processes, but not for ever: nothing that it says is heard any more."""
+        killing = self._loop.create_task(engine.kill())
+        done, _ = await asyncio.wait([killing], timeout=END_SECONDS)
+        if not done:
             killing.cancel()
-        self._log.warn("an engine does not end; what it says is ignored")
+            self._log.warn("an engine does not end; what it says is ignored")
 
     def _close(self, hosted: HostedSession, reason: str) -> None:
         if not hosted.closed.done():

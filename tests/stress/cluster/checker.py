@@ -268,8 +268,10 @@ FAULTS = "kill,freeze,cut,silence,cut_gateway,clock"
 
 
 def short_plan(**changed: Any) -> argparse.Namespace:
-    values = {"operations": 150, "clients": 4, "hosts": 2, "nats_servers": 1, "lease_seconds": 2, "seed": 1}
-    return argparse.Namespace(**{**values, "faults": FAULTS, **changed})
+    values = {"operations": 100, "clients": 4, "hosts": 2, "nats_servers": 1, "lease_seconds": 2, "seed": 1}
+    # A clock that can be set makes every look at it slow.
+    faults = FAULTS.removesuffix(",clock")
+    return argparse.Namespace(**{**values, "faults": faults, **changed})
 
 
 def main() -> int:

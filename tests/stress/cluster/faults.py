@@ -170,8 +170,8 @@ def parse_plan(description: str, count: int, nats_servers: int = 1) -> argparse.
 
 def short_plan(**changed: object) -> argparse.Namespace:
     """The form that CI runs."""
-    plan = argparse.Namespace(count=2, seconds=0, sessions=6, hosts=2, gateways=1, nats_servers=1)
-    vars(plan).update(lease_seconds=2, pause_seconds=0.5, seed=1, **changed)
+    plan = argparse.Namespace(count=1, seconds=0, sessions=4, hosts=2, gateways=1, nats_servers=1)
+    vars(plan).update({"lease_seconds": 2, "pause_seconds": 0.5, "seed": 1, **changed})
     return plan
 
 

@@ -144,7 +144,7 @@ async def run(folder: Path, plan: argparse.Namespace) -> Report:
 
 
 def short_plan() -> argparse.Namespace:
-    return argparse.Namespace(sessions=3, hosts=2, lease_seconds=2, pause_seconds=0.5, seed=1)
+    return argparse.Namespace(sessions=3, hosts=2, lease_seconds=2, pause_seconds=0.2, seed=1)
 
 
 def main() -> int:

@@ -1,8 +1,7 @@
 """Days on which NATS is slow, has lost data, or cannot be reached by one host: the turn ends or waits, and says why.
 
 See also: `tests/process/cluster/test_bad_days.py` for NATS servers that are away, restarted and full,
-`test_gateways.py` for a gateway without NATS, and `tests/session/cluster/test_host_life.py` for sessions of newer
-hosts.
+`test_gateways.py` for a gateway without NATS, and `tests/session/cluster/test_host_life.py` for newer hosts.
 """
 
 from __future__ import annotations
