@@ -6,18 +6,21 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from parley.cluster.base import Cluster, Lease, SessionKey
+from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged, SessionKey
+from parley.cluster.fold import SessionState, read_state
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
+from parley.cluster.records import NewerVersion
 from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server
 from tests.helpers.nats import NatsServer
 from tests.helpers.tcp_proxy import TcpProxy
 
+T = TypeVar("T")
 POLL_SECONDS = 0.02
 REQUESTS_AT_ONCE = 100
 SHARDS = 16
@@ -40,6 +43,7 @@ class HostProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self.is_frozen = False
+        self.is_killed = False
 
     @property
     def pid(self) -> int:
@@ -54,6 +58,7 @@ class HostProcess:
         """Start it and wait until it takes shards."""
         self._starts += 1
         self.name = f"{self.base_name}-{self._starts}"
+        self.is_killed = False
         self._process = await asyncio.create_subprocess_exec(
             *self._command, "--name", self.name, stderr=asyncio.subprocess.PIPE, env=self._environment
         )
@@ -72,20 +77,24 @@ class HostProcess:
             self.stderr.append(line.decode(errors="replace"))
 
     def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
         self.is_frozen = True
 
     def thaw(self) -> None:
-        if self.is_running:
-            os.kill(self.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
         self.is_frozen = False
+
+    def _signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):  # it has ended by itself, which `crashes` shows
+            if self.is_running:
+                os.kill(self.pid, number)
 
     async def kill(self, number: int = signal.SIGKILL) -> int:
         """End it with a signal; returns the exit code."""
         if self._process is None:
             return 0
-        if self._process.returncode is None:
-            os.kill(self._process.pid, number)
+        self.is_killed = True
+        self._signal(number)
         self.thaw()
         async with asyncio.timeout(PATIENCE_SECONDS):
             code = await self._process.wait()
@@ -172,7 +181,8 @@ class RunningCluster:
             replicas=self.nats_servers,
             durability=DurabilityOptions(states_sync_always=True),
         )
-        self.connection = await open_nats(NatsAddress(url=self.url), options)
+        # New servers may need a moment until they know of each other.
+        self.connection = await eventually(lambda: open_nats(NatsAddress(url=self.url), options))
         self._stack.push_async_callback(self.connection.close)
         hosts, gateways = self._counts
         for number in range(hosts):
@@ -240,10 +250,13 @@ class RunningCluster:
         return self.key(session_id).shard(SHARDS)
 
     async def head(self, session_id: str) -> int:
-        return await self.connection.log.head(self.key(session_id))
+        return await eventually(lambda: self.connection.log.head(self.key(session_id)))
 
     async def leases(self) -> dict[int, Lease]:
-        return await self.connection.ownership.leases()
+        return await eventually(self.connection.ownership.leases)
+
+    async def read_state(self, session_id: str) -> SessionState:
+        return await eventually(lambda: read_state(self.connection.log, self.key(session_id)))
 
     async def shards_of(self, host: str) -> set[int]:
         return {shard for shard, lease in (await self.leases()).items() if lease.host == host}
@@ -275,6 +288,11 @@ class RunningCluster:
                     return
                 await asyncio.sleep(POLL_SECONDS)
 
+    def crashes(self) -> list[str]:
+        """The hosts that have ended although nobody killed them."""
+        ended = [host for host in self.hosts if not host.is_running and not host.is_killed]
+        return [f"the host {host.name} has ended by itself: {''.join(host.stderr[-5:])}" for host in ended]
+
     # Faults.
 
     async def kill_nats(self, number: int) -> None:
@@ -297,6 +315,18 @@ class RunningCluster:
             if not host.is_running:
                 await host.start()
         await self.wait_until_owned()
+
+
+async def eventually(act: Callable[[], Awaitable[T]]) -> T:
+    """Repeat what fails because NATS does not answer now, for example while it elects a leader."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            try:
+                return await act()
+            except (LogDamaged, Fenced, NewerVersion):
+                raise
+            except ClusterError:
+                await asyncio.sleep(POLL_SECONDS)
 
 
 def fake_clock(file: Path) -> dict[str, str]:

@@ -22,7 +22,6 @@ from typing import Any
 from uuid import UUID
 
 from parley.cluster.engine_store import find_title
-from parley.cluster.fold import read_state
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, print_line
 from tests.stress.cluster.history import OK, REFUSED, UNKNOWN, Final, Operation, check
@@ -142,6 +141,7 @@ class Checker:
         finally:
             faults.cancel()
             await asyncio.gather(faults, *clients, return_exceptions=True)
+        self.report.problems += self.cluster.crashes()
         await self.cluster.heal()
         final = await self._read_final()
         self.report.problems += check(self.history, final)
@@ -210,7 +210,7 @@ class Checker:
             final.lines[session] = [line for _, line in found]
             final.results[session] = [uuid for _, line in found for uuid in result_uuids(line)]
             final.prompts[session] = [uuid for _, line in found if (uuid := prompt_uuid(line))]
-            state = await read_state(self.cluster.connection.log, self.cluster.key(session))
+            state = await self.cluster.read_state(session)
             titles = [title for one in state.transcripts.values() if (title := find_title(one))]
             final.titles[session] = titles[-1] if titles else ""
             self.report.problems += await audit_log(self.cluster, session)
@@ -231,7 +231,7 @@ class Checker:
                 _, found = await gateway.request("GET", f"/questions?session={session}")
                 for question in found["questions"]:
                     await gateway.request("POST", f"/questions/{session}/{question['request_id']}/answer", ALLOWED)
-            state = await read_state(self.cluster.connection.log, self.cluster.key(session))
+            state = await self.cluster.read_state(session)
             ended = {uuid for line in state.lines for uuid in result_uuids(line.data.decode())}
             if status == 200 and info["state"] in ("idle", "failed") and (sent <= ended or time.monotonic() > deadline):
                 return True

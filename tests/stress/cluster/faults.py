@@ -115,6 +115,7 @@ class Run:
 
     async def finish(self) -> None:
         await self.stop_talking()
+        self.report.problems += self.cluster.crashes()
         for talker in self.talkers:
             final = await read_all_lines(self.cluster, talker.session_id)
             self.report.problems += talker.problems(final)

@@ -16,7 +16,6 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from parley.cluster.fold import read_state
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
 
@@ -178,7 +177,7 @@ async def start_talkers(gateways: list[Server], count: int, folder: Path, dice: 
 
 async def read_all_lines(cluster: RunningCluster, session_id: str) -> list[tuple[int, str]]:
     """The lines of a session from the first to the last one that is in its log now."""
-    state = await read_state(cluster.connection.log, cluster.key(session_id))
+    state = await cluster.read_state(session_id)
     return await read_lines_up_to(cluster.gateways[0], session_id, len(state.lines))
 
 

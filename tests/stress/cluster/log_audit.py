@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections import Counter
 
 from parley.cluster.base import ClusterError
-from parley.cluster.fold import read_state
 from parley.cluster.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
-from tests.helpers.cluster_processes import RunningCluster
+from tests.helpers.cluster_processes import RunningCluster, eventually
 
 
 async def audit_log(cluster: RunningCluster, session_id: str) -> list[str]:
     """What is wrong with the log of a session."""
-    key, log = cluster.key(session_id), cluster.connection.log
-    reader, batches = BatchReader(), []
-    snapshot = await log.load_snapshot(key)
     try:
-        async for _, message in log.read(key, after=snapshot.sequence if snapshot else 0):
-            if (batch := reader.feed(message)) is not None:
-                batches.append(batch)
-        state = await read_state(log, key)
+        found = check_batches(await eventually(lambda: read_batches(cluster, session_id)))
+        state = await cluster.read_state(session_id)
     except ClusterError as exc:
         return [f"{session_id}: the log cannot be read: {exc}"]
-    found = check_batches(batches)
     numbers = [line.number for line in state.lines]
     if numbers != list(range(1, len(numbers) + 1)):
         found.append("the lines of the log are not numbered from 1 without a gap")
     return [f"{session_id}: {problem}" for problem in found]
+
+
+async def read_batches(cluster: RunningCluster, session_id: str) -> list[Batch]:
+    """What the log has after the snapshot. Raises ClusterError."""
+    key, log, reader = cluster.key(session_id), cluster.connection.log, BatchReader()
+    snapshot = await log.load_snapshot(key)
+    found = [reader.feed(data) async for _, data in log.read(key, after=snapshot.sequence if snapshot else 0)]
+    return [batch for batch in found if batch is not None]
 
 
 def check_batches(batches: list[Batch]) -> list[str]:
