@@ -202,10 +202,11 @@ def make_workspace(
 ) -> Workspace:
     """The machine, as far as the options permit. Raises UsageError."""
     children, processes = launch.settings.child_environment(), Processes()
+    files = files or make_files(launch, session_id)
     return Workspace(
         options=options or CliOptions(),
         environment=children,
-        files=files or make_files(launch, session_id),
+        files=files,
         processes=processes,
         results_folder=results_folder(launch, session_id),
         new_id=launch.clock.new_short_id,
@@ -214,12 +215,12 @@ def make_workspace(
         clock=launch.clock.monotonic,
         open_search=make_search(children),
         observer=observer,
-        find_sandbox=make_sandbox_finder(launch, session_id, policy, processes),
+        find_sandbox=make_sandbox_finder(launch, session_id, policy, processes, files),
     )
 
 
 def make_sandbox_finder(
-    launch: LaunchContext, session_id: str, policy: Policy | None, processes: Processes
+    launch: LaunchContext, session_id: str, policy: Policy | None, processes: Processes, files: LocalFiles
 ) -> Callable[[Scope], CommandSandbox | None]:
     """The sandbox is loaded for the first command that may run in it."""
 
@@ -231,6 +232,7 @@ def make_sandbox_finder(
 
         sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
         processes.closers.append(sandbox.close)
+        files.on_change = sandbox.accept
         return sandbox
 
     def find_sandbox(scope: Scope) -> CommandSandbox | None:

@@ -150,6 +150,31 @@ def test_protected_files_stay_as_they_are_and_nothing_is_left_behind(machine: Ma
     assert ".npmrc: it is protected" in done.outputs[0][1]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_protected_file_that_the_user_lets_a_tool_change_is_not_restored(machine: Machine, kind: str) -> None:
+    need(kind)
+    machine.write(".github/old.yml", "old\n")
+    new = {"file_path": str(machine.work / ".npmrc"), "content": "new\n"}
+    changed = {"file_path": str(machine.work / ".github/new.yml"), "content": "new\n"}
+    tools: list[tuple[str, Json]] = [
+        ("Bash", {"command": "until [ -e stop ]; do sleep 0.1; done", "run_in_background": True}),
+        ("Write", new),
+        ("Write", changed),
+    ]
+    turns = [f"[[turn]]\ntools = [{{ name = '{name}', input = {toml(input)} }}]\n" for name, input in tools]
+    machine.run(
+        "--permission-mode",
+        "bypassPermissions",
+        settings={"sandbox": ENABLED},
+        managed=NO_BUBBLEWRAP if kind == "landlock" else None,
+        script="\n".join([*turns, script("echo x >> .github/old.yml; touch stop")]),
+    )
+
+    assert (machine.work / ".npmrc").read_text() == "new\n"
+    assert (machine.work / ".github/new.yml").read_text() == "new\n"
+    assert (machine.work / ".github/old.yml").read_text() == "old\n"
+
+
 async def test_nothing_is_left_behind_by_a_killed_engine(tmp_path: Path) -> None:
     need("bubblewrap")
     command = "echo x > .npmrc; ls -A; echo ready > ready; sleep 1000"

@@ -212,6 +212,8 @@ class ConfinedRun(Protocol):
     """A supervisor that was started in a sandbox."""
 
     process: Popen[bytes]
+    helpers: tuple[int, ...]
+    """Other processes that stay until the end."""
 
     def finish(self) -> str:
         """The supervisor is gone: clean up. Returns what it wrote to stderr."""
@@ -365,9 +367,8 @@ class Processes:
         supervisors = (*self._abandoned, *self._supervisors.values())
         for supervisor in supervisors:
             supervisor.hurry()
-        kill_beside(
-            {supervisor.pid for supervisor in supervisors}
-        )  # searches and API key helpers run without a supervisor
+        # Searches and API key helpers run without a supervisor.
+        kill_beside({pid for supervisor in supervisors for pid in supervisor.pids})
 
     async def close(self) -> None:
         """End all commands. When this returns, they are gone."""
@@ -679,7 +680,7 @@ class SupervisorProcess:
             raise
         finally:
             remote.close()
-        self.pid = self._process.pid
+        self.pids = (self._process.pid, *(() if self._run is None else self._run.helpers))
         asyncio.get_running_loop().add_reader(self._control, self._lost)
 
     async def take(self, descriptors: list[int]) -> None:

@@ -75,6 +75,11 @@ class ProtectedFiles:
         self._entries.accept()
         self._contents.save()
 
+    def accept(self, path: str) -> None:
+        """Take over a change of the user's, which must not be undone."""
+        self._entries.accept_change(path)
+        self._contents.accept(path)
+
     def restore(self, quarantine: str) -> list[str]:
         """Returns the paths that were restored. Raises OSError."""
         changed = self._contents.restore(quarantine)

@@ -145,6 +145,11 @@ class LocalCommandSandbox:
             raise ToolError(f"It must run in the sandbox, but {offer.reason}.")
         return self._open(offer, self._protect(config.policy, ()), config)
 
+    def accept(self, path: str) -> None:
+        """A file tool has changed a file. If it is protected, the change is not undone after the next command."""
+        for launcher in self._launchers.values():
+            launcher.accept(path)
+
     def describe(self) -> SandboxKind:
         return self._detect().kind if self._read_config().enabled else "none"
 

@@ -12,6 +12,7 @@ Runs in the engine and in the process that cleans up after a killed engine, and 
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import stat
 from collections.abc import Iterable
@@ -47,6 +48,15 @@ class ProtectedContents:
             if saved is not None:
                 self.saved[path] = saved
                 self.folders |= {above: os.lstat(above).st_ino for above in folders_above(path)}
+
+    def accept(self, changed: str) -> None:
+        """Take over a change of the user's."""
+        for path in self._paths:
+            if changed == path or changed.startswith(path + "/"):
+                with contextlib.suppress(OSError), open_parent(path) as (folder, name):
+                    saved = read_tree(folder, name, [MAX_BYTES])
+                    if saved is not None:
+                        self.saved[path] = saved
 
     def restore(self, quarantine: str) -> list[str]:
         """Undo changes; what was replaced is moved into a private folder. Raises OSError."""

@@ -53,6 +53,16 @@ class ProtectedEntries:
         """Take the current entries as those to restore."""
         self.before = {folder: self._list(folder) for folder in self.before}
 
+    def accept_change(self, path: str) -> None:
+        """Take over a change of the user's."""
+        for folder, before in self.before.items():
+            if path.startswith(folder + "/"):
+                found = self._list(folder)
+                inner = path[len(folder) + 1 :]
+                before |= {
+                    name: target for name, target in found.items() if inner == name or inner.startswith(name + "/")
+                }
+
     def restore(self, quarantine: str) -> list[str]:
         """Move new entries away and restore changed symlinks. Returns the paths. Raises OSError."""
         found: list[str] = []

@@ -47,6 +47,7 @@ class SandboxRun:
         """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
         self.errors = os.memfd_create("parley-sandbox-errors")
         self._cleaner: subprocess.Popen[bytes] | None = None
+        self.helpers: tuple[int, ...] = ()
         self.process: subprocess.Popen[bytes]
 
     def start_cleaner(self, job: bytes) -> None:
@@ -63,6 +64,7 @@ class SandboxRun:
             )
         finally:
             os.close(job_file)
+        self.helpers = (self._cleaner.pid,)
 
     def finish(self) -> str:
         """All processes are gone: clean up. Returns what the supervisor or bubblewrap wrote to stderr."""
@@ -136,6 +138,10 @@ class SandboxLauncher:
     def before_command(self) -> None:
         """Take the protected files as they are now: the user may have changed them."""
         self._protected.save()
+
+    def accept(self, path: str) -> None:
+        """The user has changed a file, which may be protected."""
+        self._protected.accept(path)
 
     def after_command(self) -> list[str]:
         """Restore protected files. Returns the paths that a command created or changed."""
