@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -17,13 +18,15 @@ from parley.protocol.base import Struct
 from parley.workspace.sandbox import cleanup, seccomp
 from parley.workspace.sandbox.base import PROXY_PORT, SandboxOffer, SandboxPolicy
 from parley.workspace.sandbox.cleanup import ProtectedFiles
-from parley.workspace.sandbox.mounts import choose_mounts, find_root, is_beneath, plan_mounts
+from parley.workspace.sandbox.mounts import PRIVATE_TEMP, choose_mounts, find_root, is_beneath, plan_mounts
 
 ROOT = Path(__file__).parents[3]
 BOOT = "import sys; sys.path.append(sys.argv[1]); from parley.workspace.sandbox.{module} import main; "
 INSIDE = BOOT.format(module="inside") + "main(*map(int, sys.argv[2:]))"
 CLEANUP = BOOT.format(module="cleanup") + "main(*map(int, sys.argv[2:]))"
 """Our modules come last on the path, so that they cannot shadow the standard library."""
+CLEANER_DELAY_SECONDS = 0.015
+"""Bubblewrap and an interpreter take longer to start, so no command has run by then."""
 
 
 class SandboxFolders(Struct, frozen=True, kw_only=True):
@@ -47,10 +50,15 @@ class SandboxRun:
         """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
         self.errors = os.memfd_create("parley-sandbox-errors")
         self._cleaner: subprocess.Popen[bytes] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.helpers: tuple[int, ...] = ()
         self.process: subprocess.Popen[bytes]
 
-    def start_cleaner(self, job: bytes) -> None:
+    def start_cleaner_soon(self, job: bytes) -> None:
+        """Start it while the sandbox starts, so that the first command does not wait for it."""
+        self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._start_cleaner, job)
+
+    def _start_cleaner(self, job: bytes) -> None:
         job_file = open_memory(job)
         try:
             self._cleaner = subprocess.Popen(
@@ -71,6 +79,8 @@ class SandboxRun:
         self._restore()
         for record in self._records:
             record.release()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._cleaner is not None:
             self._cleaner.kill()
             self._cleaner.wait()
@@ -93,7 +103,7 @@ class SandboxLauncher:
     ) -> None:
         """`serve`: takes the listening socket for the proxy."""
         self.policy = policy
-        self.temp = folders.temp
+        self.temp = PRIVATE_TEMP if offer.kind == "bubblewrap" and not policy.writable else folders.temp
         self._offer = offer
         self._folders = folders
         self._protected = protected
@@ -131,7 +141,8 @@ class SandboxLauncher:
             os.close(plan)
         folders = self._folders
         places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
-        run.start_cleaner(cleanup.encode_job(places, self.policy.writable, self._protected))
+        if self.policy.writable:
+            run.start_cleaner_soon(cleanup.encode_job(places, self.policy.writable, self._protected))
         self._receive_listener(hello)
         return run
 
@@ -189,8 +200,6 @@ class SandboxLauncher:
         if self._serve is None:
             hello.close()
             return
-        import asyncio
-
         loop, serve = asyncio.get_running_loop(), self._serve
 
         def receive() -> None:
