@@ -106,8 +106,8 @@ class HostRefusal(Struct, frozen=True):
 class EgressProxy(Protocol):
     """Connects commands to the hosts that a `NetworkPolicy` permits. Runs in the engine's event loop."""
 
-    def serve(self, listener: socket.socket) -> None:
-        """Accept connections on a listening socket until `close`. Takes ownership of the socket."""
+    def serve(self, listener: socket.socket) -> Callable[[], object]:
+        """Accept connections on a listening socket. Takes ownership of the socket; the result closes it."""
 
     def take_refusals(self) -> list[HostRefusal]:
         """The refusals since the last call, for the result of the command that caused them."""

@@ -50,6 +50,8 @@ class SandboxRun:
         """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
         self.errors = os.memfd_create("parley-sandbox-errors")
         self._cleaner: subprocess.Popen[bytes] | None = None
+        self.stop_serving: Callable[[], object] = lambda: None
+        """Closes the port of the proxy. An open one would keep the network namespace."""
         self._timer: asyncio.TimerHandle | None = None
         self.helpers: tuple[int, ...] = ()
         self.process: subprocess.Popen[bytes]
@@ -77,6 +79,7 @@ class SandboxRun:
     def finish(self) -> str:
         """All processes are gone: clean up. Returns what the supervisor or bubblewrap wrote to stderr."""
         self._restore()
+        self.stop_serving()
         for record in self._records:
             record.release()
         if self._timer is not None:
@@ -99,7 +102,7 @@ class SandboxLauncher:
         policy: SandboxPolicy,
         folders: SandboxFolders,
         protected: ProtectedFiles,
-        serve: Callable[[socket.socket], None] | None = None,
+        serve: Callable[[socket.socket], Callable[[], object]] | None = None,
     ) -> None:
         """`serve`: takes the listening socket for the proxy."""
         self.policy = policy
@@ -143,7 +146,7 @@ class SandboxLauncher:
         places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
         if self.policy.writable:
             run.start_cleaner_soon(cleanup.encode_job(places, self.policy.writable, self._protected))
-        self._receive_listener(hello)
+        self._receive_listener(hello, run)
         return run
 
     def before_command(self) -> None:
@@ -196,7 +199,7 @@ class SandboxLauncher:
             "paths": [] if policy.filesystem_disabled else plan_paths(policy, runtime, self._folders.temp),
         }
 
-    def _receive_listener(self, hello: socket.socket) -> None:
+    def _receive_listener(self, hello: socket.socket, run: SandboxRun) -> None:
         if self._serve is None:
             hello.close()
             return
@@ -207,7 +210,7 @@ class SandboxLauncher:
             with hello:
                 _, descriptors, _, _ = socket.recv_fds(hello, 1, 1)
             for descriptor in descriptors:
-                serve(socket.socket(fileno=descriptor))
+                run.stop_serving = serve(socket.socket(fileno=descriptor))
 
         loop.add_reader(hello, receive)
 
