@@ -227,7 +227,7 @@ def change_times(arena: Arena) -> None:
     os.utime(arena.file(), (1, 1))
 
 
-@attempt()
+@attempt(needs="attributes")
 def set_attribute(arena: Arena) -> None:
     os.setxattr(arena.file(), "user.escaped", b"1")
 

@@ -38,13 +38,13 @@ TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 # The engine's process.
 
 
-@attempt()
+@attempt(needs="ptrace")
 def trace_victim(arena: Arena) -> None:
     syscall(PTRACE, PTRACE_SEIZE, arena.victim, 0, 0)
     arena.escaped()
 
 
-@attempt()
+@attempt(needs="ptrace")
 def attach_to_victim(arena: Arena) -> None:
     syscall(PTRACE, PTRACE_ATTACH, arena.victim, 0, 0)
     arena.escaped()
@@ -55,7 +55,7 @@ def read_victim_environment(arena: Arena) -> None:
     arena.show(f"/proc/{arena.victim}/environ")
 
 
-@attempt()
+@attempt(needs="ptrace")
 def read_victim_memory(arena: Arena) -> None:
     start, size = arena.config["victim_secret"]
     with open(f"/proc/{arena.victim}/mem", "rb", buffering=0) as memory:
@@ -63,7 +63,7 @@ def read_victim_memory(arena: Arena) -> None:
         say(memory.read(size))
 
 
-@attempt()
+@attempt(needs="ptrace")
 def read_victim_memory_by_call(arena: Arena) -> None:
     start, size = arena.config["victim_secret"]
     buffer = ctypes.create_string_buffer(size)
@@ -72,7 +72,7 @@ def read_victim_memory_by_call(arena: Arena) -> None:
     say(buffer.raw)
 
 
-@attempt()
+@attempt(needs="ptrace")
 def write_victim_memory(arena: Arena) -> None:
     start, _ = arena.config["victim_scratch"]
     buffer = ctypes.create_string_buffer(b"EVIL")
@@ -89,7 +89,7 @@ def read_victim_descriptors(arena: Arena) -> None:
             say(os.read(descriptor, 1000))
 
 
-@attempt()
+@attempt(needs="ptrace")
 def take_victim_descriptor(arena: Arena) -> None:
     process = syscall(PIDFD_OPEN, arena.victim, 0)
     descriptor = syscall(PIDFD_GETFD, process, arena.config["victim_descriptor"], 0)
@@ -97,7 +97,7 @@ def take_victim_descriptor(arena: Arena) -> None:
     say(os.read(descriptor, 1000))
 
 
-@attempt()
+@attempt(needs="ptrace")
 def take_over_process_without_filter(arena: Arena) -> None:
     """Code in another process of the sandbox would run with that process's rights."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -172,7 +172,7 @@ def change_victim_score(arena: Arena) -> None:
     arena.escaped()
 
 
-@attempt()
+@attempt(needs="ptrace")
 def compare_with_victim(arena: Arena) -> None:
     syscall(KCMP, os.getpid(), arena.victim, 1, 0, 0)
     arena.escaped()
@@ -216,14 +216,14 @@ def read_message_queue(arena: Arena) -> None:
     arena.escaped(queue)
 
 
-@attempt()
+@attempt(needs="keys")
 def use_keyring(arena: Arena) -> None:
     """The user's keyring is shared with the engine."""
     syscall(ADD_KEY, b"user", arena.name.encode(), b"x", 1, -4)  # KEY_SPEC_USER_KEYRING
     arena.escaped()
 
 
-@attempt()
+@attempt(needs="keys")
 def read_keyring(arena: Arena) -> None:
     syscall(KEYCTL, 0, -4, 0)  # KEYCTL_GET_KEYRING_ID
     arena.escaped()
@@ -237,17 +237,17 @@ def enter(arena: Arena, flags: int) -> None:
     arena.escaped(hex(flags))
 
 
-@attempt()
+@attempt(needs="user namespaces")
 def new_user_namespace(arena: Arena) -> None:
     enter(arena, NEWUSER)
 
 
-@attempt()
+@attempt(needs="user namespaces")
 def new_user_and_mount_namespace(arena: Arena) -> None:
     enter(arena, NEWUSER | NEWNS)
 
 
-@attempt()
+@attempt(needs="user namespaces")
 def new_user_and_network_namespace(arena: Arena) -> None:
     enter(arena, NEWUSER | NEWNET)
 
@@ -267,7 +267,7 @@ def new_time_namespace(arena: Arena) -> None:
     enter(arena, 0x80)
 
 
-@attempt()
+@attempt(needs="user namespaces")
 def new_user_namespace_by_clone(arena: Arena) -> None:
     child = syscall(CLONE, NEWUSER | signal.SIGCHLD, 0, 0, 0, 0)
     if child == 0:
@@ -275,7 +275,7 @@ def new_user_namespace_by_clone(arena: Arena) -> None:
     arena.escaped(child)
 
 
-@attempt()
+@attempt(needs="user namespaces")
 def new_user_namespace_by_clone3(arena: Arena) -> None:
     arguments = struct.pack("@QQQQQQQQ", NEWUSER, 0, 0, 0, signal.SIGCHLD, 0, 0, 0)
     child = syscall(CLONE3, arguments, len(arguments))
@@ -284,7 +284,7 @@ def new_user_namespace_by_clone3(arena: Arena) -> None:
     arena.escaped(child)
 
 
-@attempt()
+@attempt(needs="user namespaces")
 def namespace_by_program(arena: Arena) -> None:
     done = subprocess.run(["unshare", "-Ur", "id", "-u"], capture_output=True, text=True, check=True)
     arena.escaped(done.stdout)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress import EgressLimits, OwnProxies, close_writer
+from parley.workspace.sandbox.egress.proxy import EgressLimits, OwnProxies, close_writer
 from tests.helpers.egress import APPROVED, CANARY, EgressNetwork, open_network
 
 
@@ -202,6 +203,19 @@ async def test_the_users_own_proxies_get_the_connections_as_they_are() -> None:
         assert network.contacts == [APPROVED]
     server.close()
     assert got == [b"CONNECT evil.test:%d HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n" % network.port]
+
+
+async def test_a_listener_can_be_closed_alone() -> None:
+    async with open_network() as network:
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        stop = network.proxy.serve(listener)
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        await close_writer(writer)
+        stop()
+        while listener.fileno() >= 0:  # noqa: ASYNC110  # its task closes it
+            await asyncio.sleep(0)
+        assert (await network.get(b"approved.test")).endswith(b"hello")
 
 
 async def test_close_ends_every_connection() -> None:

@@ -14,6 +14,7 @@ from tests.helpers.policies import Json, Machine
 from tests.process.sandbox.test_commands import ENABLED, need, run, script
 
 UNIX = "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1; echo end"
+ALL_PROXY = "printenv ALL_PROXY"
 LISTEN = 'python3 -c \'import socket; s = socket.create_server(("127.0.0.1", 0)); print("listens")\''
 CURL = 'curl -sS --noproxy "" -x "$HTTP_PROXY" http://localhost:{port}/'
 
@@ -56,6 +57,8 @@ def said(machine: Machine, command: str, **sandbox: Any) -> str:
         ({}, UNIX, "Operation not permitted"),
         ({"network": {"allowAllUnixSockets": True}}, UNIX, "end"),
         ({"network": {"allowLocalBinding": True}}, LISTEN, "listens"),
+        # Libraries such as httpx do not start if a variable names a SOCKS proxy.
+        ({"network": {"allowedDomains": ["a.example"]}}, ALL_PROXY, "http://127.0.0.1:3128"),
         ({}, "unshare --user true 2>&1; echo end", "Operation not permitted"),
         ({"allowNestedUserNamespaces": True}, "unshare --user true 2>&1 && echo nested", "nested"),
         ({"enableWeakerNestedSandbox": True}, "echo $PARLEY_SANDBOX", "bubblewrap"),

@@ -60,5 +60,5 @@ def test_landlock_has_no_network_even_for_allowed_hosts(machine: Machine) -> Non
     said = done.outputs[0][1]
     assert said.count("socket: Operation not permitted") == 2
     assert "HTTP_PROXY" not in said
-    assert "the network: commands have none under Landlock" in said
-    assert "sandbox.network has no effect: commands have none under Landlock; it needs bubblewrap." in done.notices
+    assert "the network: commands have no network under Landlock" in said
+    assert "sandbox.network has no effect: commands have no network under Landlock; install bubblewrap." in done.notices

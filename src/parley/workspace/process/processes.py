@@ -774,8 +774,12 @@ class SupervisorProcess:
             raise
         finally:
             remote.close()
-        self.pids = (self._process.pid, *(() if self._run is None else self._run.helpers))
         asyncio.get_running_loop().add_reader(self._control, self._lost)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that end by themselves."""
+        return (self._process.pid, *(() if self._run is None else self._run.helpers))
 
     async def take(self, descriptors: list[int]) -> None:
         """Send descriptors. Raises OSError."""

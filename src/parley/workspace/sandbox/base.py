@@ -106,8 +106,8 @@ class HostRefusal(Struct, frozen=True):
 class EgressProxy(Protocol):
     """Connects commands to the hosts that a `NetworkPolicy` permits. Runs in the engine's event loop."""
 
-    def serve(self, listener: socket.socket) -> None:
-        """Accept connections on a listening socket until `close`. Takes ownership of the socket."""
+    def serve(self, listener: socket.socket) -> Callable[[], object]:
+        """Accept connections on a listening socket. Takes ownership of the socket; the result closes it."""
 
     def take_refusals(self) -> list[HostRefusal]:
         """The refusals since the last call, for the result of the command that caused them."""
@@ -160,9 +160,13 @@ class CommandSandbox(Protocol):
         """The session has ended, and all its commands."""
 
 
-def proxy_environment(port: int = PROXY_PORT, socks_port: int = PROXY_PORT) -> dict[str, str]:
-    """The variables that make programs use the proxy."""
-    http, socks = f"http://127.0.0.1:{port}", f"socks5h://127.0.0.1:{socks_port}"
+def proxy_environment(*, with_socks: bool = False) -> dict[str, str]:
+    """The variables that make programs use the proxy. `with_socks`: prefer SOCKS5 for other protocols than HTTP.
+
+    Not by default: some HTTP libraries do not start if a variable names a SOCKS proxy.
+    """
+    http = f"http://127.0.0.1:{PROXY_PORT}"
+    other = f"socks5h://127.0.0.1:{PROXY_PORT}" if with_socks else http
     names = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), http)
     no_proxy = dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
-    return {**names, **dict.fromkeys(("ALL_PROXY", "all_proxy"), socks), **no_proxy}
+    return {**names, **dict.fromkeys(("ALL_PROXY", "all_proxy"), other), **no_proxy}

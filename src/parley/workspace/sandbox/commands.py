@@ -74,7 +74,7 @@ class LocalCommandPlace:
         found = {name: value for name, value in environment.items() if name not in hidden}
         found |= {"TMPDIR": self._launcher.temp, "PARLEY_SANDBOX": self.kind}
         if self.kind == "bubblewrap" and not self._launcher.policy.network.is_closed:
-            found |= proxy_environment()
+            found |= proxy_environment(with_socks=self._launcher.policy.network.own_socks_port is not None)
         return found
 
     def find_violations(self, command: str, output: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -17,13 +18,15 @@ from parley.protocol.base import Struct
 from parley.workspace.sandbox import cleanup, seccomp
 from parley.workspace.sandbox.base import PROXY_PORT, SandboxOffer, SandboxPolicy
 from parley.workspace.sandbox.cleanup import ProtectedFiles
-from parley.workspace.sandbox.mounts import choose_mounts, find_root, is_beneath, plan_mounts
+from parley.workspace.sandbox.mounts import PRIVATE_TEMP, choose_mounts, find_root, is_beneath, plan_mounts
 
 ROOT = Path(__file__).parents[3]
 BOOT = "import sys; sys.path.append(sys.argv[1]); from parley.workspace.sandbox.{module} import main; "
 INSIDE = BOOT.format(module="inside") + "main(*map(int, sys.argv[2:]))"
 CLEANUP = BOOT.format(module="cleanup") + "main(*map(int, sys.argv[2:]))"
 """Our modules come last on the path, so that they cannot shadow the standard library."""
+CLEANER_DELAY_SECONDS = 0.015
+"""Bubblewrap and an interpreter take longer to start, so no command has run by then."""
 
 
 class SandboxFolders(Struct, frozen=True, kw_only=True):
@@ -47,10 +50,17 @@ class SandboxRun:
         """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
         self.errors = os.memfd_create("parley-sandbox-errors")
         self._cleaner: subprocess.Popen[bytes] | None = None
+        self.stop_serving: Callable[[], object] = lambda: None
+        """Closes the port of the proxy. An open one would keep the network namespace."""
+        self._timer: asyncio.TimerHandle | None = None
         self.helpers: tuple[int, ...] = ()
         self.process: subprocess.Popen[bytes]
 
-    def start_cleaner(self, job: bytes) -> None:
+    def start_cleaner_soon(self, job: bytes) -> None:
+        """Start it while the sandbox starts, so that the first command does not wait for it."""
+        self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._start_cleaner, job)
+
+    def _start_cleaner(self, job: bytes) -> None:
         job_file = open_memory(job)
         try:
             self._cleaner = subprocess.Popen(
@@ -69,8 +79,11 @@ class SandboxRun:
     def finish(self) -> str:
         """All processes are gone: clean up. Returns what the supervisor or bubblewrap wrote to stderr."""
         self._restore()
+        self.stop_serving()
         for record in self._records:
             record.release()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._cleaner is not None:
             self._cleaner.kill()
             self._cleaner.wait()
@@ -89,11 +102,11 @@ class SandboxLauncher:
         policy: SandboxPolicy,
         folders: SandboxFolders,
         protected: ProtectedFiles,
-        serve: Callable[[socket.socket], None] | None = None,
+        serve: Callable[[socket.socket], Callable[[], object]] | None = None,
     ) -> None:
         """`serve`: takes the listening socket for the proxy."""
         self.policy = policy
-        self.temp = folders.temp
+        self.temp = PRIVATE_TEMP if offer.kind == "bubblewrap" and not policy.writable else folders.temp
         self._offer = offer
         self._folders = folders
         self._protected = protected
@@ -131,8 +144,9 @@ class SandboxLauncher:
             os.close(plan)
         folders = self._folders
         places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
-        run.start_cleaner(cleanup.encode_job(places, self.policy.writable, self._protected))
-        self._receive_listener(hello)
+        if self.policy.writable:
+            run.start_cleaner_soon(cleanup.encode_job(places, self.policy.writable, self._protected))
+        self._receive_listener(hello, run)
         return run
 
     def before_command(self) -> None:
@@ -185,12 +199,10 @@ class SandboxLauncher:
             "paths": [] if policy.filesystem_disabled else plan_paths(policy, runtime, self._folders.temp),
         }
 
-    def _receive_listener(self, hello: socket.socket) -> None:
+    def _receive_listener(self, hello: socket.socket, run: SandboxRun) -> None:
         if self._serve is None:
             hello.close()
             return
-        import asyncio
-
         loop, serve = asyncio.get_running_loop(), self._serve
 
         def receive() -> None:
@@ -198,7 +210,7 @@ class SandboxLauncher:
             with hello:
                 _, descriptors, _, _ = socket.recv_fds(hello, 1, 1)
             for descriptor in descriptors:
-                serve(socket.socket(fileno=descriptor))
+                run.stop_serving = serve(socket.socket(fileno=descriptor))
 
         loop.add_reader(hello, receive)
 

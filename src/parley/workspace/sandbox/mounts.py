@@ -43,7 +43,9 @@ def plan_mounts(policy: SandboxPolicy, *, temp: str, empty: str, runtime: tuple[
     arguments = [*NAMESPACES, "--ro-bind", "/", "/", "--dev", "/dev", *proc]
     if HIDDEN_RUNTIME not in kinds:
         arguments += ["--tmpfs", HIDDEN_RUNTIME]
-    if PRIVATE_TEMP not in kinds:
+    if PRIVATE_TEMP not in kinds and not policy.writable:
+        arguments += ["--tmpfs", PRIVATE_TEMP]  # commands that only read leave nothing in it
+    elif PRIVATE_TEMP not in kinds:
         arguments += ["--bind", temp, PRIVATE_TEMP]
         kinds[temp] = "writable"
     for path in sorted(kinds, key=lambda path: PurePosixPath(path).parts):

@@ -29,7 +29,7 @@ MAX_LINES = 400
 MAX_VIOLATIONS = 10
 NO_NETWORK = "the network: commands in the sandbox can reach only the hosts that the settings allow, through a proxy"
 NO_SOCKET = "a socket: commands in the sandbox may not use Unix sockets"
-NO_LANDLOCK_NETWORK = "the network: commands have none under Landlock; it needs bubblewrap"
+NO_LANDLOCK_NETWORK = "the network: commands have no network under Landlock; install bubblewrap"
 
 
 def find_violations(policy: SandboxPolicy, output: str, kind: SandboxKind) -> list[str]:

@@ -13,8 +13,7 @@ to others; allow only hosts that you trust with what the commands can read.
 
 With ports of the user's own proxies, connections are passed on to those, which decide by themselves.
 
-See also: `egress_policy.py` for patterns, `egress_wire.py` for the two protocols, `base.py` for the way of the
-listener to here.
+See also: `policy.py` for patterns, `wire.py` for the two protocols, `../base.py` for how the listener gets here.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from collections.abc import Awaitable, Callable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress_policy import EgressPolicy, InvalidHost, read_host
-from parley.workspace.sandbox.egress_wire import (
+from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host
+from parley.workspace.sandbox.egress.wire import (
     MAX_HEAD_BYTES,
     READ_BYTES,
     SOCKS_OK,
@@ -104,16 +103,19 @@ class AllowListProxy:
         self._limits = limits
         self._on_refusal = on_refusal
         self._connections: set[asyncio.Task[None]] = set()
-        self._listeners: list[asyncio.Task[None]] = []
+        self._listeners: set[asyncio.Task[None]] = set()
         self._questions: dict[str, asyncio.Task[bool]] = {}
         self._approved: set[str] = set()
         """The hosts that were allowed by an answer. They stay so for the session."""
         self._refusals: dict[tuple[str, int], HostRefusal] = {}
 
-    def serve(self, listener: socket.socket) -> None:
-        """Accept connections on a listening socket until `close`. Takes ownership of the socket."""
+    def serve(self, listener: socket.socket) -> Callable[[], object]:
+        """Accept connections on a listening socket. Takes ownership of the socket; the result closes it."""
         listener.setblocking(False)
-        self._listeners.append(asyncio.get_running_loop().create_task(self._accept(listener)))
+        task = asyncio.get_running_loop().create_task(self._accept(listener))
+        self._listeners.add(task)
+        task.add_done_callback(self._listeners.discard)
+        return task.cancel
 
     def take_refusals(self) -> list[HostRefusal]:
         """The refusals since the last call. A host that was denied is asked about again after it."""
@@ -128,7 +130,6 @@ class AllowListProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._listeners.clear()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
