@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from parley.workspace.sandbox.egress import AllowListProxy, close_writer
-from parley.workspace.sandbox.egress_policy import EgressPolicy
+from parley.workspace.sandbox.egress.policy import EgressPolicy
+from parley.workspace.sandbox.egress.proxy import AllowListProxy, close_writer
 from parley.workspace.url import is_public
 
 APPROVED, CANARY = "127.0.0.1", "127.0.0.2"

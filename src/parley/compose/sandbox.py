@@ -97,8 +97,8 @@ def make_proxy(
     ask: Callable[[str, int], Awaitable[bool]],
     on_refusal: Callable[[HostRefusal], None],
 ) -> EgressProxy:
-    from parley.workspace.sandbox.egress import AllowListProxy, OwnProxies
-    from parley.workspace.sandbox.egress_policy import EgressPolicy, read_patterns
+    from parley.workspace.sandbox.egress.policy import EgressPolicy, read_patterns
+    from parley.workspace.sandbox.egress.proxy import AllowListProxy, OwnProxies
 
     network = read_policy()
 

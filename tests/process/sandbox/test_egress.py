@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress import EgressLimits, OwnProxies, close_writer
+from parley.workspace.sandbox.egress.proxy import EgressLimits, OwnProxies, close_writer
 from tests.helpers.egress import APPROVED, CANARY, EgressNetwork, open_network
 
 

@@ -3,7 +3,7 @@
 Only one spelling of everything is accepted. A request that two programs could read differently (a bare line feed, a
 folded header, two lengths) is refused, because the server might see another request than the one that was judged.
 
-See also: `egress.py` judges the target and relays.
+See also: `proxy.py` judges the target and relays.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def body_length(headers: list[tuple[bytes, bytes]]) -> int | None:
 
 
 def split_authority(authority: bytes, default_port: int | None) -> tuple[str, int]:
-    """Host and port. Raises BadRequest. The host is checked by `egress_policy.read_host`."""
+    """Host and port. Raises BadRequest. The host is checked by `policy.read_host`."""
     text = authority.decode("latin-1")
     if "@" in text:
         raise BadRequest("the URL contains a user name")

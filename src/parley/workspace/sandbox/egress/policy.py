@@ -10,7 +10,7 @@ Names are judged first, and then every address that the name resolves to. A priv
 it, or a pattern that names a host which is local by its name (`localhost`, `build.internal`). The owner of a public
 name decides what it resolves to, so allowing the name does not open the local network.
 
-See also: `egress.py`, the proxy that applies it.
+See also: `proxy.py` applies it.
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ to others; allow only hosts that you trust with what the commands can read.
 
 With ports of the user's own proxies, connections are passed on to those, which decide by themselves.
 
-See also: `egress_policy.py` for patterns, `egress_wire.py` for the two protocols, `base.py` for the way of the
-listener to here.
+See also: `policy.py` for patterns, `wire.py` for the two protocols, `../base.py` for how the listener gets here.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from collections.abc import Awaitable, Callable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress_policy import EgressPolicy, InvalidHost, read_host
-from parley.workspace.sandbox.egress_wire import (
+from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host
+from parley.workspace.sandbox.egress.wire import (
     MAX_HEAD_BYTES,
     READ_BYTES,
     SOCKS_OK,
