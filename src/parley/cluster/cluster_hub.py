@@ -43,7 +43,7 @@ class Places(Protocol):
     async def on_deleted(self, session_id: str) -> None: ...
 
 
-class Limits(Protocol):
+class HostLimits(Protocol):
     """What the hub asks of `TenantLimits`."""
 
     def check_session(self, principal: Principal) -> None:
@@ -61,7 +61,7 @@ class ClusterHub(SessionHub):
         """Raises SessionError."""
         super().__init__(settings, log)
         self._places = places
-        self.limits: Limits | None = None
+        self.limits: HostLimits | None = None
         """What tenants and tokens may use in the whole cluster."""
 
     def new_id(self, source: str | None = None) -> str:
