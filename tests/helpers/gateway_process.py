@@ -79,7 +79,7 @@ async def process_cluster(folder: Path, hosts: int = 2, gateways: int = 1) -> As
     async with cluster_rig(folder) as rig:
         cluster = ProcessCluster(rig, folder)
         token = folder / "token"
-        token.write_text("a token of the administrator")  # gateways that start at the same time have the same
+        token.write_text("the-token-of-the-administrator")  # gateways that start at the same time have the same
         token.chmod(0o600)
         try:
             await asyncio.gather(

@@ -29,6 +29,8 @@ CANCELLED = b'{"type":"control_cancel_request"'
 RESULT = b'{"type":"result"'
 LIFECYCLE = b'{"type":"command_lifecycle"'
 USER = b'{"type":"user"'
+DECLARATIONS = ("initialize", "mcp_set_servers")
+"""The requests by which a client says what it provides."""
 ENDED_STATES = frozenset({"completed", "cancelled"})
 NUMBERS = {LIVE: None, ANSWER: REPLY}
 MOST_KEPT = 10_000
@@ -75,10 +77,10 @@ class ClientState:
         """The messages on the current stream that were not taken: the lines of each, and its size."""
         self._taken = 0
         self.untaken_bytes = 0
-        self._initialize: bytes | None = None
-        """The last `initialize` that was answered."""
+        self._declared: dict[str, bytes] = {}
+        """The last request of each kind that an engine has answered and the next one has to know."""
         self._repeated_ids: set[Any] = set()
-        """The ids under which it was sent again; the client has got its reply."""
+        """The ids under which they were sent again; the client has got the replies."""
         self._asked: set[str] = set()
         """The requests of the engine that the client has."""
         self._callbacks: set[str] = set()
@@ -190,8 +192,8 @@ class ClientState:
         for number, sent in list(self._kept.items()):
             if sent.request_id is not None and sent.request_id == request_id:
                 del self._kept[number]
-                if is_initialize(sent.line):
-                    self._initialize = sent.line
+                if (kind := subtype_of(sent.line)) in DECLARATIONS:
+                    self._declared[kind] = sent.line
                 break
         return True
 
@@ -216,6 +218,12 @@ class ClientState:
 
     # The next owner.
 
+    def _repeat(self, line: bytes) -> bytes:
+        """A request under an id of ours, because the client has its reply."""
+        request_id = f"again-{uuid4()}"
+        self._repeated_ids.add(request_id)
+        return msgspec.json.encode({**msgspec.json.decode(line), "request_id": request_id})
+
     def start_again(self, *, is_first: bool) -> tuple[list[bytes], list[Numbered]]:
         """What the next owner is sent first, and what the client gets before its lines.
 
@@ -225,12 +233,10 @@ class ClientState:
         self._untaken.clear()
         self._taken = self.untaken_bytes = 0
         messages = [sent.line for sent in self._kept.values()]
-        is_initialized = any(sent.request_id is not None and is_initialize(sent.line) for sent in self._kept.values())
-        if self._initialize is not None and not is_initialized:
-            request_id = f"again-{uuid4()}"
-            self._repeated_ids.add(request_id)
-            again = {**msgspec.json.decode(self._initialize), "request_id": request_id}
-            messages.insert(0, msgspec.json.encode(again))
+        waiting = {subtype_of(sent.line) for sent in self._kept.values() if sent.request_id is not None}
+        declared = [line for kind, line in self._declared.items() if kind not in waiting]
+        messages[:0] = [self._repeat(line) for line in declared]
+        for _ in declared:
             self._expect_taken([], 0)
         for number, sent in self._kept.items():
             self._expect_taken([number], len(sent.line))
@@ -244,6 +250,6 @@ class ClientState:
         return messages, withdrawn
 
 
-def is_initialize(line: bytes) -> bool:
+def subtype_of(line: bytes) -> str:
     request = _decoder.decode(line).request
-    return isinstance(request, dict) and request.get("subtype") == "initialize"
+    return str(request.get("subtype")) if isinstance(request, dict) else ""
