@@ -57,6 +57,9 @@ COMMIT_BYTES = 2000
 IN_FLIGHT = 32
 FRAMES_PER_SECOND = 20
 QUIET_LOOKS = 50
+REST_SECONDS = 5
+GATEWAY_PAUSE_SECONDS = 0.5
+"""The longest pause of a gateway that looks for the owner of a session."""
 Figures = dict[str, float]
 
 
@@ -400,6 +403,7 @@ def measure_streams(server: ClusterServer, scale: Scale) -> Figures:
     for session in sessions:
         server.prompt(session, "Hello")
     wait_idle(server, sessions)
+    resting = measure_rest(server)
     parts = (server.gateway, server.nats)
     before = [part.cpu_seconds() for part in parts]
 
@@ -410,15 +414,33 @@ def measure_streams(server: ClusterServer, scale: Scale) -> Figures:
     rates, cost = run_viewers(server, sessions, events, start)
     gateway, nats = (part.cpu_seconds() - used for part, used in zip(parts, before, strict=True))
     frames = events * len(sessions)
+
+    def per_frame(used: float, part: str) -> float:
+        return max(0.0, used - resting[part] * cost.seconds) / frames * 1e6
+
     return {
         f"frames per second, of {FRAMES_PER_SECOND * scale.active}": sum(rates),
         "host CPU, share of a core each": cost.cpu_seconds / cost.seconds / 2,
         "gateway CPU, share of a core": gateway / cost.seconds,
-        "host CPU per frame, us": cost.cpu_seconds / frames * 1e6,
-        "gateway CPU per frame, us": gateway / frames * 1e6,
-        "NATS CPU per frame, us": nats / frames * 1e6,
+        "host CPU per frame, us": per_frame(cost.cpu_seconds, "hosts"),
+        "gateway CPU per frame, us": per_frame(gateway, "gateway"),
+        "NATS CPU per frame, us": per_frame(nats, "nats"),
+        "host CPU at rest, share of a core each": resting["hosts"] / 2,
+        "NATS CPU at rest, share of a core": resting["nats"],
         "loop lag p99 of a host, ms": server.gauge("parley_loop_lag_p99_seconds") * 1000,
     }
+
+
+def measure_rest(server: ClusterServer) -> dict[str, float]:
+    """The CPU of the parts while nothing happens but leases, in shares of a core."""
+    parts: dict[str, Callable[[], float]] = {
+        "hosts": server.cpu_seconds,
+        "gateway": server.gateway.cpu_seconds,
+        "nats": server.nats.cpu_seconds,
+    }
+    before, began = {name: read() for name, read in parts.items()}, time.monotonic()
+    time.sleep(REST_SECONDS)
+    return {name: (read() - before[name]) / (time.monotonic() - began) for name, read in parts.items()}
 
 
 def measure_failover(server: ClusterServer, scale: Scale) -> tuple[Figures, list[float]]:
@@ -498,12 +520,12 @@ def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], list[float]
         lazy.close()
         safe = ClusterServer(folder / "safe", port, sync_always=True, idle_seconds=10)
         stack.callback(safe.close)
+        note("idle", measure_idle(safe, scale))  # first, while the memory of the hosts is new
         note("commit", measure_commit(safe, scale))
         note("frame", measure_frame(safe, scale))
         note("commands", measure_commands(safe, scale))
         note("streams", measure_streams(safe, scale))
         note("load", measure_load(safe, scale))
-        note("idle", measure_idle(safe, scale))
         figures, times = measure_failover(safe, scale)
         note("failover", figures)
     return found, times
@@ -561,8 +583,9 @@ def describe(scale: Scale, found: dict[str, Figures], times: list[float]) -> dic
             "evicted_session_kb": idle["KB per evicted session"],
             "loaded_session_kb": idle["KB per loaded session"],
             "stored_session_kb": idle["KB per session on NATS"],
+            "host_rest_use": streams["host CPU at rest, share of a core each"],
             "lease_seconds": LEASE_SECONDS,
-            "claim_seconds": LEASE_SECONDS / 10,
+            "claim_seconds": LEASE_SECONDS / 10 + GATEWAY_PAUSE_SECONDS,  # until a host looks, and a gateway asks
         },
         "measured": {
             "first_frame_ms": {"p50": found["frame"]["p50 ms"], "p99": found["frame"]["p99 ms"]},
@@ -584,7 +607,8 @@ def main() -> None:
     given = parser.parse_args()
     scale = QUICK if given.quick else Scale()
     if given.sessions:
-        scale = Scale(sessions=given.sessions, active=max(1, given.sessions // 100), loaded=min(400, given.sessions))
+        active, loaded = max(20, given.sessions // 100), min(400, given.sessions // 2)
+        scale = Scale(sessions=given.sessions, active=active, loaded=loaded)
     if given.kills is not None:
         scale = Scale(**{**scale.__dict__, "kills": given.kills})
     with tempfile.TemporaryDirectory(prefix="parley-bench-") as folder:

@@ -60,9 +60,11 @@ class Costs:
     loaded_session_kb: float
     stored_session_kb: float
     """In the log, after some turns."""
+    host_rest_use: float
+    """The share of a core that a host needs for its leases."""
     lease_seconds: float
     claim_seconds: float
-    """How long after its end a host notices that a lease has ended, at most."""
+    """How long after the end of a lease a host notices it and a gateway asks it, at most."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,7 @@ class Simulation:
             return
         owned = self.plan.shards / (self.plan.hosts - len(self._dead))
         self._leases.visit(now, (owned + 1) * self.costs.lease_ms / 1000)
+        self._hosts[host].visit(now, self.costs.host_rest_use * self.costs.lease_seconds / 3)
         self._at(now + self.costs.lease_seconds / 3, partial(self._renew, host))
 
     def _kill_rack(self, now: float) -> None:
