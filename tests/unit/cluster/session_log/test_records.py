@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.cluster.base import LogDamaged
-from parley.cluster.fold import MOST_COMMANDS, SessionState
-from parley.cluster.records import (
+from parley.cluster.session_log.fold import MOST_COMMANDS, SessionState
+from parley.cluster.session_log.records import (
     ENVELOPE_BYTES,
     AgentRecord,
     AnyRecord,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from parley.cluster.fold import TABLES
-from parley.cluster.records import RowDeletedRecord, RowRecord
+from parley.cluster.session_log.fold import TABLES
+from parley.cluster.session_log.records import RowDeletedRecord, RowRecord
 from parley.gateway.database import Database
 
 DERIVED = frozenset(

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from parley.cluster.fold import Transcript
-from parley.cluster.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
+from parley.cluster.session_log.fold import Transcript
+from parley.cluster.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
 from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.protocol.base import Json, encode_json
 from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from parley.cluster.base import Log, LogDamaged, SessionKey, Snapshot
-from parley.cluster.records import (
+from parley.cluster.session_log.records import (
     AgentRecord,
     AnyRecord,
     BatchReader,

@@ -7,7 +7,7 @@
 A version may add fields: older hosts ignore them. A new kind of record, or one that means something else, raises
 `VERSION`. A host that meets a newer version or an unknown kind leaves the session to another one.
 
-See also: `fold.py` for the state that follows from records, `session_writer.py` for who writes them.
+See also: `fold.py` for the state that follows from records, `writer.py` for who writes them.
 """
 
 from __future__ import annotations

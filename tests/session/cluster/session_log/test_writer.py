@@ -10,8 +10,8 @@ import pytest
 
 from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, SessionKey
 from parley.cluster.local import open_local
-from parley.cluster.records import AnyRecord, BatchReader, CommandRecord, LineRecord, OwnerRecord
-from parley.cluster.session_writer import SessionWriter, WriterSetup
+from parley.cluster.session_log.records import AnyRecord, BatchReader, CommandRecord, LineRecord, OwnerRecord
+from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 
 KEY = SessionKey("", "s")
 OWNER = OwnerRecord(host="one", epoch=1)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, LogDamaged, SessionKey
-from parley.cluster.records import AnyRecord, Batch, encode_batch
+from parley.cluster.session_log.records import AnyRecord, Batch, encode_batch
 from parley.protocol.base import Struct
 
 FIRST_PAUSE_SECONDS = 0.05
