@@ -322,7 +322,7 @@ def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -
 
 def find_sandbox_problem(merged: MergedSettings, *, is_remote: bool) -> str:
     """Why commands cannot run in a sandbox on their machine; "" if they can."""
-    from parley.compose.sandbox import offer_for
+    from parley.compose.workspace.sandbox import offer_for
 
     offer = offer_for(merged, is_remote=is_remote)
     return offer.reason if offer.kind == "none" else ""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parley.compose.confined import ConfinedStarter
 from parley.compose.launch_context import LaunchContext
+from parley.compose.workspace.confined import ConfinedStarter
 from parley.hooks.base import Condition, Hook, HookServices
 from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
 from parley.hooks.entry import HookEntry, UnusableEntry, UnusableHook

@@ -21,7 +21,7 @@ from parley.version import PROTOCOL_LEVEL
 from parley.workspace.base import Worktree
 
 if TYPE_CHECKING:
-    from parley.compose.remote_workspace import RemoteAccess
+    from parley.compose.workspace.remote import RemoteAccess
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class LaunchContext:
         self.remote: RemoteAccess | None = None
         """The workspace on another machine, if the session has one."""
         if options.workspace is not None:
-            from parley.compose.remote_workspace import RemoteAccess
+            from parley.compose.workspace.remote import RemoteAccess
 
             self.remote = RemoteAccess(options, environment)
             cwd = self.remote.welcome.cwd

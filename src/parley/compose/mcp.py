@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import structs
 
-from parley.compose.confined import ConfinedStarter
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import prompt_tool
 from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
+from parley.compose.workspace.confined import ConfinedStarter
 from parley.host import Host
 from parley.mcp.base import ConnectionLost, ServerLogin, ServerSources, ServerSpec, ServerTransport
 from parley.mcp.sources import ServerParser, build_sources

@@ -34,7 +34,7 @@ def results_folder(launch: LaunchContext, session_id: str) -> Path:
 def task_output_directory(launch: LaunchContext, session_id: str) -> OutputDirectory:
     """The folder for the output of background tasks."""
     if launch.remote is not None:
-        from parley.compose.remote_workspace import RemoteOutputDirectory
+        from parley.compose.workspace.remote import RemoteOutputDirectory
 
         own = launch.remote.own_folder
         return RemoteOutputDirectory(temporary=own, names=("tasks",), fallback=own / "tasks")

@@ -142,7 +142,7 @@ def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:
     """Whether commands run in a sandbox."""
     if not merged.is_on("sandbox.enabled") and not launch.options.require_sandbox:
         return False
-    from parley.compose.sandbox import offer_for
+    from parley.compose.workspace.sandbox import offer_for
 
     return offer_for(merged, is_remote=launch.remote is not None).kind != "none"
 

@@ -236,7 +236,7 @@ def make_sandbox_finder(
     def open_sandbox() -> CommandSandbox | None:
         if policy is None or not isinstance(files, LocalFiles):
             return None
-        from parley.compose.sandbox import make_sandbox
+        from parley.compose.workspace.sandbox import make_sandbox
 
         sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
         processes.closers.append(sandbox.close)

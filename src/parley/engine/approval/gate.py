@@ -218,8 +218,8 @@ class ApprovalGate:
             pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
             with context.observer.permission(call.name, call.id) as observation:
                 decision = await self._ask_anyone(decision, pending)
-                is_allowed = isinstance(decision, Allow)
-                observation.set_attributes(decision="allow" if is_allowed else "deny", source=decision.source)
+                taken = "allow" if isinstance(decision, Allow) else "deny"
+                observation.set_attributes(decision=taken, source=decision.source)
 
         # Record. An unchanged input is bound to what was shown, not to what has become of it since.
         is_changed = isinstance(decision, Allow) and decision.input is not call.input

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.compose.workspace_server import serve_workspace
+from parley.compose.workspace.server import serve_workspace
 from parley.errors import ToolError, UsageError
 from parley.workspace.base import Scope
 from parley.workspace.remote import handshake, wire

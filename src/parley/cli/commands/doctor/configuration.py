@@ -70,7 +70,7 @@ def check_server(launch: LaunchContext) -> Check:
 
 def check_sandbox(launch: LaunchContext) -> Check:
     """Which sandbox this machine offers, and why."""
-    from parley.compose.sandbox import describe_missing, offer_for
+    from parley.compose.workspace.sandbox import describe_missing, offer_for
 
     merged = launch.settings.merged
     wanted, offer = merged.is_on("sandbox.enabled"), offer_for(merged)

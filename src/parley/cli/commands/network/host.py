@@ -12,8 +12,8 @@ from uuid import uuid4
 import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.cluster_address import read_cluster, require_cluster
-from parley.cli.commands.serve import read_hub_settings, require_server
+from parley.cli.commands.network.cluster_address import read_cluster, require_cluster
+from parley.cli.commands.network.serve import read_hub_settings, require_server
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments

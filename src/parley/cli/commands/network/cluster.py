@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.cluster_address import read_cluster, require_cluster
+from parley.cli.commands.network.cluster_address import read_cluster, require_cluster
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.cli.stdio import warn
 from parley.cli.style import format_table
@@ -114,8 +114,8 @@ def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T
 
 def run_demo(given: GivenArgs) -> int:
     """Raises UsageError."""
-    from parley.cli.commands.console import open_browser
-    from parley.cli.commands.serve import require_server
+    from parley.cli.commands.network.console import open_browser
+    from parley.cli.commands.network.serve import require_server
     from parley.cluster.operations.demo import Demo
 
     require_server("cluster demo")

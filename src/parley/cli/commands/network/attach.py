@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.gateway_client import attach_remote, is_url
+from parley.cli.commands.network.gateway_client import attach_remote, is_url
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn, write
 from parley.compose.launch_context import LaunchContext, working_directory

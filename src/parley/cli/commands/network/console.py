@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.serve import read_hub_settings, require_server
+from parley.cli.commands.network.serve import read_hub_settings, require_server
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments

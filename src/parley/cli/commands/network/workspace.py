@@ -12,7 +12,7 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
-from parley.compose.workspace_server import serve_workspace
+from parley.compose.workspace.server import serve_workspace
 from parley.errors import InvalidArguments
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.handshake import read_token_file

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.serve_nats import check_flags, serve_nats
+from parley.cli.commands.network.serve_nats import check_flags, serve_nats
 from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn

@@ -6,7 +6,7 @@ import gc
 from typing import TYPE_CHECKING
 
 from parley.cli.commands.catalog import CLUSTER_FLAGS
-from parley.cli.commands.cluster_address import read_cluster, require_cluster
+from parley.cli.commands.network.cluster_address import read_cluster, require_cluster
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.errors import InvalidArguments
