@@ -32,7 +32,7 @@ MARK = re.compile(rb"bench-(reply|read):([^\s\"\\]+)")
 RESULTS = (b'"tool_result"', b'"role":"tool"', b'"function_call_output"')
 """What a request has after a mark if the requested call was run."""
 MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
-STREAMED = (b'"stream":true', b'"stream": true')
+STREAM = b'"stream":'
 BLANK_ID = b"msg_" + b"0" * 20
 BLANK_CALL_ID = b"call_" + b"0" * 20
 MESSAGES = "/v1/messages"
@@ -138,7 +138,8 @@ def reply(method: str, target: str, body: bytes, number: int) -> bytes:
         model = MODEL.search(body)
         name = model[1].decode() if model else "unknown"
         block, pieces = requested_block(body)
-        is_streamed = any(mark in body for mark in STREAMED)
+        after = body.rfind(STREAM) + len(STREAM)  # near the end of most requests, so it is searched from there
+        is_streamed = body[after : after + 5].lstrip().startswith(b"true")
         rendered = message_reply(path, name, json.dumps(block), tuple(pieces), is_streamed)
         if block["type"] == "tool_use":
             rendered = rendered.replace(BLANK_CALL_ID, b"call_%020d" % number)

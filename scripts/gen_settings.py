@@ -7,9 +7,11 @@ from itertools import groupby
 
 from pages import fill, main, table
 
+from parley.settings.keys.sandbox import GROUPS, SANDBOX
 from parley.settings.keys.table import ANYONE, FLAG, KEYS, MANAGED, PERMISSIONS, PERSON, TRUSTED, KeyScope, SettingKey
 
 PAGE = "docs/settings.md"
+SANDBOX_PAGE = "docs/sandbox.md"
 SCOPES: dict[KeyScope, str] = {
     ANYONE: "any layer",
     TRUSTED: "any layer; a project only if trusted",
@@ -19,6 +21,7 @@ SCOPES: dict[KeyScope, str] = {
 }
 MERGES = {
     "any_true": "; true in any layer wins",
+    "any_false": "; false in any layer wins",
     "union": "; the lists of all layers are combined",
     "lowest_effort": "; the lowest value of all layers wins",
     "first": "",
@@ -33,7 +36,22 @@ def pages() -> dict[str, str]:
         "reported": table(("key", "why it has no effect"), reported(rows)),
         "quiet": table(("keys", "reason"), quiet(rows)),
     }
-    return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
+    sandbox = sandbox_rows()
+    unused = ((f"`{key}`", escape(row.note)) for key, row in sandbox if row.effect != "works")
+    sandbox_parts = {
+        "sandbox_keys": table(("key", "value", "set by", "effect"), works(sandbox)),
+        "sandbox_unused": table(("key", "why it has no effect"), unused),
+    }
+    return {
+        PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()}),
+        SANDBOX_PAGE: fill(SANDBOX_PAGE, {name: "\n".join(lines) for name, lines in sandbox_parts.items()}),
+    }
+
+
+def sandbox_rows() -> list[tuple[str, SettingKey]]:
+    """The keys of `sandbox`, with those of the objects in it."""
+    own = [(key, row) for key, row in SANDBOX.items() if key not in GROUPS]
+    return own + [(f"{group}.{key}", row) for group, keys in GROUPS.items() for key, row in keys.items()]
 
 
 def works(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:

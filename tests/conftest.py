@@ -68,19 +68,20 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+async def run_bounded(pyfuncitem: pytest.Function) -> None:
+    """Run an async test, which fails if it takes too long."""
+    test = pyfuncitem.obj
+    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    async with asyncio.timeout(LIMIT_SECONDS):
+        await test(**given)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an async test on an event loop of its own."""
-    test = pyfuncitem.obj
-    if not inspect.iscoroutinefunction(test):
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
-
-    async def bounded() -> None:
-        async with asyncio.timeout(LIMIT_SECONDS):
-            await test(**given)
-
-    asyncio.run(bounded())
+    asyncio.run(run_bounded(pyfuncitem))
     return True
 
 

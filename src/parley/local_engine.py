@@ -8,12 +8,15 @@ See also: `sdk/launch/in_process.py` for the SDK, `gateway/engines.py` for the g
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from parley.engine.clock import Clock
     from parley.engine.session.config import SessionConfig
     from parley.engine.session.session import Session
+    from parley.protocol.options import CliOptions
     from parley.stores.base import Store
     from parley.transports.base import Transport
 
@@ -48,7 +51,6 @@ class LocalEngine:
 
     async def run(self, transport: Transport) -> None:
         """Serve the session until it ends."""
-        from parley.compose.composer import Composer
         from parley.compose.registry import make_dialect
         from parley.engine.clock import Clock
         from parley.engine.session.hub import Hub
@@ -67,8 +69,7 @@ class LocalEngine:
             options = parsed.options
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
-            composer = Composer(options, self._environment, self._cwd, clock, store=self._store)
-            config = composer.make_config(self.warn, parsed.warnings)
+            config = await self._make_config(options, clock, parsed.warnings)
             session = self.session = hub.open(self.adapt(config.with_shared_loop()), pump)
         except UsageError as exc:
             self.warn(f"Error: {exc}")
@@ -85,6 +86,17 @@ class LocalEngine:
                 hub.close(session)  # release the session for others, even if we are cancelled
             last = session.runner.last_result
             self.exit_code = 1 if last is not None and last.is_error is True else 0
+
+    async def _make_config(self, options: CliOptions, clock: Clock, warned: Sequence[str]) -> SessionConfig:
+        """Raises UsageError or SessionError."""
+        from parley.compose.composer import Composer
+
+        def make() -> SessionConfig:
+            composer = Composer(options, self._environment, self._cwd, clock, store=self._store)
+            return composer.make_config(self.warn, warned)
+
+        # A remote workspace that does not answer must not stop the other sessions of this loop.
+        return make() if options.workspace is None else await asyncio.to_thread(make)
 
     def stop(self) -> None:
         """Stop the session, even during a turn."""

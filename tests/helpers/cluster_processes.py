@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged, SessionKey
-from parley.cluster.fold import SessionState, read_state
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.records import NewerVersion
+from parley.cluster.session_log.fold import SessionState, read_state
+from parley.cluster.session_log.records import NewerVersion
 from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server
 from tests.helpers.nats import NatsServer
 from tests.helpers.tcp_proxy import TcpProxy

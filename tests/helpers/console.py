@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import BrowserContext, ConsoleMessage, Page, Request, async_playwright
+from playwright.async_api import Browser as Chromium
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, Playwright, Request, async_playwright
 
 from parley.models.fake.script import Script, TurnLike
 from tests.helpers.gateway import Server
@@ -32,6 +34,42 @@ def read_script(name: str) -> str:
     return (Path(__file__).parents[1] / "process" / "console" / "scripts" / f"{name}.js").read_text()
 
 
+class BrowserProcess:
+    """One Chromium for all tests that run on its event loop. Each page has a profile of its own."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._playwright: Playwright | None = None
+        self._chromium: Chromium | None = None
+
+    def run(self, test: Coroutine[Any, Any, None]) -> None:
+        """Run a test on the loop of the browser."""
+        self._runner.run(test)
+
+    async def find(self) -> Chromium | None:
+        """The browser, started if needed; None on another loop."""
+        if asyncio.get_running_loop() is not self._runner.get_loop():
+            return None
+        if self._chromium is None or not self._chromium.is_connected():
+            self._playwright, self._chromium = await launch()
+        return self._chromium
+
+    def close(self) -> None:
+        if self._chromium is not None and self._playwright is not None:
+            self._runner.run(self._chromium.close())
+            self._runner.run(self._playwright.stop())
+        self._runner.close()
+
+
+shared = BrowserProcess()
+
+
+async def launch() -> tuple[Playwright, Chromium]:
+    assert CHROMIUM is not None
+    playwright = await async_playwright().start()
+    return playwright, await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+
+
 class Browser:
     """Opens pages of the console. At the end, no page may have run into an error or asked another server."""
 
@@ -39,18 +77,25 @@ class Browser:
         self._server = server
         self.problems: list[str] = []
         """Errors of scripts, refusals of the content security policy, dialogs, and requests to other servers."""
+        self._playwright: Playwright | None = None
+        """Set if the browser is ours alone."""
+        self._contexts: list[BrowserContext] = []
 
     async def __aenter__(self) -> Self:
-        assert CHROMIUM is not None
-        self._playwright = await async_playwright().start()
-        self._browser = await self._playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        found = await shared.find()
+        if found is None:
+            self._playwright, found = await launch()
+        self._browser = found
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._browser.close()
-        await self._playwright.stop()
+        for context in self._contexts:
+            await context.close()
+        if self._playwright is not None:
+            await self._browser.close()
+            await self._playwright.stop()
         if error is None:
             assert self.problems == []
 
@@ -59,6 +104,7 @@ class Browser:
     ) -> Page:
         """A page at a route, signed in. With an empty token, the page asks for one."""
         context = await self._browser.new_context(viewport={"width": width, "height": height}, **options)
+        self._contexts.append(context)
         context.set_default_timeout(PATIENCE_MS)
         page = await self._watch(context)
         given = self._server.token if token is None else token

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from parley.cluster.base import Cluster, ClusterError, SessionKey
-from parley.cluster.fold import read_state
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
+from parley.cluster.session_log.fold import read_state
 from parley.gateway.security.access import Principal
 from tests.helpers.cluster import ClusterServer
 from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS

@@ -13,9 +13,9 @@ import msgspec
 
 from parley.cluster.base import Cluster, ClusterError, Lease, LeaseLost, Ownership, SessionKey
 from parley.cluster.cluster_hub import NEW_SESSION_ID
-from parley.cluster.fold import read_state
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.host_sessions import HostedSession, NotOwner
+from parley.cluster.session_log.fold import read_state
 from parley.cluster.shards import now
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.server_log import ServerLog

@@ -81,6 +81,8 @@ class Machine:
         self.config = folder / "config"
         for each in (self.work, self.config, folder / "home"):
             each.mkdir()
+        self.prefix: list[str] = []
+        """A program that runs the engine."""
         self.environment = {
             "HOME": str(folder / "home"),
             "CLAUDE_CONFIG_DIR": str(self.config),
@@ -121,7 +123,7 @@ class Machine:
             arguments += ["--model", f"scripted:{self.folder / 'script.toml'}"]
         lines = [*send, {"type": "user", "message": {"role": "user", "content": prompt}}]
         with subprocess.Popen(
-            [PARLEY, *arguments, *argv],
+            [*self.prefix, PARLEY, *arguments, *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

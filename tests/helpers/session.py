@@ -26,6 +26,7 @@ from parley.engine.session.session import Session
 from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
 from parley.transports.memory import create_pair
+from tests.helpers import remote_workspace
 
 Json = dict[str, Any]
 PATIENCE_SECONDS = 90
@@ -62,7 +63,8 @@ class SessionHarness:
         self._news = asyncio.Event()
 
     def composed(self) -> SessionConfig:
-        setup = Composer(self.options, self.environment, str(self.folder), self.stamp).make_config(self.warnings.append)
+        options = remote_workspace.with_workspace(self.options, self.environment, self.folder)
+        setup = Composer(options, self.environment, str(self.folder), self.stamp).make_config(self.warnings.append)
         return self.furnish(setup)
 
     def furnish(self, setup: SessionConfig) -> SessionConfig:

@@ -9,6 +9,7 @@ harness.refusal(Read(), file_path="b.txt")
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,20 @@ from parley.workspace.base import Scope
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
+from tests.helpers import remote_workspace
+
+
+def make_hands(home: Path, folder: Path, new_id: Callable[[], str]) -> dict[str, Any]:
+    """Files, commands and the folder for results: of this machine, or of a remote workspace (remote_workspace.py)."""
+    if remote_workspace.is_remote():
+        remote = remote_workspace.shared_server().connect(folder)
+        results = Path(remote.welcome.own_folder, "tool-results")
+        return {"files": remote.files, "processes": remote.processes, "results_folder": results}
+    return {
+        "files": LocalFiles(cwd=str(folder), checkpoints=CheckpointStore(home / "history"), new_id=new_id),
+        "processes": Processes(),
+        "results_folder": home / "results",
+    }
 
 
 class ToolHarness:
@@ -34,9 +49,7 @@ class ToolHarness:
 
         self.context = Context(
             environment={"PATH": "/usr/bin:/bin"},
-            files=LocalFiles(cwd=str(self.folder), checkpoints=CheckpointStore(home / "history"), new_id=new_id),
-            processes=Processes(),
-            results_folder=home / "results",
+            **make_hands(home, self.folder, new_id),
             new_id=new_id,
             state=AgentState(cwd=str(self.folder)),
             session=SessionServices(must_read_first=lambda: strict_reads),

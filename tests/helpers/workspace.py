@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
-from parley.workspace.base import Scope
+from parley.workspace.base import Files, Scope
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles
+from tests.helpers import remote_workspace
 
 
 @contextmanager
@@ -39,10 +40,15 @@ class WorkspaceHarness:
             made.mkdir(exist_ok=True)
         self.reach = Scope(folders=(str(self.inside),))
         self._numbers = count(1)
-        self.files = self.restart()
+        self.files: Files = self.restart()
 
-    def restart(self, *, delete_history_at_end: bool = False) -> LocalFiles:
+    def restart(self, *, delete_history_at_end: bool = False) -> Files:
         """The session again, in another process."""
+        if remote_workspace.is_remote():
+            server = remote_workspace.server_of(self.inside, self.history.parents[1])
+            remote = server.connect(self.inside, "session", keeps_history=not delete_history_at_end)
+            self.files = remote.files
+            return self.files
         self.files = LocalFiles(
             cwd=str(self.inside),
             checkpoints=CheckpointStore(self.history),

@@ -96,11 +96,20 @@ OWED: dict[tuple[str, str], str] = {}
 # Imports that the rules forbid and we want all the same.
 ALLOWED = {
     ("parley.cli.main", "parley.workspace.process.tree"): "a launcher hides its memory as an engine does",
+    (
+        "parley.cli.commands.network.workspace",
+        "parley.workspace.process.tree",
+    ): "a server hides its token as an engine does",
+    (
+        "parley.cli.commands.network.workspace",
+        "parley.workspace.remote.address",
+    ): "a door is the one who knows what it stands on",
+    ("parley.cli.commands.network.workspace", "parley.workspace.remote.handshake"): "and who may come in",
     ("parley.cli.run", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     ("parley.cli.run", "parley.transports.reader"): "a door is the one who knows what it stands on",
     ("parley.cli.spare", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     ("parley.cli.commands.mcp.serve", "parley.transports.stdio"): "a door is the one who knows what it stands on",
-    ("parley.cli.commands.acp", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.cli.commands.network.acp", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     (
         "parley.sdk.runtime.connection",
         "parley.protocol.dialects.stream_json",

@@ -44,6 +44,8 @@ class EditorEngine(InProcessEngine):
         from parley.acp.editor_files import EditorFiles, EditorLink
 
         workspace, given = config.workspace, self._editor.capabilities.fs
+        if config.is_remote:
+            given = None  # the editor's files are not those of the session
         if given is not None and (given.read_text_file or given.write_text_file):
             link = EditorLink(
                 connection=self._editor.connection,

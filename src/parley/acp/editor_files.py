@@ -142,7 +142,7 @@ class EditorFiles:
                     f"{path} has unsaved changes in the editor, and the editor could not write it: {exc}. "
                     "Ask the user to save it, then try again."
                 ) from None
-            self._editor.warn(f"the editor could not write {path}, so it was written to disk: {exc}")
+            self._editor.warn(f"the editor could not write {path} ({exc}), so Parley wrote the file itself")
         return self._disk.write(path, data, scope, replacing=saved)
 
     def _find_saved(self, path: str, scope: Scope, replacing: FileSnapshot) -> FileSnapshot:

@@ -100,9 +100,11 @@ class Bundle:
 
     def update(self) -> None:
         """Write the file, if this run has missed many modules."""
+        from parley._launched import is_forked
+
         missed = [name for name in self._missed if find_loaded(name) is not None]
-        if len(missed) <= MANY or sys.dont_write_bytecode:
-            return
+        if len(missed) <= MANY or sys.dont_write_bytecode or is_forked():
+            return  # a resident engine writes it at its own end, not at the end of each session
         new = f"{self._path}.{os.getpid()}"
         try:
             with open(new, "xb") as file:

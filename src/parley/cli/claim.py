@@ -231,4 +231,4 @@ def run_handler(session: Session, request: requests.Request) -> Any:
     except StopIteration as finished:  # `initialize` waits for nothing
         return finished.value
     answer.close()
-    raise NotPossible(f"the earlier request {request.subtype} cannot be applied to the claimed session")
+    raise NotPossible(f"{request.subtype} arrived before claim_session and cannot be applied to the claimed session")

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from parley.protocol.options import CliOptions, ParsedArgs
 
 SUBCOMMANDS = {
-    "acp": "parley.cli.commands.acp",
-    "attach": "parley.cli.commands.attach",
+    "acp": "parley.cli.commands.network.acp",
+    "attach": "parley.cli.commands.network.attach",
     "auth": "parley.cli.commands.setup.auth",
-    "cluster": "parley.cli.commands.cluster",
+    "cluster": "parley.cli.commands.network.cluster",
     "completion": "parley.cli.commands.reference.completion",
     "config": "parley.cli.commands.setup.config",
-    "console": "parley.cli.commands.console",
+    "console": "parley.cli.commands.network.console",
     "doctor": "parley.cli.commands.doctor.main",
     "help": "parley.cli.commands.reference.help",
-    "host": "parley.cli.commands.host",
+    "host": "parley.cli.commands.network.host",
     "init": "parley.cli.commands.setup.init",
     "install": "parley.cli.commands.setup.update",
     "link": "parley.cli.commands.setup.link",
@@ -45,11 +45,12 @@ SUBCOMMANDS = {
     "plugin": "parley.cli.commands.plugin",
     "plugins": "parley.cli.commands.plugin",
     "resident": "parley.cli.commands.resident",
-    "serve": "parley.cli.commands.serve",
+    "serve": "parley.cli.commands.network.serve",
     "sessions": "parley.cli.commands.sessions",
     "trust": "parley.cli.commands.trust",
     "update": "parley.cli.commands.setup.update",
     "upgrade": "parley.cli.commands.setup.update",
+    "workspace": "parley.cli.commands.network.workspace",
 }
 """The subcommands and the modules whose `main` runs them."""
 BACKGROUND = "Parley has no background sessions; `parley sessions list` lists sessions, `parley attach ID` follows one"

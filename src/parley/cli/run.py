@@ -167,7 +167,7 @@ def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tu
     from parley.compose.launch_context import LaunchContext
 
     try:
-        folder = LaunchContext(options, dict(os.environ), config.cwd, clock).config / "debug"
+        folder = LaunchContext(options.replace(workspace=None), dict(os.environ), os.getcwd(), clock).config / "debug"
         debug = open_debug_log(options, folder, config.identity.id, clock, warn)
     except UsageError:
         config.storage.log.close()

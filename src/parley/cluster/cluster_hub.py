@@ -7,8 +7,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
-from parley.cluster.engine_store import EngineStore
-from parley.cluster.records import AnyRecord, LineRecord
+from parley.cluster.session_log.engine_store import EngineStore
+from parley.cluster.session_log.records import AnyRecord, LineRecord
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.line_log import TIME, TIMES, LineLog
 from parley.gateway.live_session import LiveSession

@@ -24,7 +24,7 @@ from parley.cluster.base import Cluster, ClusterError, SessionKey
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import HostInfo, host_key
 from parley.cluster.host_sessions import HostSessions, ShardService
-from parley.cluster.records import VERSION, NewerVersion
+from parley.cluster.session_log.records import VERSION, NewerVersion
 from parley.cluster.shards import ShardEvents, ShardKeeper, now
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes

@@ -21,11 +21,11 @@ from typing import Protocol
 from uuid import uuid4
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
-from parley.cluster.changes import Changes
 from parley.cluster.cluster_hub import ClusterHub, read_lines, write_lines
-from parley.cluster.engine_store import EngineStore
-from parley.cluster.fold import SessionState, Transcript, read_state, remember_command, transcript_records
-from parley.cluster.records import (
+from parley.cluster.session_log.changes import Changes
+from parley.cluster.session_log.engine_store import EngineStore
+from parley.cluster.session_log.fold import SessionState, Transcript, read_state, remember_command, transcript_records
+from parley.cluster.session_log.records import (
     AnyRecord,
     Batch,
     CommandRecord,
@@ -35,8 +35,8 @@ from parley.cluster.records import (
     encode_batch,
     encode_snapshot,
 )
+from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 from parley.cluster.session_summaries import Summaries
-from parley.cluster.session_writer import SessionWriter, WriterSetup
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
 from parley.gateway.hub import SERVER, HubSettings

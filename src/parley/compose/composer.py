@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from parley.compose import limits, memory, permissions, tools
@@ -29,13 +29,13 @@ from parley.engine.session.config import (
     StorageConfig,
 )
 from parley.engine.session.identity import SessionIdentity
-from parley.errors import ModelForbidden, StartRefused, UsageError
+from parley.errors import ModelForbidden, SessionError, StartRefused, UsageError
 from parley.models.catalog import Prices
 from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
-from parley.settings.base import OutputStyle
+from parley.settings.base import MergedSettings, OutputStyle
 from parley.settings.env_vars import is_truthy, state_events, takes_rate_limits
 from parley.stores.base import Log, Store
 from parley.tools.base import ToolRegistry, Workspace
@@ -45,6 +45,7 @@ from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import PluginEntry
+    from parley.workspace.remote.files import RemoteFiles
 
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
 SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")
@@ -69,6 +70,9 @@ class Composer:
         Raises UsageError if the settings on the command line are wrong.
         """
         self.launch = LaunchContext(options, environment, cwd, clock, worktree)
+        self.launch.settings.find_sandbox_problem = partial(
+            find_sandbox_problem, is_remote=self.launch.remote is not None
+        )
         self.models = ModelFactory(self.launch)
         self.stores = SessionStores(self.launch, store)
         self.plugins = PluginLoader(self.launch)
@@ -93,25 +97,25 @@ class Composer:
         for warning in (*launch.settings.warnings(), *restrictions):
             warn(warning)
         session_id, log = sessions.open()
-        identity, files = SessionIdentity(session_id), tools.make_files(launch, session_id)
+        identity, files = SessionIdentity(session_id), self._open_files(session_id, log)
         begins_in = permissions.permission_mode(launch)
         watching = make_observer(launch.environment, warn)
-        workspace = tools.make_workspace(launch, session_id, watching, resolved, files)
+        policy = permissions.make_policy(launch, session_id)
+        workspace = tools.make_workspace(launch, session_id, watching, resolved, files, policy)
         style = self._output_style()
         make_keeper = memory.memory_opener(launch, sessions.store, session_id)
         if models.is_wrapped:
             # The last step that can fail: a session that does not start leaves no recording.
             models.wrapping.open_recording()
-        policy = permissions.make_policy(launch, session_id)
         return SessionConfig(
             identity=identity,
             cwd=launch.cwd,
             options=resolved,
             model=self._model_config(prices),
-            storage=self._storage_config(identity, log, files),
+            storage=self._storage_config(identity, log, files.files),
             permissions=self._permission_config(policy, begins_in),
             client=self._client_config(),
-            agents=self._agent_config(workspace, policy),
+            agents=self._agent_config(workspace, policy, files),
             extensions=self._extension_config(workspace, style),
             instructions=make_instructions(launch, session_id, style, policy.is_hidden, make_keeper),
             tools=self.tools(resolved),
@@ -130,6 +134,7 @@ class Composer:
             warn=warn,
             worktree=launch.worktree,
             notices=(*warned, *ignored, *launch.settings.notices(), *restrictions),
+            is_remote=launch.remote is not None,
         )
 
     def _check_options(self) -> list[str]:
@@ -142,9 +147,16 @@ class Composer:
         ignored += [*list_unused_exporters(launch.environment), *tools.list_unknown_tools(launch)]
         ignored += permissions.check_restrictions(launch, tools.list_tools(launch))
         check_worktree(launch)
+        if launch.remote is not None:
+            launch.remote.report = launch.warn
+            ignored += launch.remote.list_left_out(launch.started_in)
         for warning in (*ignored, *list_problems()):
             launch.warn(warning)
         launch.settings.check_start(options, launch.started_in)
+        if options.require_sandbox:
+            from parley.settings.policy.startup import require_sandbox
+
+            require_sandbox(launch.settings.find_sandbox_problem(launch.settings.merged))
         return ignored
 
     def _model_config(self, prices: Prices) -> ModelConfig:
@@ -162,7 +174,17 @@ class Composer:
             api_key_source=credentials.find_source(self.launch.credentials()),
         )
 
-    def _storage_config(self, identity: SessionIdentity, log: Log, files: LocalFiles) -> StorageConfig:
+    def _open_files(self, session_id: str, log: Log) -> tools.SessionFiles:
+        """Raises SessionError; then the log is closed."""
+        try:
+            files = tools.make_files(self.launch, session_id)
+            self.stores.inherit_remote_checkpoints(session_id, files.files)
+        except SessionError:
+            log.close()
+            raise
+        return files
+
+    def _storage_config(self, identity: SessionIdentity, log: Log, files: LocalFiles | RemoteFiles) -> StorageConfig:
         launch, sessions, options = self.launch, self.stores, self.launch.options
 
         def begin_session() -> Log:
@@ -209,14 +231,14 @@ class Composer:
             tools=tools.client_tools(self.launch),
         )
 
-    def _agent_config(self, workspace: Workspace, policy: Policy) -> AgentConfig:
+    def _agent_config(self, workspace: Workspace, policy: Policy, files: tools.SessionFiles) -> AgentConfig:
         launch, plugins, options = self.launch, self.plugins, self.launch.options
         return AgentConfig(
             registry=plugins.agents,
             main=options.agent or (None if options.safe_mode else launch.settings.merged.get("agent")),
             subagent_model=launch.environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
             load_memory=lambda scope, name: plugins.load_agent_memory(scope, name, policy.is_hidden),
-            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(workspace),
+            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(workspace, files.remote),
         )
 
     def _extension_config(self, workspace: Workspace, style: OutputStyle) -> ExtensionConfig:
@@ -296,3 +318,11 @@ def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -
         return NULL_OBSERVER
     found: Observer | None = make(environment, warn)
     return found or NULL_OBSERVER
+
+
+def find_sandbox_problem(merged: MergedSettings, *, is_remote: bool) -> str:
+    """Why commands cannot run in a sandbox on their machine; "" if they can."""
+    from parley.compose.workspace.sandbox import offer_for
+
+    offer = offer_for(merged, is_remote=is_remote)
+    return offer.reason if offer.kind == "none" else ""

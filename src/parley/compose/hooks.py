@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from parley.compose.launch_context import LaunchContext
+from parley.compose.workspace.confined import ConfinedStarter
 from parley.hooks.base import Condition, Hook, HookServices
 from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
 from parley.hooks.entry import HookEntry, UnusableEntry, UnusableHook
@@ -31,7 +32,7 @@ def load_settings_hooks(
 ) -> tuple[Sequence[Hook], Sequence[str]]:
     """The hooks of all layers, and what is wrong with them."""
     environment = HookEnvironment(
-        processes=workspace.processes, environment=workspace.environment, project=launch.started_in
+        processes=ConfinedStarter(workspace, "hook"), environment=workspace.environment, project=launch.started_in
     )
     makers: dict[type[HookEntry], Callable[[Any], Hook]] = {
         CommandEntry: lambda entry: CommandHook(entry, environment),
@@ -71,13 +72,15 @@ def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]
 
     problems: list[str] = []
     rules = LaunchRules(cwd=launch.started_in, user_root=str(launch.config), denied=(rule,))
-    policy = SessionPolicy(rules, RealFilesystem(str(launch.home)), warn=problems.append)
+    fs = RealFilesystem(str(launch.home)) if launch.remote is None else launch.remote.filesystem
+    policy = SessionPolicy(rules, fs, warn=problems.append)
     if problems or not policy.list_rules()["rules"]:
         warn(f"`if`: {rule!r:.100} is not a valid permission rule; the hook runs for every call")
         return lambda request: True
+    decide = policy.decide if launch.remote is None else launch.remote.make_policy(policy).decide
 
     def matches(request: ToolRequest) -> bool:
-        decision = policy.decide(request, "bypassPermissions")
+        decision = decide(request, "bypassPermissions")
         return isinstance(decision, Deny) and decision.source == "rule"
 
     return matches

@@ -15,9 +15,12 @@ from parley.compose.permissions import requested_mode
 from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import OutputStyle
+from parley.settings.safe_read import UnreadableFile
+from parley.settings.tree import HOST_TREE
 
 if TYPE_CHECKING:
     from parley.memory.base import SessionMemory
+    from parley.settings.files.memory_files import MemoryText
 
 MAX_LANGUAGE_CHARS = 100
 
@@ -62,7 +65,7 @@ def make_instructions(
 def environment_facts(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
     return (
         f"{CWD}{launch.cwd}",
-        f"Platform: {sys.platform}",
+        f"Platform: {sys.platform if launch.remote is None else launch.remote.welcome.platform}",
         f"{DATE}{launch.clock.now()[:10]}",
         *preferences(launch),
         *plan_rules(launch, session_id),
@@ -94,11 +97,13 @@ def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
 def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
     """The memory files between the working directory and a file, each with the mark it starts with."""
     folder, name = os.path.split(os.path.join(launch.started_in, path))
-    if folder == launch.started_in and name not in ("", ".", "..") and not os.path.islink(os.path.join(folder, name)):
+    is_plain = launch.remote is None and not os.path.islink(os.path.join(folder, name))
+    if folder == launch.started_in and name not in ("", ".", "..") and is_plain:
         return []  # the usual case: nothing is between them
     from parley.settings.files.memory_files import heading_for
 
-    found = launch.settings.memory_between(path, launch.started_in, launch.additional_directories(), denies)
+    roots = launch.additional_directories()
+    found = launch.with_facts(lambda: launch.settings.memory_between(path, launch.started_in, roots, denies))
     for memory in found:
         for error in memory.problems:
             launch.warn(str(error))
@@ -109,7 +114,7 @@ def memory_text(launch: LaunchContext, denies: Callable[[str], bool]) -> str:
     """The text of the memory files."""
     if launch.options.safe_mode:
         return str(launch.settings.merged.get("claudeMd", ""))
-    found = launch.settings.memory(launch.started_in, launch.additional_directories(), denies)
+    found = load_memory(launch, denies)
     for error in found.problems:
         launch.warn(str(error))
     return found.text
@@ -132,16 +137,23 @@ def memory_files(launch: LaunchContext, denies: Callable[[str], bool]) -> list[t
         return []
     own = str(launch.config)
     found: list[tuple[str, str, int]] = []
-    for path in launch.settings.memory(launch.started_in, launch.additional_directories(), denies).files:
+    for path in load_memory(launch, denies).files:
         kind = "User" if path.startswith(own) else "Local" if path.endswith(".local.md") else "Project"
-        with suppress(OSError):
-            found.append((path, kind, os.path.getsize(path)))
+        tree = HOST_TREE if kind == "User" else launch.tree
+        with suppress(UnreadableFile):
+            found.append((path, kind, tree.read_file(path).status.st_size))
     return found
+
+
+def load_memory(launch: LaunchContext, denies: Callable[[str], bool]) -> MemoryText:
+    """The memory files. Raises SessionError if a remote workspace does not answer."""
+    roots = launch.additional_directories()
+    return launch.with_facts(lambda: launch.settings.memory(launch.started_in, roots, denies))
 
 
 def memory_imports(launch: LaunchContext, denies: Callable[[str], bool]) -> dict[str, str]:
     """The memory files that others import, and the files that import them."""
-    return dict(launch.settings.memory(launch.started_in, launch.additional_directories(), denies).imports)
+    return dict(load_memory(launch, denies).imports)
 
 
 def read_text_file(path: str, flag: str) -> str:

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from parley.engine.clock import Clock
-from parley.errors import UsageError
+from parley.errors import SessionError, UsageError
 from parley.protocol.options import CliOptions
 from parley.settings import credentials, sources
 from parley.settings.env_vars import child_environment, is_truthy
-from parley.settings.safe_read import UnreadableFile, read_file
+from parley.settings.safe_read import UnreadableFile
 from parley.settings.session_settings import SessionSettings
+from parley.settings.tree import HOST_TREE, FileTree
 from parley.stores.files.entry_codec import EntryContext as LineContext
 from parley.version import PROTOCOL_LEVEL
 from parley.workspace.base import Worktree
+
+if TYPE_CHECKING:
+    from parley.compose.workspace.remote import RemoteAccess
+
+T = TypeVar("T")
 
 
 class LaunchContext:
@@ -29,6 +37,15 @@ class LaunchContext:
     ) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
         self.options = options
+        self.host_folder = cwd
+        """Where the process was started. Files that the command line names are relative to it."""
+        self.remote: RemoteAccess | None = None
+        """The workspace on another machine, if the session has one."""
+        if options.workspace is not None:
+            from parley.compose.workspace.remote import RemoteAccess
+
+            self.remote = RemoteAccess(options, environment)
+            cwd = self.remote.welcome.cwd
         self.started_in = cwd
         """Where the process was started: its settings, memory files and rules apply, also in a worktree."""
         self.worktree = worktree
@@ -49,12 +66,28 @@ class LaunchContext:
             bare=options.bare,
             managed_hooks_only=options.safe_mode,
             user_file=self.user_file,
+            tree=HOST_TREE if self.remote is None else self.remote.tree,
         )
-        self.settings = SessionSettings(wanted, environment, child_environment)
+        commands = None if self.remote is None else self.remote.environment
+        self.settings: SessionSettings = self.with_facts(
+            lambda: SessionSettings(wanted, environment, child_environment, commands)
+        )
         self.environment = self.settings.environment()
         """The environment of the process, with the `env` of the settings that may set it."""
         self.warn: Callable[[str], None] = lambda text: None
         """Where warnings go."""
+
+    @property
+    def tree(self) -> FileTree:
+        """Where the project is."""
+        return HOST_TREE if self.remote is None else self.remote.tree
+
+    def with_facts(self, work: Callable[[], T]) -> T:
+        """Do work that reads the project, with few round trips to a remote one. Raises SessionError."""
+        if self.remote is None:
+            return work()
+        found: T = self.remote.run(work)
+        return found
 
     @property
     def home(self) -> Path:
@@ -77,26 +110,28 @@ class LaunchContext:
     def line_context(self) -> LineContext:
         """What every line of a transcript says about the session."""
         entrypoint = self.environment.get("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")
-        branch = git_branch(Path(self.cwd))
+        branch = ""
+        with suppress(SessionError):  # a remote workspace that is away is not a reason to lose the log
+            branch = self.with_facts(lambda: git_branch(Path(self.cwd), self.tree))
         return LineContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
 
 
-def git_branch(directory: Path) -> str:
+def git_branch(directory: Path, tree: FileTree = HOST_TREE) -> str:
     """The branch of a folder, read from git's own file; empty outside a repository."""
     for place in (directory, *directory.parents):
         try:
-            text = read_file(git_folder(place) / "HEAD", most_bytes=1000).data.decode().strip()
+            text = tree.read_file(git_folder(place, tree) / "HEAD", most_bytes=1000).data.decode().strip()
         except (UnreadableFile, UnicodeDecodeError):
             continue
         return text.removeprefix("ref: refs/heads/") if text.startswith("ref: ") else text[:12]
     return ""
 
 
-def git_folder(checkout: Path) -> Path:
+def git_folder(checkout: Path, tree: FileTree) -> Path:
     """Where git keeps what belongs to a checkout. In a worktree, `.git` is a file that names it."""
     path = checkout / ".git"
     try:
-        named = read_file(path, most_bytes=5000).data.decode()
+        named = tree.read_file(path, most_bytes=5000).data.decode()
     except (UnreadableFile, UnicodeDecodeError):
         return path
     return checkout / named.removeprefix("gitdir:").strip()

@@ -13,6 +13,7 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import prompt_tool
 from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
+from parley.compose.workspace.confined import ConfinedStarter
 from parley.host import Host
 from parley.mcp.base import ConnectionLost, ServerLogin, ServerSources, ServerSpec, ServerTransport
 from parley.mcp.sources import ServerParser, build_sources
@@ -39,7 +40,7 @@ class RemoteAccess(NamedTuple):
 TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, RemoteAccess], ServerTransport]] = {
     "sdk": lambda cls, spec, host, workspace, project, access: cls(spec.name, host),
     "stdio": lambda cls, spec, host, workspace, project, access: cls(
-        spec, workspace.processes, project, workspace.environment
+        spec, ConfinedStarter(workspace, "server"), project, workspace.environment
     ),
     "sse": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
     "http": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
@@ -66,7 +67,7 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
     options = launch.options
     given = () if options.safe_mode else options.mcp_config or ()
     strict = options.strict_mcp_config or options.safe_mode
-    written, problems = launch.settings.servers(given, launch.started_in, strict=strict)
+    written, problems = launch.with_facts(lambda: launch.settings.servers(given, launch.host_folder, strict=strict))
     own = {name for one in written for name in one.servers}
     of_plugins = () if options.strict_mcp_config else [plugin_servers(plugin) for plugin in plugins() if plugin.servers]
     written += of_plugins

@@ -42,7 +42,7 @@ def memory_path(launch: LaunchContext) -> Path | None:
     if option is None and (setting is False or (setting is None and not launch.options.database)):
         return None
     if option is not None and option.lower() not in ON:
-        return Path(launch.started_in, os.path.expanduser(option))
+        return Path(launch.host_folder, os.path.expanduser(option))
     return default_path(launch)
 
 
@@ -50,7 +50,7 @@ def default_path(launch: LaunchContext) -> Path:
     """The default file. Raises UsageError."""
     chosen = choose(launch.options, launch.environment)
     if chosen is not None and chosen.holds_memory:
-        return Path(launch.started_in, os.path.expanduser(chosen.location))
+        return Path(launch.host_folder, os.path.expanduser(chosen.location))
     return launch.config / PROJECTS / project_key(launch.cwd) / FILE
 
 

@@ -222,7 +222,7 @@ class ModelFactory:
                 "config": str(launch.config),
                 "tmp": launch.environment.get("TMPDIR") or "/tmp",
             },
-            recording=RecordingTarget(Path(launch.started_in, record), clock.now, clock.monotonic) if record else None,
+            recording=RecordingTarget(Path(launch.host_folder, record), clock.now, clock.monotonic) if record else None,
             faults=launch.options.faults or (),
             deadlines=make_deadlines(launch),
             warn=launch.warn,

@@ -14,6 +14,8 @@ from parley.workspace.process.processes import OutputDirectory
 
 
 def plan_file(launch: LaunchContext, session_id: str) -> Path:
+    if launch.remote is not None:
+        return launch.remote.own_folder / "plan.md"
     standard = launch.config / "plans" / f"{session_id}.md"
     setting = launch.settings.merged.values.get("plansDirectory")
     if setting is None:
@@ -31,6 +33,11 @@ def results_folder(launch: LaunchContext, session_id: str) -> Path:
 
 def task_output_directory(launch: LaunchContext, session_id: str) -> OutputDirectory:
     """The folder for the output of background tasks."""
+    if launch.remote is not None:
+        from parley.compose.workspace.remote import RemoteOutputDirectory
+
+        own = launch.remote.own_folder
+        return RemoteOutputDirectory(temporary=own, names=("tasks",), fallback=own / "tasks")
     temporary = launch.environment.get("CLAUDE_CODE_TMPDIR") or launch.environment.get("TMPDIR") or "/tmp"
     return OutputDirectory(
         temporary=Path(temporary),
@@ -40,6 +47,8 @@ def task_output_directory(launch: LaunchContext, session_id: str) -> OutputDirec
 
 
 def session_directory(launch: LaunchContext, session_id: str) -> Path:
+    if launch.remote is not None:
+        return launch.remote.own_folder
     return launch.config / "projects" / project_key(launch.cwd) / session_id
 
 
@@ -49,6 +58,9 @@ def own_folders(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
     The directory that the user named may be a symlink. A symlink below it is not followed, because others may have
     planted it.
     """
+    if launch.remote is not None:
+        remote = (results_folder(launch, session_id), launch.remote.own_folder / "tasks", plan_file(launch, session_id))
+        return tuple(map(str, remote))
     place = task_output_directory(launch, session_id)
     ours, plan = [results_folder(launch, session_id), place.fallback], plan_file(launch, session_id)
     roots = [*((launch.config, path) for path in ours), (place.temporary, place.temporary.joinpath(*place.names))]

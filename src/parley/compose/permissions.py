@@ -10,7 +10,7 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
-from parley.permissions.base import Decision, Policy, ToolRequest, is_auto_disabled
+from parley.permissions.base import Decision, PathsAndHosts, Policy, ToolRequest, is_auto_disabled
 from parley.protocol.base import Json
 from parley.settings.base import UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
@@ -85,6 +85,8 @@ def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     With rules or working directories, the policy is opened at once: malformed rules are reported at the start.
     """
     options, merged = launch.options, launch.settings.merged
+    if launch.remote is not None:
+        return open_policy(launch, session_id)
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
@@ -131,6 +133,18 @@ class LazyPolicy:
 
     def list_rules(self) -> Json:
         return self.open().list_rules()
+
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        return self.open().list_paths_and_hosts()
+
+
+def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:
+    """Whether commands run in a sandbox."""
+    if not merged.is_on("sandbox.enabled") and not launch.options.require_sandbox:
+        return False
+    from parley.compose.workspace.sandbox import offer_for
+
+    return offer_for(merged, is_remote=launch.remote is not None).kind != "none"
 
 
 def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:
@@ -183,10 +197,14 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
         denied=options.disallowed_tools or (),
         folders=options.add_dirs or (),
         readable=own_folders(launch, session_id),
+        has_sandbox=lambda merged: has_sandbox(launch, merged),
         trusted="project" in launch.settings.trust.sources,
     )
-    policy = SessionPolicy(launch_rules, RealFilesystem(str(launch.home)), launch.settings.writer, launch.warn)
+    fs = RealFilesystem(str(launch.home)) if launch.remote is None else launch.remote.filesystem
+    policy = SessionPolicy(launch_rules, fs, launch.settings.writer, launch.warn)
     policy.apply_settings(launch.settings.merged)
+    if launch.remote is not None:
+        return launch.remote.make_policy(policy)
     if not launch.is_restricted:
         return policy
     from parley.permissions.restricted import RestrictedPolicy

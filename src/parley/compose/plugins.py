@@ -92,7 +92,7 @@ class PluginLoader:
 
         found: list[str] = []
         for number, place in enumerate(places):
-            folder = os.path.realpath(os.path.join(self._launch.started_in, os.path.expanduser(place)))
+            folder = os.path.realpath(os.path.join(self._launch.host_folder, os.path.expanduser(place)))
             if os.path.isfile(os.path.join(folder, MANIFEST)):
                 found.append(folder)
                 continue

@@ -14,7 +14,6 @@ MODULES = (
     "parley.settings.files.memory_files",
     "parley.settings.files.output_styles",
     "parley.tools.delegation.agent",
-    "concurrent.futures.thread",
     "json",
 )
 """None of them may read the environment, start a thread or open a file that stays open."""

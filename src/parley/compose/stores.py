@@ -18,7 +18,7 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import max_line_bytes
 from parley.compose.paths import file_history
 from parley.compose.registry import get_profile, load_store
-from parley.errors import SessionError, UnknownSession
+from parley.errors import SessionError, ToolError, UnknownSession
 from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
@@ -31,6 +31,7 @@ from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
     from parley.stores.mirror import MirrorTarget
+    from parley.workspace.remote.files import RemoteFiles
 
 
 class SessionStores:
@@ -41,6 +42,8 @@ class SessionStores:
         self._launch = launch
         self._given = given
         self._fork_id: str | None = None
+        self._copied: str | None = None
+        """The session that this one is a copy of."""
 
     @cached_property
     def _options(self) -> CliOptions:
@@ -75,19 +78,24 @@ class SessionStores:
         opened = open_session(request, store, self._launch.clock.new_uuid)
         if opened.copied is not None and request.keep:
             self.inherit(opened.session_id, opened.copied)
+            self._copied = opened.copied
         self._fork_id = opened.session_id if request.begins_as == "fork" else None
         return opened.session_id, opened.log
 
-    def begin(self, old_id: str, files: LocalFiles) -> tuple[str, Log]:
+    def begin(self, old_id: str, files: LocalFiles | RemoteFiles) -> tuple[str, Log]:
         """A new session in the same process: its id and its log. Raises SessionError."""
         keep = not self._options.no_session_persistence
         opened = open_session(SessionRequest(keep=keep), self.store(), self._launch.clock.new_uuid)
         if keep:
             try:
-                files.use_history(self.inherit_checkpoints(opened.session_id, old_id))
-            except OSError as exc:
+                if isinstance(files, LocalFiles):
+                    files.use_history(self.inherit_checkpoints(opened.session_id, old_id))
+                else:
+                    files.inherit_history(opened.session_id, old_id)
+            except (OSError, ToolError) as exc:
                 opened.log.close()
-                raise SessionError(f"the file checkpoints cannot be copied: {exc.strerror}") from None
+                reason = (exc.strerror if isinstance(exc, OSError) else None) or exc
+                raise SessionError(f"the file checkpoints cannot be copied: {reason}") from None
         return opened.session_id, opened.log
 
     def find(self, name: str) -> str:
@@ -107,6 +115,15 @@ class SessionStores:
         """A fork has the file checkpoints and the memory of the session it comes from."""
         memory.inherit(self._launch, fork, session_id)
         self.inherit_checkpoints(fork, session_id)
+
+    def inherit_remote_checkpoints(self, new_id: str, files: LocalFiles | RemoteFiles) -> None:
+        """In a remote workspace, a fork gets the file checkpoints when it is connected. Raises SessionError."""
+        if self._copied is None or isinstance(files, LocalFiles):
+            return
+        try:
+            files.inherit_history(new_id, self._copied)
+        except (OSError, ToolError) as exc:
+            raise SessionError(f"the file checkpoints cannot be copied: {exc}") from None
 
     def inherit_checkpoints(self, new_id: str, session_id: str) -> Path:
         """Give a new session the file checkpoints of the one it comes from; returns their folder."""
@@ -133,7 +150,7 @@ class SessionStores:
     def _open_store(self, chosen: StoreChoice) -> Store:
         """Raises UsageError."""
         launch = self._launch
-        path = Path(launch.started_in, os.path.expanduser(chosen.location)) if chosen.location else launch.config
+        path = Path(launch.host_folder, os.path.expanduser(chosen.location)) if chosen.location else launch.config
         waits = launch.options.input_format == "stream-json"
         return load_store(chosen.name)(StoreSetup(chosen.location, path, launch.line_context(), launch.warn, waits))
 

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
+from parley.settings.tree import HOST_TREE, FileTree
 from parley.tools.base import Tool, ToolRegistry, Workspace, lists_agents, takes_options
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.selection import ToolSelection, select_tools
@@ -36,8 +37,12 @@ if TYPE_CHECKING:
     from parley.engine.turn.client_tool_specs import ClientToolSpec
     from parley.hooks.base import Hook, HookServices
     from parley.host import Host
+    from parley.permissions.base import Policy
     from parley.protocol.messages.requests import HookMatcher
-    from parley.workspace.base import FileSearch, Worktrees
+    from parley.workspace.base import FileSearch, Scope, Worktrees
+    from parley.workspace.remote.client import RemoteWorkspace
+    from parley.workspace.remote.files import RemoteFiles
+    from parley.workspace.sandbox.base import CommandSandbox
     from parley.workspace.web import Web
 
 TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
@@ -55,7 +60,7 @@ def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[
         has_person=asks_host(launch),
         has_memory=memory.memory_path(launch) is not None,
         is_brief=launch.options.brief,
-        in_repository=in_repository(launch.cwd),
+        in_repository=launch.with_facts(lambda: in_repository(launch.cwd, launch.tree)),
         has_input=has_more_input(launch.options),
         tasks=is_truthy(tasks) if tasks else None,
     )
@@ -68,9 +73,9 @@ def has_more_input(options: CliOptions) -> bool:
     return options.input_format == "stream-json" or options.stdio or get_profile(options).over_stdio
 
 
-def in_repository(cwd: str) -> bool:
+def in_repository(cwd: str, tree: FileTree = HOST_TREE) -> bool:
     """Whether a folder is in a git repository, without asking git."""
-    while not os.path.exists(os.path.join(cwd, ".git")):
+    while not tree.lexists(os.path.join(cwd, ".git")):
         cwd, child = os.path.dirname(cwd), cwd
         if cwd == child:
             return False
@@ -167,7 +172,7 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
 
     inline = given.lstrip().startswith(("[", "{"))
     return parse_client_tools_json(
-        given if inline else read_text_file(os.path.join(launch.started_in, given), "--client-tools")
+        given if inline else read_text_file(os.path.join(launch.host_folder, given), "--client-tools")
     )
 
 
@@ -195,27 +200,69 @@ def make_workspace(
     session_id: str,
     observer: Observer = NULL_OBSERVER,
     options: CliOptions | None = None,
-    files: LocalFiles | None = None,
+    files: SessionFiles | None = None,
+    policy: Policy | None = None,
 ) -> Workspace:
-    """The machine, as far as the options permit. Raises UsageError."""
-    children = launch.settings.child_environment()
+    """The machine, as far as the options permit. Raises UsageError, SessionError."""
+    children, hands = launch.settings.child_environment(), files or make_files(launch, session_id)
+    remote = hands.remote
+    processes = Processes() if remote is None else remote.processes
     return Workspace(
         options=options or CliOptions(),
         environment=children,
-        files=files or make_files(launch, session_id),
-        processes=Processes(),
+        files=hands.files,
+        processes=processes,
         results_folder=results_folder(launch, session_id),
         new_id=launch.clock.new_short_id,
         open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
-        open_search=make_search(children),
+        open_search=make_search(children) if remote is None else remote.open_search,
         observer=observer,
+        find_sandbox=make_sandbox_finder(launch, session_id, policy, processes, hands.files),
     )
 
 
-def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
+def make_sandbox_finder(
+    launch: LaunchContext,
+    session_id: str,
+    policy: Policy | None,
+    processes: Processes,
+    files: LocalFiles | RemoteFiles,
+) -> Callable[[Scope], CommandSandbox | None]:
+    """The sandbox is loaded for the first command that may run in it. A remote workspace has none."""
+
+    @functools.cache
+    def open_sandbox() -> CommandSandbox | None:
+        if policy is None or not isinstance(files, LocalFiles):
+            return None
+        from parley.compose.workspace.sandbox import make_sandbox
+
+        sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
+        processes.closers.append(sandbox.close)
+        files.on_change = sandbox.accept
+        return sandbox
+
+    def find_sandbox(scope: Scope) -> CommandSandbox | None:
+        is_enabled = launch.options.require_sandbox or launch.settings.merged.is_on("sandbox.enabled")
+        return open_sandbox() if is_enabled or scope.confined else None
+
+    return find_sandbox
+
+
+class SessionFiles(NamedTuple):
+    """The files of a session, and the remote workspace that they are in."""
+
+    files: LocalFiles | RemoteFiles
+    remote: RemoteWorkspace | None = None
+
+
+def make_files(launch: LaunchContext, session_id: str) -> SessionFiles:
+    """Raises SessionError if a remote workspace does not answer."""
     forget = launch.options.no_session_persistence
+    if launch.remote is not None:
+        opened = launch.remote.open(session_id, keeps_history=not forget)
+        return SessionFiles(opened.files, opened)
     # The checkpoints that are deleted at the end must not be those of the session that was resumed.
     history = launch.clock.new_uuid() if forget else session_id
     checkpoints, tree = CheckpointStore(file_history(launch, history)), None
@@ -223,16 +270,19 @@ def make_files(launch: LaunchContext, session_id: str) -> LocalFiles:
         from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
-    return LocalFiles(
+    files = LocalFiles(
         cwd=launch.cwd,
         checkpoints=checkpoints,
         new_id=launch.clock.new_short_id,
         tree=tree,
         delete_history_at_end=forget,
     )
+    return SessionFiles(files)
 
 
-def make_worktrees(workspace: Workspace) -> Worktrees:
+def make_worktrees(workspace: Workspace, remote: RemoteWorkspace | None = None) -> Worktrees:
+    if remote is not None:
+        return remote.worktrees
     from parley.workspace.worktrees import GitWorktrees
 
     return GitWorktrees(workspace.processes, workspace.environment)

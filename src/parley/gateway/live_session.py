@@ -24,7 +24,7 @@ import time
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -34,7 +34,6 @@ from parley.gateway.engines import Engine
 from parley.gateway.line_log import LineLog
 from parley.gateway.metrics import Metrics
 from parley.gateway.own_messages import QuestionDecided
-from parley.gateway.prompt_ids import is_own_uuid, make_own_uuid
 from parley.gateway.questions import EXPIRED, Questions, read_behavior
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import (
@@ -704,6 +703,15 @@ class LiveSession:
     def _check(self, principal: Principal, scope: Scope) -> None:
         if not principal.may(scope):
             raise Refusal("forbidden", f"the token {principal.name!r} does not have the scope '{scope}'")
+
+
+def make_own_uuid() -> str:
+    """An id for a prompt without one. It is of version 8, so that every process knows that no client made it."""
+    return str(UUID(int=uuid4().int & ~(0xF << 76) | 8 << 76))
+
+
+def is_own_uuid(uuid: object) -> bool:
+    return isinstance(uuid, str) and len(uuid) == 36 and uuid[14] == "8"
 
 
 def has_only_tool_results(content: Json) -> bool:

@@ -28,7 +28,7 @@ from parley.hooks.entry import HandlerHook, HookEntry
 from parley.hooks.events import HookEventSpec
 from parley.hooks.output import MAX_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
 from parley.protocol.base import Json, Struct, find_duplicate_key
-from parley.workspace.process.processes import CommandEnd, Processes
+from parley.workspace.process.processes import CommandEnd, CommandStarter
 from parley.workspace.process.processes import RunningCommand as Process
 
 BASH = "bash"
@@ -76,7 +76,7 @@ class CommandEntry(HookEntry, frozen=True, kw_only=True):
 class HookEnvironment(Struct, frozen=True, kw_only=True):
     """Where commands run."""
 
-    processes: Processes
+    processes: CommandStarter
     environment: Mapping[str, str]
     """The session's environment, which changes with its settings."""
     project: str

@@ -18,7 +18,7 @@ from parley.errors import ToolError
 from parley.mcp.base import TAIL_BYTES, ConnectionLost, ServerSpec
 from parley.protocol.base import Json, encode_json, replace_lone_surrogates
 from parley.protocol.framing import Framer, Line, OverlongLine
-from parley.workspace.process.processes import Processes, RunningCommand
+from parley.workspace.process.processes import CommandStarter, RunningCommand
 
 MAX_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5
@@ -26,7 +26,7 @@ GRACE_SECONDS = 0.5
 
 
 class Stdio:
-    def __init__(self, spec: ServerSpec, processes: Processes, cwd: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, spec: ServerSpec, processes: CommandStarter, cwd: str, environment: Mapping[str, str]) -> None:
         self._spec = spec
         self._processes = processes
         self._cwd = os.path.join(cwd, spec.cwd or "")
@@ -40,8 +40,8 @@ class Stdio:
     async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
         """Raises ConnectionLost."""
         self._on_message, self._on_lost = on_message, on_lost
-        argv = [find_program(self._spec.command, self._cwd, self._environment), *self._spec.args]
         try:
+            argv = [await self._find_program(), *self._spec.args]
             self._command = await self._processes.start(
                 argv, cwd=self._cwd, environment=self._environment, take=self._read, take_errors=self._append_stderr
             )
@@ -49,6 +49,17 @@ class Stdio:
             raise ConnectionLost(str(exc)) from None
         self._command.ended.add_done_callback(self._on_exit)
         self._command.output_ended.add_done_callback(self._on_output_closed)
+
+    async def _find_program(self) -> str:
+        """The path of the server's program. Raises ConnectionLost, ToolError."""
+        command = self._spec.command
+        if os.sep in command:
+            home = self._environment.get("HOME", "")
+            return os.path.join(self._cwd, os.path.join(home, command[2:]) if command.startswith("~/") else command)
+        found = await self._processes.find_program(command, self._environment.get("PATH", os.defpath))
+        if found is None:
+            raise ConnectionLost(f"the server cannot be started: no program {command!a} in PATH")
+        return found
 
     async def send(self, message: Json) -> None:
         """Raises ConnectionLost."""
@@ -132,15 +143,3 @@ def parse_messages(line: bytes) -> list[Json]:
     except (msgspec.DecodeError, RecursionError):
         return []
     return [message for message in (value if isinstance(value, list) else [value]) if isinstance(message, dict)]
-
-
-def find_program(command: str, cwd: str, environment: Mapping[str, str]) -> str:
-    """The path of a program. Raises ConnectionLost."""
-    if os.sep in command:
-        return os.path.join(cwd, os.path.expanduser(command))
-    import shutil
-
-    found = shutil.which(command, path=environment.get("PATH", os.defpath))
-    if found is None:
-        raise ConnectionLost(f"the server cannot be started: no program {command!a} in PATH")
-    return found

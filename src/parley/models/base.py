@@ -143,6 +143,18 @@ def join_run(run: list[ModelEvent]) -> ModelEvent:
     return ModelEvent(run[0].type, run[0].index, delta=delta, joined=tuple([event.raw for event in run]))
 
 
+class SettledMessages(list[Json]):
+    """The messages of a request. The first `settled` are the same objects in all such lists with the same `origin`.
+
+    So a list of 100,000 messages need not be compared with that of the request before, message by message.
+    """
+
+    def __init__(self, messages: Iterable[Json], origin: object, settled: int = 0) -> None:
+        super().__init__(messages)
+        self.origin = origin
+        self.settled = settled
+
+
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """Everything a model call needs. A backend leaves out the fields that its server does not support."""
 

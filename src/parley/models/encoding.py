@@ -4,7 +4,8 @@
     encode_object(fields, {"messages": [encoder.encode(messages)]})
     encode_object(fields, {"messages": [encoder.encode([*messages, more])]})      # encodes `more`, copies nothing
 
-An item is recognised by its identity, so an item that was passed must not change. A few conversations are remembered,
+An item is recognised by its identity, so an item that was passed must not change. Items that are known to be the same
+(`SettledMessages`) are not looked at. A few conversations are remembered,
 because the agents of a session share a backend.
 """
 
@@ -17,6 +18,7 @@ from operator import is_not
 
 import msgspec
 
+from parley.models.base import SettledMessages
 from parley.protocol.base import Json
 
 CONVERSATIONS = 4
@@ -40,9 +42,12 @@ class EncodedPrefix:
         self._data = bytearray()
         self.names: dict[str, int] = {}
         """The names in the items, each with the number of the first item that has it; the numbers rise."""
+        self._origin: object = None
+        self._settled = 0
+        """Of the last items, if they are SettledMessages."""
 
     def encode(self, items: Sequence[Json], convert: Convert | None, collect: Collect | None) -> memoryview:
-        kept = next(compress(count(), map(is_not, self.items, items)), min(len(self.items), len(items)))
+        kept = self._count_kept(items)
         del self.items[kept:], self._ends[kept:]
         self._cut(self._ends[-1] if kept else 0)
         while self.names and next(reversed(self.names.values())) >= kept:
@@ -57,6 +62,17 @@ class EncodedPrefix:
             self.items.append(item)
             self._ends.append(len(self._data))
         return memoryview(self._data)
+
+    def _count_kept(self, items: Sequence[Json]) -> int:
+        """How many items are those of the last call."""
+        same = 0
+        if isinstance(items, SettledMessages):
+            same = min(self._settled, items.settled) if items.origin is self._origin else 0
+            self._origin, self._settled = items.origin, items.settled
+        else:
+            self._origin, self._settled = None, 0
+        differs = map(is_not, self.items[same:], items[same:])
+        return next(compress(count(same), differs), min(len(self.items), len(items)))
 
     def _cut(self, end: int) -> None:
         """Drop the data after a place. A request that was not sent yet keeps the data as they are."""

@@ -57,9 +57,9 @@ class EndpointFinder:
     async def find(self) -> ModelEndpoint:
         """Raises ModelError."""
         if self._found is None and self._find is not None:
-            import asyncio
+            from parley._threads import run_in_thread
 
-            self._found = await asyncio.to_thread(self._find)
+            self._found = await run_in_thread(self._find)
         assert self._found is not None
         return self._found
 

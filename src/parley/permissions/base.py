@@ -194,6 +194,27 @@ class Ask(Struct, frozen=True, kw_only=True):
 Decision = Allow | Deny | Ask
 
 
+class SandboxRules(Struct, frozen=True, kw_only=True):
+    """What the settings say about commands and the sandbox they run in."""
+
+    auto_allows: bool = False
+    """Commands in the sandbox need no approval."""
+    allows_outside: bool = True
+    """A call may ask to run outside."""
+    excluded: tuple[str, ...] = ()
+    """Patterns of commands that run outside."""
+
+
+class PathsAndHosts(Struct, frozen=True, kw_only=True):
+    """Rules for file tools and WebFetch, as the sandbox applies them to commands. Paths may contain `*`."""
+
+    edit: tuple[str, ...] = ()
+    no_edit: tuple[str, ...] = ()
+    no_read: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    no_hosts: tuple[str, ...] = ()
+
+
 class InvalidUpdate(Exception):
     """A permission update is malformed, or not possible in this session; the text says why."""
 
@@ -226,6 +247,9 @@ class Policy(Protocol):
 
     def list_rules(self) -> Json:
         """All rules, as the host receives them."""
+
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        """What the rules mean for commands in the sandbox."""
 
 
 def is_auto_disabled(merged: MergedSettings) -> bool:

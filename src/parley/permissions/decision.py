@@ -1,6 +1,6 @@
 """The decision: one pure function for every tool call.
 
-    deny rule > ask rule > run by the client > critical > allow rule > mode > ask
+    deny rule > ask rule > run by the client > out of the sandbox > critical > allow rule > in the sandbox > mode > ask
 
 `decide` assesses the call (which rules match it, and what it would touch) and looks the answer up in the table of
 modes. docs/permissions.md shows the same table. There is one assessing function per kind of tool; Bash has its own
@@ -63,6 +63,7 @@ MODES: dict[str, dict[str, Verdict]] = {
 """What each mode decides if no rule does. `auto` equals acceptEdits: no model takes part in the decision."""
 RUN_BY_CLIENT = "The client runs this tool itself"
 LOCAL_HOST = "The host is, or may be, a local or private address"
+IN_SANDBOX = "It runs in the sandbox"
 PLAN_MODE = "Plan mode allows no changes before the plan is approved"
 
 
@@ -80,6 +81,8 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -
         return ask_or_deny(request, assessment, mode, reason, "rule")
     if request.runs_elsewhere:
         return Allow(input=request.input, source="client", reason=RUN_BY_CLIENT, reason_type="other")
+    if (found := check_sandbox_flag(request, rules, assessment, mode)) is not None:
+        return found
     if assessment.critical:
         return ask_or_deny(request, assessment, mode, assessment.critical, "safetyCheck")
     if mode == "plan" and request.plan_file is not None and assessment.scope.files == (request.plan_file,):
@@ -95,7 +98,39 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -
             rule=assessment.allow,
             scope=assessment.scope,
         )
+    if rules.sandbox is not None and is_allowed_by_sandbox(request, rules, assessment, mode, fs):
+        scope = msgspec.structs.replace(assessment.scope, confined="sandbox")
+        return Allow(input=request.input, source="mode", reason=IN_SANDBOX, reason_type="other", scope=scope)
     return decide_by_mode(request, assessment, mode)
+
+
+def check_sandbox_flag(request: ToolRequest, rules: RuleSet, assessment: Assessment, mode: str) -> Decision | None:
+    """A command that asks to run outside of the sandbox needs approval in every mode; None for all others."""
+    if rules.sandbox is None or not runs_commands(request.tool) or not wants_outside(request):
+        return None
+    from parley.permissions.sandbox import NOT_OUTSIDE, WANTS_OUTSIDE
+
+    if not rules.sandbox.allows_outside:
+        return Deny(message=NOT_OUTSIDE, source="mode", reason=WANTS_OUTSIDE, reason_type="sandboxOverride")
+    return ask_or_deny(request, assessment, mode, WANTS_OUTSIDE, "sandboxOverride")
+
+
+def wants_outside(request: ToolRequest) -> bool:
+    return request.input.get("dangerouslyDisableSandbox") is True
+
+
+def is_allowed_by_sandbox(
+    request: ToolRequest, rules: RuleSet, assessment: Assessment, mode: str, fs: RawFilesystem
+) -> bool:
+    """Whether `autoAllowBashIfSandboxed` allows a command: it runs in the sandbox, and no safety check stops it."""
+    if rules.sandbox is None or not rules.sandbox.auto_allows or find_traits(request.tool).effect != "runs_commands":
+        return False
+    if find_traits(request.tool).is_external or assessment.hazard or (mode == "plan" and assessment.can_change):
+        return False
+    from parley.permissions.sandbox import is_confined
+
+    home = fs.home if request.home is None else request.home
+    return is_confined(rules.sandbox, request.input.get("command"), home, wants_outside=wants_outside(request))
 
 
 def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Assessment:
@@ -122,6 +157,8 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
         searches = bool(assessment.scope.folders)
         scope = Scope(anywhere=True) if mode == "bypassPermissions" and searches else assessment.scope
         kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
+        if kind == "subcommandResults" and assessment.category == "harmless":
+            scope = msgspec.structs.replace(scope, confined="reader")
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
         suggestions = () if assessment.hazard else assessment.suggestions

@@ -16,6 +16,8 @@ from parley.permissions.base import (
     Decision,
     Filesystem,
     InvalidUpdate,
+    PathsAndHosts,
+    SandboxRules,
     SessionRepository,
     ToolRequest,
     is_auto_disabled,
@@ -81,6 +83,8 @@ class LaunchRules(Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     """Folders of the session itself that may be read."""
+    has_sandbox: Callable[[MergedSettings], bool] = lambda merged: False
+    """Whether commands run in a sandbox with these settings."""
     trusted: bool = False
     """Whether the user trusts the working directory, and with it the configuration of its repository."""
 
@@ -106,17 +110,19 @@ class SessionPolicy:
         self._server_rules: dict[str, dict[str, Rule]] = {}
         """The policies of MCP servers: by server, by tool and behavior."""
         self._repository: SessionRepository | None = None
-        self._has_looked_for_repository = False
+        self.has_repository = False
+        """Whether the repository was looked for."""
         self._boundary: Boundary | None = None
         self._as_given: frozenset[str] = frozenset()
+        self._sandbox: SandboxRules | None = None
         self._auto_disabled = False
         self._managed_only = False
         """Only managed settings may allow calls by rules."""
         self.rules = self._merge_rules()
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
-        if not self._has_looked_for_repository:
-            self._record_repository()
+        if not self.has_repository:
+            self.set_repository(self.find_repository())
         rules = self.rules
         if request.worktree is not None:
             from parley.permissions.worktree_rules import WorktreeRules
@@ -127,16 +133,18 @@ class SessionPolicy:
         decision = decide(request, rules, mode, self._fs)
         return decision if self._boundary is None else self._boundary.check(request, decision, rules, mode, self._fs)
 
-    def _record_repository(self) -> None:
-        """Record the repository that rules apply to, before the first call runs: a call could create another."""
+    def find_repository(self) -> SessionRepository | None:
+        """The repository that rules apply to."""
         from parley.permissions.git.repository import record_repository
 
         fs, rules = CachedFilesystem(self._fs), self.rules
-        self._has_looked_for_repository = True
         trusted = self._launch.trusted
-        self._repository = record_repository(
-            self._launch.cwd, fs, lambda resolved: rules.is_inside(resolved, fs), trusted=trusted
-        )
+        return record_repository(self._launch.cwd, fs, lambda resolved: rules.is_inside(resolved, fs), trusted=trusted)
+
+    def set_repository(self, found: SessionRepository | None) -> None:
+        """Record the repository, before the first call runs: a call could create another."""
+        self.has_repository = True
+        self._repository = found
         self.rules = self._merge_rules()
 
     def is_hidden(self, path: str) -> bool:
@@ -163,6 +171,11 @@ class SessionPolicy:
             "managedOnly": self._managed_only,
         }
 
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        from parley.permissions.sandbox import list_paths_and_hosts
+
+        return list_paths_and_hosts(self.rules.rules, self._launch.cwd, self._fs.home)
+
     def apply_settings(self, merged: MergedSettings) -> None:
         found: list[Rule] = []
         for text in merged.rules:
@@ -174,6 +187,11 @@ class SessionPolicy:
         if self._managed_only:
             self._drop_rules(lambda rule: rule.behavior == "allow" and rule.source != "managed")
         self._set_boundary(merged)
+        self._sandbox = None
+        if self._launch.has_sandbox(merged):
+            from parley.permissions.sandbox import read_sandbox_rules
+
+            self._sandbox = read_sandbox_rules(merged)
         self._settings_folders = tuple(self._make_absolute(folder.value, folder.root) for folder in merged.directories)
         self.rules = self._merge_rules()
 
@@ -232,6 +250,7 @@ class SessionPolicy:
             readable=self._launch.readable,
             repository=self._repository,
             as_given=self._as_given,
+            sandbox=self._sandbox,
         )
 
     def _list_server_rules(self) -> list[Rule]:

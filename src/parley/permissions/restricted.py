@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from parley.permissions.base import Decision, Deny, InvalidUpdate, Policy, ToolRequest
+from parley.permissions.base import Decision, Deny, InvalidUpdate, PathsAndHosts, Policy, ToolRequest
 from parley.protocol.base import Json
 from parley.settings.base import MergedSettings
 from parley.tools.catalog import FILE_EFFECTS, find_traits
@@ -67,3 +67,6 @@ class RestrictedPolicy:
 
     def list_rules(self) -> Json:
         return self._policy.list_rules()
+
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        return self._policy.list_paths_and_hosts()

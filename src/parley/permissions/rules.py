@@ -26,7 +26,7 @@ from itertools import pairwise
 from typing import Any, get_args
 
 from parley.permissions import patterns, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, SessionRepository, word_set
+from parley.permissions.base import Filesystem, ResolvedPath, SandboxRules, SessionRepository, word_set
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.patterns import normalize_name
@@ -87,6 +87,8 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     """Folders in which the session stores files for the model: long output, the plan."""
     repository: SessionRepository | None = None
     """The repository in which the session started, if any."""
+    sandbox: SandboxRules | None = None
+    """What the settings say about the sandbox; None if commands do not run in one."""
     as_given: frozenset[str] = frozenset()
     """Working directories whose symlinks are not followed: one that a symlink replaces has no files."""
 

@@ -590,6 +590,9 @@ class ToolOptions(OptionGroup):
     allow_skip_permissions: Option[bool] = Option(
         SWITCH, "--allow-dangerously-skip-permissions", help="Let the client switch to bypassPermissions later."
     )
+    require_sandbox: Option[bool] = Option(
+        SWITCH, "--require-sandbox", help="Run commands in the sandbox, and do not start without one."
+    )
     guard: Option[bool] = Option(
         SWITCH, "--guard", help="Ask the client about every call that is not denied, in every mode."
     )
@@ -655,6 +658,28 @@ class SessionOptions(OptionGroup):
         "-w",
         metavar="NAME",
         help="Work in a git worktree of this name; create it if needed.",
+    )
+    workspace: Option[str | None] = Option(
+        TEXT,
+        "--workspace",
+        metavar="ADDRESS",
+        help="Work in the files of the workspace server at tcp://HOST:PORT/FOLDER, tls://HOST:PORT/FOLDER, unix:PATH.",
+    )
+    workspace_token_file: Option[str | None] = Option(
+        TEXT,
+        "--workspace-token-file",
+        metavar="FILE",
+        help="With --workspace: the file with its token, instead of PARLEY_WORKSPACE_TOKEN.",
+    )
+    workspace_ca: Option[str | None] = Option(
+        TEXT, "--workspace-ca", metavar="FILE", help="With --workspace tls://HOST:PORT: the certificates to trust."
+    )
+    workspace_wait: Option[int | None] = Option(
+        INTEGER,
+        "--workspace-wait",
+        metavar="SECONDS",
+        least=0,
+        help="With --workspace: how long to wait for a server that does not answer; 10 by default.",
     )
     store: Option[str | None] = Option(
         TEXT,

@@ -9,7 +9,7 @@ See also: where the files are (sources.py), what the keys mean (keys.py), how fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from parley.protocol.base import Json, Struct
@@ -232,8 +232,11 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
         """Return the settings in the format of one settings file."""
         plain: Json = {}
         for key, value in self.values.items():
-            group, _, name = key.rpartition(".")
-            (plain.setdefault(group, {}) if group else plain)[name] = value.value
+            *groups, name = key.split(".") if key.startswith(("permissions.", "sandbox.")) else [key]
+            place = plain
+            for group in groups:
+                place = place.setdefault(group, {})
+            place[name] = value.value
         permissions: Json = plain.pop("permissions", {})
         for rule in self.rules:
             permissions.setdefault(rule.behavior, []).append(rule.text)
@@ -258,6 +261,8 @@ class SettingsAccess(Protocol):
     """The settings of a running session."""
 
     merged: MergedSettings
+    find_sandbox_problem: Callable[[MergedSettings], str]
+    """Says why there is no sandbox; "" if there is one."""
 
     def layers(self) -> Sequence[SettingsLayer]:
         """The layers, highest precedence first."""

@@ -21,6 +21,7 @@ from parley.protocol.base import Json, Struct, find_duplicate_key
 from parley.settings import safe_read
 from parley.settings.base import MCP_FILE, TREE, MergedSettings, ProjectTrust, SettingsProblem, format_entry, printable
 from parley.settings.sources import SourceSelection
+from parley.settings.tree import HOST_TREE, FileTree
 
 
 class ServerDeclaration(Struct, frozen=True, kw_only=True):
@@ -126,12 +127,17 @@ def from_user_file(path: Path, selection: SourceSelection) -> UserServers:
 
 
 def from_project(
-    path: str, trust: ProjectTrust, merged: MergedSettings, rejected: Collection[str] = ()
+    path: str,
+    trust: ProjectTrust,
+    merged: MergedSettings,
+    rejected: Collection[str] = (),
+    *,
+    tree: FileTree = HOST_TREE,
 ) -> tuple[list[ServerDeclaration], list[str]]:
     """Return the servers of `.mcp.json` that take effect, and warnings about problems and untrusted servers."""
     folder = os.path.dirname(path)
     try:
-        data = safe_read.read_file(path, beneath=(folder,)).data
+        data = tree.read_file(path, beneath=(folder,)).data
         values = safe_read.parse_json_object(data)
     except safe_read.MissingFile:
         return [], []

@@ -3,11 +3,12 @@
 Plain values: as the table of keys says, usually those of the first layer that has the key. `env`, `mcpServers`,
 `enabledPlugins` and `models`: the same, entry by entry. Permission rules, directories and hooks: those of all layers.
 The mode: that of the first layer outside the working tree; the tree may only tighten it. The values of `permissions`
-and `sandbox` are merged one by one, as `permissions.KEY` and `sandbox.KEY`.
+and `sandbox` are merged one by one, as `permissions.KEY`, `sandbox.KEY` and `sandbox.network.KEY`.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -38,7 +39,6 @@ from parley.settings.keys.table import (
     MANAGED,
     PERMISSIONS,
     PERSON,
-    SANDBOX,
     TRUSTED,
     KeyMerge,
     KeyScope,
@@ -60,6 +60,19 @@ TIGHTER = {
 """For each mode, the modes that allow nothing more."""
 NOT_FROM_TREE = "a project cannot set this"
 ONLY_TIGHTER = "a project can only choose a stricter mode"
+CLOSED_BY = {
+    "allowedMcpServers": "allowManagedMcpServersOnly",
+    "sandbox.network.allowedDomains": "sandbox.network.allowManagedDomainsOnly",
+    "sandbox.filesystem.allowRead": "sandbox.filesystem.allowManagedReadPathsOnly",
+}
+"""Lists that only managed settings fill if another key of theirs says so."""
+LOOSENING = frozenset(
+    {"excludedCommands", "ignoreViolations", "enableWeakerNestedSandbox", "autoAllowBashIfSandboxed", "allowWrite"}
+    | {"allowRead", "allowedDomains", "allowAllUnixSockets", "allowLocalBinding"}
+)
+"""Keys of `sandbox` that a project cannot set if no command may leave the sandbox."""
+DEMANDING = {"any_true": True, "any_false": False}
+"""The value that wins, by the way of merging."""
 IN_LISTS = ("allow", "deny", "ask", "additionalDirectories", "defaultMode", "disableBypassPermissionsMode")
 """The keys of `permissions` that have a field of their own in the merged settings."""
 
@@ -129,23 +142,50 @@ class SettingsMerger:
 
     def _is_closed(self, key: str, layer: SettingsLayer) -> bool:
         """Whether an administrator's list takes no entries of other layers. Managed layers come first."""
-        only = self._values.get("allowManagedMcpServersOnly")
-        return key == "allowedMcpServers" and layer.source != "managed" and only is not None and only.value is True
+        only = self._values.get(CLOSED_BY.get(key, ""))
+        return layer.source != "managed" and only is not None and only.value is True
 
     def _add_unknown(self, layer: SettingsLayer, prefix: str, key: str, meant: str | None) -> None:
         hint = f" (did you mean {prefix}{meant}?)" if meant else ""
         self._ignore(layer, f"{prefix}{key}{hint}", UNKNOWN_KEY, format_entry(f"{prefix}{key}", ""))
 
     def _add_sandbox(self, layer: SettingsLayer, sandbox: Json) -> None:
+        from parley.settings.keys.sandbox import GROUPS, SANDBOX
+
         for key, value in sandbox.items():
-            if key in SANDBOX:
+            if layer.source in TREE and key in LOOSENING and self._is_sandbox_locked():
+                self._ignore(layer, f"sandbox.{key}", NOT_FROM_TREE, format_entry(f"sandbox.{key}", value))
+            elif key in GROUPS:
+                self._add_group(layer, f"sandbox.{key}.", value, GROUPS[key])
+            elif key in SANDBOX:
                 row = SANDBOX[key]
                 # A project that demands a sandbox is heard without trust.
-                demands = row.merge == "any_true" and value is True
+                demands = value is DEMANDING.get(row.merge)
                 row = msgspec.structs.replace(row, scope=ANYONE) if demands else row
                 self._add_value(layer, f"sandbox.{key}", value, row)
             else:
                 self._add_unknown(layer, "sandbox.", key, nearest(key, SANDBOX))
+
+    def _is_sandbox_locked(self) -> bool:
+        """Whether the user or an administrator lets no command out of the sandbox. Their layers come first."""
+        outside = self._values.get("sandbox.allowUnsandboxedCommands")
+        managed_hosts = self._values.get("sandbox.network.allowManagedDomainsOnly")
+        is_closed = outside is not None and outside.value is False and outside.source in ("managed", "flag")
+        return is_closed or (managed_hosts is not None and managed_hosts.value is True)
+
+    def _add_group(self, layer: SettingsLayer, prefix: str, values: Json, keys: dict[str, SettingKey]) -> None:
+        is_locked = layer.source in TREE and self._is_sandbox_locked()
+        for key, value in values.items():
+            if is_locked and key in LOOSENING:
+                self._ignore(layer, prefix + key, NOT_FROM_TREE, format_entry(prefix + key, value))
+            elif key not in keys:
+                self._add_unknown(layer, prefix, key, nearest(key, keys))
+            elif prefix == "sandbox.filesystem." and isinstance(value, list):
+                # Layers have different roots, and their paths end up in one list.
+                paths = [path if path.startswith("~") else os.path.join(layer.root, path) for path in value]
+                self._add_value(layer, prefix + key, paths, keys[key])
+            else:
+                self._add_value(layer, prefix + key, value, keys[key])
 
     def _add_permissions(self, layer: SettingsLayer, permissions: Json) -> None:
         for behavior in BEHAVIORS:
@@ -239,6 +279,7 @@ def add_items(stronger: SettingsValue, weaker: SettingsValue) -> SettingsValue:
 COMBINERS: dict[KeyMerge, Callable[[SettingsValue, SettingsValue], SettingsValue]] = {
     "first": lambda stronger, weaker: stronger,
     "any_true": lambda stronger, weaker: weaker if weaker.value is True and stronger.value is not True else stronger,
+    "any_false": lambda stronger, weaker: weaker if weaker.value is False else stronger,
     "lowest_effort": lambda stronger, weaker: min(stronger, weaker, key=lambda found: EFFORTS.index(found.value)),
     "union": add_items,
 }

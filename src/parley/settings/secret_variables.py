@@ -15,6 +15,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "store": ("PARLEY_STORE",),
     "gateway": ("PARLEY_TOKEN",),
     "sdk-url": ("CLAUDE_CODE_SESSION_ACCESS_TOKEN",),
+    "workspace": ("PARLEY_WORKSPACE_TOKEN",),
     "search": ("PARLEY_SEARCH_URL",),
     "spans": ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
 }

@@ -63,19 +63,31 @@ class SessionSettings:
         selection: sources.SourceSelection,
         base: Mapping[str, str],
         without_secrets: Callable[[dict[str, str]], dict[str, str]] = dict,
+        command_base: Mapping[str, str] | None = None,
     ) -> None:
-        """Raises UsageError for invalid settings on the command line."""
+        """Raises UsageError for invalid settings on the command line.
+
+        `command_base`: the environment of commands that run on another machine."""
         self._selection = selection
         self._base = base
+        self._command_base = base if command_base is None else command_base
         self._without_secrets = without_secrets
-        self.trust, problem = trust.evaluate(selection.config, selection.project, selection.sources)
+        self.trust, problem = self._evaluate_trust()
         loaded = sources.load_layers(selection)
         self._layers = loaded.layers
         self._plugin_hooks: tuple[SettingsValue, ...] = ()
+        self.find_sandbox_problem: Callable[[MergedSettings], str] = lambda merged: "this engine has no sandbox"
+        """Says why there is no sandbox; "" if there is one. Set by compose/, which knows the machine."""
         self.agent_sources: dict[str, str] = {}
         """Where the agents of files come from, by name; set by `agents`."""
         self.merged = self._compute()
         self._problems = (*loaded.problems, *((problem,) if problem else ()), *self.merged.problems)
+
+    def _evaluate_trust(self) -> tuple[ProjectTrust, SettingsProblem | None]:
+        selection = self._selection
+        return trust.evaluate(
+            selection.config, selection.project, selection.sources, is_remote=selection.tree.is_remote
+        )
 
     def layers(self) -> tuple[SettingsLayer, ...]:
         return self._layers
@@ -85,7 +97,7 @@ class SessionSettings:
         """Writes to the settings files. Imported on first use, because it is rarely needed."""
         from parley.settings.writer import SettingsWriter
 
-        return SettingsWriter(self._selection.config, self._selection.project)
+        return SettingsWriter(self._selection.config, self._selection.project, is_remote=self._selection.tree.is_remote)
 
     def warnings(self) -> list[str]:
         """Return a line for each problem of the files and for entries that have no effect."""
@@ -103,7 +115,8 @@ class SessionSettings:
         if self.merged.is_on("sandbox.enabled"):
             from parley.settings.policy.startup import SANDBOX_MISSING
 
-            lines.append(SANDBOX_MISSING)
+            if problem := self.find_sandbox_problem(self.merged):
+                lines.append(SANDBOX_MISSING.format(problem=problem))
         return lines
 
     def check_start(self, options: CliOptions, cwd: str) -> None:
@@ -112,7 +125,7 @@ class SessionSettings:
             return
         from parley.settings.policy.startup import check_flags, check_start
 
-        check_start(self._layers, self.merged)
+        check_start(self._layers, self.merged, self.find_sandbox_problem)
         check_flags(options, self.merged, cwd)
 
     def is_locked(self, surface: str) -> bool:
@@ -127,14 +140,14 @@ class SessionSettings:
         return env_policy.own_environment(self._base, self.merged)
 
     def child_environment(self) -> dict[str, str]:
-        found = self._without_secrets(env_policy.environment_for_commands(self._base, self.merged))
+        found = self._without_secrets(env_policy.environment_for_commands(self._command_base, self.merged))
         if (most_chars := self.merged.get("bashOutputMaxChars")) is not None:
             found["BASH_MAX_OUTPUT_LENGTH"] = str(min(max(most_chars, LEAST_OUTPUT_CHARS), MOST_OUTPUT_CHARS))
         return found
 
     def folders(self) -> tuple[str, ...]:
         """The additional working directories, as absolute paths."""
-        home = str(sources.home(self._base))
+        home = str(sources.home(self._command_base))
         return tuple(dict.fromkeys(resolve_folder(found.value, found.root, home) for found in self.merged.directories))
 
     def style(self) -> OutputStyle:
@@ -143,9 +156,7 @@ class SessionSettings:
             return OutputStyle()
         from parley.settings.files.output_styles import find_style
 
-        return find_style(
-            name, self._selection.config, self._selection.project if self._selection.includes("project") else None
-        )
+        return find_style(name, self._selection.config, self._project_folder())
 
     def templates(self, plugins: Sequence[Plugin] = ()) -> tuple[Sequence[PromptTemplate], Sequence[SettingsProblem]]:
         """The commands and skills of the enabled sources and of plugins, and the problems of their files."""
@@ -153,7 +164,7 @@ class SessionSettings:
         tree = os.path.join(selection.project, ".claude")
         own = not self.is_locked("skills")
         folders = [str(selection.config)] * (own and selection.includes("user"))
-        folders += [tree] * (own and selection.includes("project"))
+        folders += [tree] * (own and self._project_folder() is not None)
         paths = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
         if not plugins and not any(map(os.path.isdir, paths)):
             return (), ()
@@ -202,8 +213,13 @@ class SessionSettings:
 
         return list_styles(
             self._selection.config if self._selection.includes("user") else None,
-            self._selection.project if self._selection.includes("project") else None,
+            self._project_folder(),
         )
+
+    def _project_folder(self) -> str | None:
+        """The project, if its files on this machine are used: styles, templates and agents are read from here only."""
+        selection = self._selection
+        return selection.project if selection.includes("project") and not selection.tree.is_remote else None
 
     def agents(self) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
         """The subagents defined in files, the project's before the user's, and the problems of the files."""
@@ -213,7 +229,7 @@ class SessionSettings:
             return {}, []
         if self._selection.includes("user"):
             folders.append(("userSettings", config / "agents", None, True, lambda data: None))
-        if self._selection.includes("project"):
+        if self._project_folder() is not None:
             trusted = "project" in self.trust.sources
             folder = Path(project, ".claude", "agents")
             folders.append(
@@ -236,6 +252,8 @@ class SessionSettings:
         """The instructions about an agent's memory, and a problem; one of them is empty."""
         from parley.settings.files import agent_memory
 
+        if scope != "user" and self._selection.tree.is_remote:
+            return "", f"the {scope} memory of the agent {name} is not read: the workspace is remote"
         return agent_memory.load_text(
             agent_memory.find_path(scope, name, self._selection.config, self._selection.project), denies
         )
@@ -267,13 +285,15 @@ class SessionSettings:
             local=self._selection.includes("local"),
             excluded=tuple(self.merged.get("claudeMdExcludes", ())),
             managed=self.merged.get("claudeMd", ""),
+            tree=self._selection.tree,
         )
 
     def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[ServerDeclaration], list[str]]:
         """The declared MCP servers, highest precedence first, and warnings. Raises UsageError."""
         merged, locked = self.merged, self.is_locked("mcp")
         path = os.path.join(self._selection.project, MCP_FILE)
-        has_file = not strict and not locked and self._selection.includes("project") and os.path.lexists(path)
+        has_file = not strict and not locked and self._selection.includes("project")
+        has_file = has_file and self._selection.tree.lexists(path)
         user_file = None if strict or locked else self._selection.user_file
         has_user_file = user_file is not None and not self._selection.bare and may_declare_servers(user_file)
         provided = merged.get("managedMcpServers")
@@ -295,7 +315,12 @@ class SessionSettings:
         kept = mcp_files.UserServers()
         if user_file is not None and has_user_file:
             kept = mcp_files.from_user_file(user_file, self._selection)
-        in_tree, warnings = mcp_files.from_project(path, self.trust, merged, kept.rejected) if has_file else ([], [])
+        in_tree: list[ServerDeclaration] = []
+        warnings: list[str] = []
+        if has_file:
+            in_tree, warnings = mcp_files.from_project(
+                path, self.trust, merged, kept.rejected, tree=self._selection.tree
+            )
         found = [*declared, *mcp_files.from_settings(merged), *kept.local, *in_tree, *kept.user]
         return found, [*kept.problems, *warnings]
 
@@ -311,10 +336,9 @@ class SessionSettings:
         )
         if problems:
             raise SettingsWriteError("; ".join(problem.text for problem in problems))
-        if isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True:
-            from parley.settings.policy.startup import NO_SANDBOX
-
-            raise SettingsWriteError(f"sandbox.enabled: {NO_SANDBOX}")
+        enables = isinstance(sandbox := given.get("sandbox"), dict) and sandbox.get("enabled") is True
+        if enables and (problem := self.find_sandbox_problem(self.merged)):
+            raise SettingsWriteError(f"sandbox.enabled: there is no sandbox: {problem}")
         if isinstance(permissions := given.get("permissions"), dict) and permissions.get("denyInsteadOfPrompting"):
             raise SettingsWriteError("permissions.denyInsteadOfPrompting can be set only when a session starts")
         old = next((layer for layer in self._layers if layer.source == "flag"), None)
@@ -332,7 +356,7 @@ class SessionSettings:
 
     def reread(self, destination: str) -> MergedSettings:
         """Load a file again, if its layer is enabled."""
-        self.trust, _ = trust.evaluate(self._selection.config, self._selection.project, self._selection.sources)
+        self.trust, _ = self._evaluate_trust()
         source = SOURCE_OF[destination]
         problems: list[SettingsProblem] = []
         layer = sources.load_file_layer(self._selection, source, problems) if self._selection.includes(source) else None

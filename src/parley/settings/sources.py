@@ -23,6 +23,7 @@ from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsLayer, SettingsProblem, Source
+from parley.settings.tree import HOST_TREE, FileTree
 
 MANAGED_FILE = Path("/etc/claude-code/managed-settings.json")
 RESTRICTIONS = frozenset(
@@ -57,6 +58,8 @@ class SourceSelection(Struct, frozen=True, kw_only=True):
     managed_file: Path = MANAGED_FILE
     user_file: Path | None = None
     """Claude Code's `.claude.json`, which declares MCP servers; None to leave it out."""
+    tree: FileTree = HOST_TREE
+    """Where the project is: on this machine, or in a remote workspace."""
 
     def includes(self, source: str) -> bool:
         return not self.bare and (self.sources is None or source in self.sources)
@@ -139,11 +142,12 @@ def load_file_layer(
 ) -> SettingsLayer | None:
     """Load a file if it exists; a problem is added to the list."""
     path = path_of(selection.config, selection.project, source)
-    if source == "project" and path.parent.resolve() == selection.config.resolve():
+    tree = HOST_TREE if source == "user" else selection.tree
+    if source == "project" and not tree.is_remote and path.parent.resolve() == selection.config.resolve():
         return None  # in the home folder, this is the user's file
     beneath = None if source == "user" else (selection.project,)
     try:
-        data = safe_read.read_file(path, beneath).data
+        data = tree.read_file(path, beneath).data
         values = safe_read.parse_json_object(data)
     except safe_read.MissingFile:
         return None

@@ -122,12 +122,17 @@ def parse_trust_file(data: bytes) -> TrustFile:
 
 
 def evaluate(
-    config: Path, project: str, sources: tuple[str, ...] | None
+    config: Path, project: str, sources: tuple[str, ...] | None, *, is_remote: bool = False
 ) -> tuple[ProjectTrust, SettingsProblem | None]:
-    """Return the trust in a project, and a problem. A source named in --setting-sources is trusted."""
+    """Return the trust in a project, and a problem. A source named in --setting-sources is trusted.
+
+    What is recorded of a folder of this machine does not apply to a remote one with the same path.
+    """
     named = frozenset(sources or ()) & {"project", "local"}
-    known = read_trust_file(config)
     nothing = ProjectTrust(sources=named)
+    if is_remote:
+        return nothing, None
+    known = read_trust_file(config)
     try:
         with open_folder(project) as (descriptor, path):
             found = known.folders.get(path)

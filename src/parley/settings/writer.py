@@ -41,9 +41,11 @@ ENTRY_OBJECTS = ("env", "mcpServers", "enabledPlugins", "models")
 class SettingsWriter:
     """Writes the settings files of a user and a project."""
 
-    def __init__(self, config: Path, project: str) -> None:
+    def __init__(self, config: Path, project: str, *, is_remote: bool = False) -> None:
         self._config = config
         self._project = project
+        self._is_remote = is_remote
+        """The project is not on this machine, so its files are not written."""
 
     # Each method raises SettingsWriteError.
 
@@ -129,6 +131,8 @@ class SettingsWriter:
             raise SettingsWriteError(
                 f"unknown destination {destination!r} for settings (choose from {', '.join(FILES)})"
             )
+        if self._is_remote and destination != "userSettings":
+            raise SettingsWriteError(f"{destination} cannot be written: the project is in a remote workspace")
         with self._folder(destination) as folder, folder.lock():
             data = folder.read(name)
             values = make(parse_object(Raw(data or b"{}"), f"{folder.path}/{name}"))
@@ -178,7 +182,7 @@ def parse_object(raw: Raw | None, what: str) -> dict[str, Raw]:
     try:
         return {} if raw is None else msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise SettingsWriteError(f"{what} is not a JSON object; left unchanged: {exc}") from None
+        raise SettingsWriteError(f"{what} is not a JSON object, so the file was left unchanged: {exc}") from None
 
 
 def parse_texts(raw: Raw | None, key: str) -> list[str]:
@@ -186,7 +190,9 @@ def parse_texts(raw: Raw | None, key: str) -> list[str]:
     try:
         return [] if raw is None else msgspec.json.decode(raw, type=list[str])
     except msgspec.DecodeError as exc:
-        raise SettingsWriteError(f"permissions.{key} is not a list of strings; left unchanged: {exc}") from None
+        raise SettingsWriteError(
+            f"permissions.{key} is not a list of strings, so the file was left unchanged: {exc}"
+        ) from None
 
 
 def detect_indent(data: bytes | None) -> int:

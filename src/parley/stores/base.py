@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import builtins
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -27,8 +26,8 @@ USAGE = "usage"
 """The entry kind with the final figures of a model response: its `id`, usage and stop reason."""
 FOREIGN = "foreign"
 """Context key of an assistant entry that another program wrote or copied: no decisions on its calls are recorded."""
-ID_PATTERN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-"""Ids come from outside and become file names. They must not leave the directory or act as a glob pattern."""
+ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
+MAX_ID_CHARACTERS = 128
 TAKEN_OVER = "the process that took it over"
 """The holder that `SessionBusy` names after `--steal`."""
 
@@ -233,11 +232,19 @@ def later_time(at: str, last: str) -> str:
         return at
 
 
+def is_id(text: str) -> bool:
+    """Whether a text may be the id of a session.
+
+    Ids come from outside and become file names. They must not leave the directory or act as a glob pattern.
+    """
+    return 0 < len(text) <= MAX_ID_CHARACTERS and text[0] not in ".-" and ID_CHARACTERS.issuperset(text)
+
+
 def check_id(session_id: str) -> str:
     """Return the id if it is safe as a file name. Raises SessionError."""
-    if not ID_PATTERN.fullmatch(session_id):
+    if not is_id(session_id):
         raise SessionError(
-            f"invalid session id {session_id!r}: use up to 128 letters, digits, '_', '-' and '.', "
+            f"invalid session id {session_id!r}: use up to {MAX_ID_CHARACTERS} letters, digits, '_', '-' and '.', "
             "starting with a letter, a digit or '_'"
         )
     return session_id

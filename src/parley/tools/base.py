@@ -26,7 +26,7 @@ from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Files, FileSearch, Scope, Worktree
-from parley.workspace.process.processes import Processes
+from parley.workspace.process.processes import Confinement, Processes, ResultFile
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from parley.tools.shell.background import Background
     from parley.tools.web.model_queries import ModelQueries
     from parley.tools.worktree.base import SessionWorktrees
+    from parley.workspace.sandbox.base import CommandSandbox
     from parley.workspace.web import Web
 
 MAX_PLAN_BYTES = 200_000
@@ -64,6 +65,8 @@ class CommandOrder(Struct, frozen=True, kw_only=True):
     cwd: str
     environment: Mapping[str, str]
     timeout_seconds: float
+    sandbox: Confinement | None = None
+    """Where it runs; None for outside of a sandbox."""
 
 
 class AgentCalls(Protocol):
@@ -130,6 +133,10 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """Opens the long-term memory."""
     in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
     """The messages that the model sees already: their sessions and numbers."""
+    ask_host: Callable[[str, int], Awaitable[bool]] | None = None
+    """Asks the client whether a command may connect to a host; None if no one can be asked. Does not raise."""
+    report_refusal: Callable[[str], None] = lambda text: None
+    """Tells the client that the sandbox refused a connection."""
     must_read_first: Callable[[], bool] = lambda: False
     """Whether the session's model must read a file before it changes it. Older models must."""
 
@@ -165,6 +172,8 @@ class Workspace(Struct, frozen=True, kw_only=True):
     """Traces what is done; child processes inherit its context."""
     options: CliOptions = msgspec.field(default_factory=CliOptions)
     """The options of the session, without the key."""
+    find_sandbox: Callable[[Scope], CommandSandbox | None] = lambda scope: None
+    """What decides where a command with this scope runs; None if it runs outside of a sandbox."""
     watch_output: Callable[[str, bytes], None] | None = None
     """Gets the output of commands that a call waits for, as it arrives, with the id of the call."""
 
@@ -178,9 +187,9 @@ class Workspace(Struct, frozen=True, kw_only=True):
             return None
         return None if found is None else found.data[:MAX_PLAN_BYTES].decode(errors="replace")
 
-    def new_result_file(self, ending: str) -> Path:
-        """A new path in the results folder."""
-        return self.results_folder / f"{self.new_id()}.{ending}"
+    def new_result_file(self, ending: str) -> ResultFile:
+        """A new file in the results folder."""
+        return ResultFile(self.results_folder / f"{self.new_id()}.{ending}", self.processes.outputs)
 
 
 class Context(Workspace, frozen=True, kw_only=True):

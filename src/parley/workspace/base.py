@@ -4,7 +4,7 @@
 (process/processes.py) runs commands. Tools access the machine only through these, so that every change can be rewound
 and every access check applies to the opened object, not to a name that may point elsewhere a moment later.
 
-See also: `local.py`, `search/` and `worktrees.py` for the implementations.
+See also: `local.py`, `search/` and `worktrees.py` for the implementations, `remote/` for those on another machine.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Real paths (`os.path.realpath`), because a path with a symlink could change its target later."""
     call: str = ""
     """The id of the tool call. Its changes are recorded under this id."""
+    confined: Literal["", "reader", "sandbox"] = ""
+    """Why a command was allowed without approval: it only reads, or it runs in the sandbox."""
 
 
 class FileSnapshot(Struct, frozen=True, kw_only=True):

@@ -41,9 +41,14 @@ class AllowedPath(NamedTuple):
 @cache
 def is_supported() -> bool:
     """Whether this kernel has Landlock and lets us use it."""
+    return abi_version() >= 1
+
+
+def abi_version() -> int:
+    """The version of Landlock that this kernel offers and lets us use; 0 for none."""
     if not sys.platform.startswith("linux"):
-        return False
-    return _call(CREATE_RULESET, None, 0, ASK_VERSION) >= 1
+        return 0
+    return max(0, _call(CREATE_RULESET, None, 0, ASK_VERSION))
 
 
 def run_restricted(start: Callable[[], T], allowed: list[AllowedPath]) -> T:

@@ -57,6 +57,8 @@ class LocalFiles:
         self._pins = Pins()
         self._lock = RLock()
         self._settled = False
+        self.on_change: Callable[[str], None] = lambda path: None
+        """Called with the path of each file that we changed."""
 
     def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
         found = self.peek(path, scope, limit_bytes)
@@ -201,6 +203,8 @@ class LocalFiles:
             happened = True
         finally:
             history.settle(happened=happened)
+            if happened:
+                self.on_change(location.path)
 
     def _record_difference(self, found: FileSnapshot, data: bytes, call: str) -> None:
         """Record what another program made of a change, so that the change can be rewound."""

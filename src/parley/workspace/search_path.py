@@ -44,9 +44,14 @@ def interpreter(path: str) -> str | None:
 def _interpreter(path: str, second: int) -> str | None:
     try:
         with open(path, "rb") as file:
-            words = file.read(LONGEST_FIRST_LINE).split(b"\n")[0].split()
+            return parse_interpreter(file.read(LONGEST_FIRST_LINE).split(b"\n")[0])
     except OSError:
         return None
+
+
+def parse_interpreter(line: bytes) -> str | None:
+    """The NAME of a first line `#!/usr/bin/env NAME`, or None."""
+    words = line.split()
     if not words or not words[0].startswith(b"#!") or not words[0].endswith(b"/env"):
         return None
     names = (os.fsdecode(word) for word in words[1:] if not word.startswith(b"-") and b"=" not in word)

@@ -123,3 +123,9 @@ def test_the_file_is_not_written_where_bytecode_is_unwanted_or_in_a_checkout(ins
     checkout = installed.rename(installed.parents[1] / "parley")
     assert run(checkout, LOADERS) == "Hi\nFalse False\n"
     assert bundles(checkout) == []
+
+
+def test_a_session_of_a_resident_engine_does_not_write_the_file(installed: Path) -> None:
+    """Its engine does, at its end: a session would write it again each time."""
+    run(installed, TURN + "from parley._launched import set_launcher; set_launcher(1, 1)\n")
+    assert bundles(installed) == []

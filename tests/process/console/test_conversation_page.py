@@ -201,11 +201,12 @@ async def test_older_lines_are_loaded_when_they_are_scrolled_to(tmp_path: Path) 
         await expect(page.locator(".answer").get_by_text("Answer 900.", exact=True)).to_be_in_viewport()
 
         await page.get_by_role("feed").focus()
-        start = page.get_by_text("Start of the session")
-        while not await start.count():
+        prompt = page.locator(".prompt").get_by_text("Count to 900")
+        while not await prompt.count():  # each page of older lines keeps what was visible in its place
             await page.keyboard.press("Home")
         await page.keyboard.press("Home")
-        await expect(page.locator(".prompt").get_by_text("Count to 900")).to_be_in_viewport()
+        await expect(page.get_by_text("Start of the session")).to_be_in_viewport()
+        await expect(prompt).to_be_in_viewport()
         await expect(page.locator(".answer").get_by_text("Answer 1.", exact=True)).to_be_in_viewport()
         await page.keyboard.press("End")
         await expect(page.locator(".answer").get_by_text("Answer 900.", exact=True)).to_be_in_viewport()

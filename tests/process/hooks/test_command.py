@@ -18,18 +18,20 @@ from parley.hooks.events import EVENTS
 from parley.hooks.output import HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
 from parley.workspace.process.processes import Processes
+from tests.helpers.remote_workspace import make_processes
 
 PATIENCE_SECONDS = 90
 
 
 async def at(folder: Path, scenario: Callable[[HookEnvironment], Awaitable[None]]) -> None:
     environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
-    place = HookEnvironment(processes=Processes(), environment=environment, project=str(folder))
+    processes = make_processes()
+    place = HookEnvironment(processes=processes, environment=environment, project=str(folder))
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await scenario(place)
     finally:
-        await place.processes.close()
+        await processes.close()
 
 
 def hook(place: HookEnvironment, line: str, event: str = "PreToolUse", **fields: Any) -> CommandHook:
@@ -159,6 +161,7 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
         pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
         running.cancel()
         await asyncio.wait({running})
+        assert isinstance(place.processes, Processes)
         await place.processes.close()
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

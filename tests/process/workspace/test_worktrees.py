@@ -6,13 +6,14 @@ import asyncio
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import Worktree
-from parley.workspace.process.processes import Processes
 from parley.workspace.worktrees import GitWorktrees
+from tests.helpers.remote_workspace import make_processes, make_worktrees
 
 PATIENCE_SECONDS = 90
 NAME = "agent-a1"
@@ -37,11 +38,11 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def play(scenario: Callable[[GitWorktrees], Awaitable[None]]) -> None:
-    processes = Processes()
+async def play(scenario: Callable[[Any], Awaitable[None]]) -> None:
+    processes = make_processes()
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await scenario(GitWorktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}))
+            await scenario(make_worktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}))
     finally:
         await processes.close()
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from parley.cluster.base import Cluster, Fenced, LogDamaged, SessionKey
-from parley.cluster.fold import read_state
 from parley.cluster.host_info import drain_key, host_key, list_hosts, move_key
 from parley.cluster.local import open_local
-from parley.cluster.records import Message, NewerVersion
+from parley.cluster.session_log.fold import read_state
+from parley.cluster.session_log.records import Message, NewerVersion
 from parley.cluster.session_summaries import list_summaries
 from parley.gateway.hub import SERVER
 from tests.helpers.hosts import PATIENCE_SECONDS, CutOwnership, RunningHost, find_host, started, stored_lines

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from parley.cluster.engine_store import find_title
+from parley.cluster.session_log.engine_store import find_title
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, print_line
 from tests.stress.cluster.history import OK, REFUSED, UNKNOWN, Final, Operation, check

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from parley.cluster.base import ClusterError
-from parley.cluster.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
+from parley.cluster.session_log.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
 from tests.helpers.cluster_processes import RunningCluster, eventually
 
 

@@ -22,7 +22,7 @@ from random import Random
 
 import msgspec
 
-from parley.cluster.records import VERSION, Message
+from parley.cluster.session_log.records import VERSION, Message
 from tests.helpers import paths
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, Run, print_line

@@ -7,7 +7,7 @@ from typing import Any
 
 from parley.cluster.bridge.messages import ANSWER, LIVE
 from parley.cluster.gateway.client_state import ClientState
-from parley.gateway.prompt_ids import is_own_uuid
+from parley.gateway.live_session import is_own_uuid
 
 
 def line(kind: str, **fields: Any) -> bytes:

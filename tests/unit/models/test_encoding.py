@@ -6,6 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from parley.models.base import SettledMessages
 from parley.models.encoding import CONVERSATIONS, PrefixEncoder, encode_object
 from parley.protocol.base import Json
 
@@ -18,6 +19,19 @@ def test_the_json_is_that_of_the_items(requests: list[list[Json]]) -> None:
 
     for items in requests:
         assert b"[%b]" % bytes(encoder.encode(items)) == msgspec.json.encode(items)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 3)), max_size=20))
+def test_settled_items_are_those_of_their_origin(requests: list[tuple[int, int]]) -> None:
+    """Other lists, with the same first item, may come between two of the same origin."""
+    encoder, origin = PrefixEncoder(), object()
+    other = [ITEMS[0], *reversed(ITEMS[1:])]
+
+    for settled, more in requests:
+        items = SettledMessages([*ITEMS[:settled], *ITEMS[:more]], origin, settled)
+        assert b"[%b]" % bytes(encoder.encode(items)) == msgspec.json.encode(items)
+        if more == 3:
+            assert b"[%b]" % bytes(encoder.encode(other)) == msgspec.json.encode(other)
 
 
 def test_only_new_items_are_encoded() -> None:

@@ -721,6 +721,39 @@ ROWS: tuple[Command, ...] = (
         actions={"": UPDATE},
         is_shared=True,
     ),
+    Command(
+        name="workspace",
+        help="Serve the files and commands of this machine to engines on others.",
+        actions={
+            "": Action(
+                "Run a server for sessions that are started with --workspace on other machines.",
+                flags=(
+                    Flag(
+                        "--listen",
+                        "Listen on HOST:PORT (default: 127.0.0.1:7300), or on a Unix socket: unix:PATH.",
+                        "HOST:PORT",
+                    ),
+                    ROOT,
+                    Flag("--token-file", "The file that contains the token of the engines. Required.", "FILE"),
+                    Flag(
+                        "--state",
+                        "The directory for file checkpoints and long output (default: workspace in the config folder).",
+                        "DIR",
+                    ),
+                    Flag("--tls-cert", "Encrypt connections with this certificate (PEM).", "FILE"),
+                    Flag("--tls-key", "The key of the certificate, if it is in another file.", "FILE"),
+                    Flag("--insecure", "Listen on other than loopback addresses without TLS."),
+                    Flag(
+                        "--grace-seconds",
+                        "How long commands run on after their engine is gone (default: 30).",
+                        "N",
+                    ),
+                ),
+            )
+        },
+        notes="An engine with the token can run commands as the user of this server: run it as a user, or in a "
+        "container, that may do what the sessions may do.",
+    ),
 )
 COMMANDS = {command.name: command for command in ROWS}
 """The subcommands by name."""

@@ -248,7 +248,7 @@ def main(argv: list[str]) -> int:
 
 def run(given: GivenArgs) -> int:
     if given.has("server"):
-        from parley.cli.commands.gateway_client import fork_remote, list_remote
+        from parley.cli.commands.network.gateway_client import fork_remote, list_remote
 
         return fork_remote(given) if given.action == "fork" else list_remote(given)
     try:

@@ -18,8 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from parley.cluster.bridge.messages import ANSWER, LIVE
-from parley.gateway.live_session import CALLBACKS, has_only_tool_results
-from parley.gateway.prompt_ids import make_own_uuid
+from parley.gateway.live_session import CALLBACKS, has_only_tool_results, make_own_uuid
 from parley.gateway.subscriber import REPLY, Numbered
 from parley.protocol.base import UNSET, Struct
 

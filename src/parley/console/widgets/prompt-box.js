@@ -26,6 +26,7 @@ export function PromptBox({ sessionId, conversation, onChange, isConnected }) {
   const [isDragging, setDragging] = useState(false);
   const [facts, setFacts] = useState(null); /* what `initialize` says: models, commands */
   const area = useRef(null);
+  const latest = useRef(null); /* the last request for completions */
   const isBusy = conversation.state !== "idle";
   const mayPrompt = can("prompt");
 
@@ -91,7 +92,7 @@ export function PromptBox({ sessionId, conversation, onChange, isConnected }) {
     const wanted = findTrigger(value, caret);
     if (!wanted) return setCompletion(null);
     const request = { ...wanted };
-    complete.latest = request;
+    latest.current = request;
     let options;
     try {
       options =
@@ -101,14 +102,15 @@ export function PromptBox({ sessionId, conversation, onChange, isConnected }) {
     } catch {
       options = [];
     }
-    if (complete.latest !== request || area.current?.selectionStart !== caret) return;
+    if (latest.current !== request || area.current?.selectionStart !== caret) return;
     setCompletion(options.length ? { ...wanted, options, index: 0 } : null);
   };
-  complete.latest = null;
 
   const choose = (option) => {
     const insert = `${completion.mark}${option.value} `;
-    const value = text.slice(0, completion.start) + insert + text.slice(completion.end);
+    /* More may have been typed since the options were found. */
+    const { end } = findTrigger(text, area.current.selectionStart) ?? completion;
+    const value = text.slice(0, completion.start) + insert + text.slice(end);
     setText(value);
     setCompletion(null);
     const caret = completion.start + insert.length;

@@ -70,6 +70,9 @@ export function VirtualList({ items, estimate, draw, label, head, onNearStart, o
     const { current: element } = scroller;
     for (const row of body.current.children) self.heights.set(row.dataset.key, row.getBoundingClientRect().height);
     self.height = element.clientHeight;
+    /* The reader may have scrolled, and the event is still to come. A list that got shorter moves by itself. */
+    const isAtEnd = element.scrollTop + element.clientHeight >= element.scrollHeight - 1;
+    if (self.target === null && element.scrollTop !== self.top && !(isAtEnd && element.scrollTop < self.top)) remember();
     const key = self.target ?? (self.isFollowing ? null : self.anchor?.key);
     const row = key === null || key === undefined ? null : findRow(body.current, key);
     if (row) {
@@ -78,8 +81,14 @@ export function VirtualList({ items, estimate, draw, label, head, onNearStart, o
       if (Math.abs(moved) >= 1) element.scrollTop += moved;
     } else if (self.isFollowing) element.scrollTop = element.scrollHeight;
     self.top = element.scrollTop;
-    if (isCovered(computeOffsets(items, self.heights, estimate))) self.misses = 0;
-    else {
+    if (isCovered(computeOffsets(items, self.heights, estimate))) {
+      self.misses = 0;
+      /* After a long jump, these are the first rows of the new place. Older ones may have come there meanwhile. */
+      if (self.target === null && !self.isFollowing) {
+        if (!self.anchor) remember();
+        if (self.top < NEAR_START) onNearStart?.();
+      }
+    } else {
       /* Heights that were guessed can move an anchor away; where the reader is counts more. */
       if (++self.misses > MISSES) self.anchor = null;
       if (self.misses < 2 * MISSES) refresh();

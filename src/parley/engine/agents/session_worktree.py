@@ -46,7 +46,8 @@ class SessionWorktree:
         """Continue in the worktree that the log names."""
         record = self._journal.worktree or {}
         worktree: Worktree = convert(record["at"], Worktree)
-        if os.path.isdir(worktree.path):
+        # A remote one is not looked up here: if it is gone, the first call says so.
+        if self._config.is_remote or os.path.isdir(worktree.path):
             self._made_by_hook = record.get("by_hook") is True
             self._move(worktree, was_created=record.get("created") is True)
         else:

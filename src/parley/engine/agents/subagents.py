@@ -123,6 +123,7 @@ class Subagents:
             description=call.description,
             tool_use_id=tool_use_id,
             record=self._task_manager.new_output(id, again=meta is None),
+            files=self._task_manager.outputs,
         )
         launch = AgentLaunch(
             call=call,

@@ -209,6 +209,7 @@ class ApprovalGate:
         request, shown_sha256 = permission_request(tool, call.input, context), input_digest(call.input)
         if any(opinion.behavior == "defer" for opinion in opinions):
             self._defer(call, request, current_mode, may_defer=may_defer)
+        await prepare_decision(self.policy, request, current_mode)
         decision = evaluate(self.policy, request, current_mode, *opinions, guarded=self._guarded)
 
         # Ask the client. Its reply is checked against the rules again: it may change the input.
@@ -217,8 +218,8 @@ class ApprovalGate:
             pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
             with context.observer.permission(call.name, call.id) as observation:
                 decision = await self._ask_anyone(decision, pending)
-                is_allowed = isinstance(decision, Allow)
-                observation.set_attributes(decision="allow" if is_allowed else "deny", source=decision.source)
+                taken = "allow" if isinstance(decision, Allow) else "deny"
+                observation.set_attributes(decision=taken, source=decision.source)
 
         # Record. An unchanged input is bound to what was shown, not to what has become of it since.
         is_changed = isinstance(decision, Allow) and decision.input is not call.input
@@ -300,7 +301,15 @@ class ApprovalGate:
             )
         except HostError as exc:
             return self._attribute(deny_unclear(f"Permission could not be requested: {exc}"))
+        await prepare_decision(self.policy, pending.request, "default")
         return self._attribute(self._check_reply(reply, question, pending))
+
+    async def ask_client(self, asked: CanUseTool) -> Any:
+        """The client's reply to a request that is not about a tool call. Raises HostGone or HostError."""
+        if not self._channel.can_ask:
+            raise HostGone("there is no one to ask")
+        with self._channel.waiting(), self._notify_when_slow(asked):
+            return await self._channel.request(asked)
 
     def _notify_when_slow(self, asked: CanUseTool) -> contextlib.AbstractContextManager[None]:
         dispatcher = self._hooks.dispatcher
@@ -327,6 +336,7 @@ class ApprovalGate:
         )
         if not isinstance(first, dict):
             return first
+        await prepare_decision(self.policy, pending.request, "default")
         decision = self._check_reply(first, question, pending)
         if decision.source not in ("host", "reply"):
             return decision  # a rule decided
@@ -374,6 +384,12 @@ class ApprovalGate:
             self._journal.append_event("grant", granted)
         if mode is not None:
             self._mode.change(mode)
+
+
+async def prepare_decision(policy: Policy, request: ToolRequest, mode: str) -> None:
+    """Collect what a decision needs to know of a remote workspace, without blocking the other sessions."""
+    if (prepare := getattr(policy, "prepare", None)) is not None:
+        await prepare(request, mode)
 
 
 def evaluate(

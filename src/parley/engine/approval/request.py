@@ -40,7 +40,7 @@ from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 SUBJECTS = ("description", "command", "url", "query")
 """Input fields that describe a call, best first."""
 PATHS = ("file_path", "notebook_path", "path")
-BINDING_REASONS = frozenset({"rule", "safetyCheck"})
+BINDING_REASONS = frozenset({"rule", "safetyCheck", "sandboxOverride"})
 """Reasons to ask that neither a hook nor an allow rule can override, so no rule is offered."""
 
 

@@ -437,6 +437,8 @@ class Conversation:
                 reads_only=self.tool_executor.is_harmless(tool),
                 changes=partial(self.config.workspace.files.changed_by, call),
             )
+            if earlier := self.config.workspace.processes.find_earlier(call):
+                text = f"{text} {earlier}"
             result = self._interrupted_result(call, text)
             if shows:
                 self.append_and_send(result)

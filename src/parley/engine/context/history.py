@@ -21,6 +21,7 @@ import msgspec
 
 from parley.engine.context.system_prompt import cache_marker
 from parley.errors import UsageError
+from parley.models.base import SettledMessages
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
@@ -212,7 +213,8 @@ class History:
         Leaves out what the API rejects: empty texts, and thinking at the end of an answer that was cut off.
         """
         is_early = end is not None and end < self._settled_parts
-        start, found = (0, []) if is_early else (self._settled_parts, [*self._settled])
+        start = 0 if is_early else self._settled_parts
+        found: list[Json] = [] if is_early else SettledMessages(self._settled, self._settled)
         for at, part in enumerate(self._messages[start:end], start):
             content = [block for block in part.content if is_nonempty(block)]
             if part.role == "user" and found and found[-1]["role"] == "user":
@@ -227,6 +229,8 @@ class History:
                 # Only the last part grows, and only messages of the user are joined.
                 self._settled += found[len(self._settled) :]
                 self._settled_parts = at + 1
+        if isinstance(found, SettledMessages):
+            found.settled = len(self._settled)
         if self._rejection is None:
             return found
         from parley.engine.context.history_repair import repair_messages
@@ -265,7 +269,11 @@ def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json
         return messages
     *blocks, block = messages[-1]["content"]
     marked_block = {**block, "cache_control": cache_marker(ttl)}
-    marked = messages.copy()
+    if isinstance(messages, SettledMessages):
+        settled = min(messages.settled, len(messages) - 1)
+        marked: list[Json] = SettledMessages(messages, messages.origin, settled)
+    else:
+        marked = messages.copy()
     marked[-1] = {**messages[-1], "content": [*blocks, marked_block]}
     return marked
 

@@ -7,7 +7,6 @@ not exist is plain text.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import Iterable
@@ -54,26 +53,29 @@ async def attach_mentions(conversation: Conversation, texts: Iterable[str], *, r
     blocks: list[Json] = []
     for mention in find_mentions(texts):
         path = resolve_mention(conversation, mention.name)
-        if not await asyncio.to_thread(os.path.lexists, path):
+        kind = await conversation.config.workspace.processes.find_kind(path)
+        if kind is None:
             if required and looks_like_path(mention.name):
                 send_problem(conversation, mention, "there is no such file")
             continue
-        blocks += await read_mention(conversation, mention, path)
+        blocks += await read_mention(conversation, mention, path, is_folder=kind == "folder")
     return blocks
 
 
 def resolve_mention(conversation: Conversation, name: str) -> str:
     cwd = conversation.tool_context.state.cwd
-    return os.path.normpath(os.path.join(cwd, os.path.expanduser(name) if name.startswith("~/") else name))
+    if name.startswith("~/"):
+        home = conversation.config.workspace.environment.get("HOME") or os.path.expanduser("~")
+        return os.path.normpath(os.path.join(home, name[2:]))
+    return os.path.normpath(os.path.join(cwd, name))
 
 
 def looks_like_path(name: str) -> bool:
     return "/" in name or "." in name
 
 
-async def read_mention(conversation: Conversation, mention: Mention, path: str) -> list[Json]:
+async def read_mention(conversation: Conversation, mention: Mention, path: str, *, is_folder: bool) -> list[Json]:
     workspace = conversation.config.workspace
-    is_folder = await asyncio.to_thread(os.path.isdir, path)
     tool, what = ("Glob", "Files in") if is_folder else ("Read", "Contents of")
     if tool not in conversation.config.tools:
         return []

@@ -218,7 +218,9 @@ class SessionHooks:
         """Watch what the registered hooks are about: the settings files, and the files that matchers name."""
         dispatcher = self._dispatcher
         if dispatcher.has_hooks("ConfigChange") and dispatcher.config.settings is not None:
-            layers = [layer for layer in dispatcher.config.settings.layers() if os.path.isabs(layer.path)]
+            remote = ("project", "local") if dispatcher.config.is_remote else ()
+            found = [layer for layer in dispatcher.config.settings.layers() if layer.source not in remote]
+            layers = [layer for layer in found if os.path.isabs(layer.path)]
             self._settings_files = {
                 os.path.normpath(layer.path): CONFIG_SOURCES[layer.source]
                 for layer in layers
@@ -234,7 +236,7 @@ class SessionHooks:
         names = [name.strip() for text in texts if is_names(text) for name in text.split("|") if name.strip()]
         if names or self._watch is not None:
             cwd = self._dispatcher.get_state().cwd
-            self._get_watch().set_paths("matchers", [os.path.join(cwd, name) for name in names])
+            self._watch_paths("matchers", [os.path.join(cwd, name) for name in names])
 
     def watch_from(self, verdict: HookVerdict) -> None:
         """Watch the paths that hooks return; they replace those of earlier answers."""
@@ -246,7 +248,14 @@ class SessionHooks:
             self._dispatcher.warn(f"hooks: watchPaths must be absolute paths; not watched: {', '.join(wrong):.200}")
         if not self._dispatcher.has_hooks("FileChanged"):
             self._dispatcher.report_once("watchPaths has no effect: there is no FileChanged hook")
-        self._get_watch().set_paths("hooks", [path for path in paths if os.path.isabs(path)])
+        self._watch_paths("hooks", [path for path in paths if os.path.isabs(path)])
+
+    def _watch_paths(self, owner: str, paths: list[str]) -> None:
+        if self._dispatcher.config.is_remote:
+            if paths:
+                self._dispatcher.report_once("FileChanged hooks have no effect: the files are in a remote workspace")
+            return
+        self._get_watch().set_paths(owner, paths)
 
     def _get_watch(self) -> FileWatch:
         if self._watch is None:

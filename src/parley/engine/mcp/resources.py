@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from parley.engine.turn.result_spill import spill_text, write_result
+from parley.engine.turn.result_spill import spill_text
 from parley.mcp.content import IMAGE_TYPES, text_block
 from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
+from parley.workspace.process.processes import ResultFile
 
 BINARY_FIELDS = {"resource": "blob", "audio": "data", "image": "data"}
 """The field with base64 data, by the type of a content item."""
@@ -22,7 +23,7 @@ SUFFIXES = {"plain": "txt", "markdown": "md", "javascript": "js"}
 class ResourceReader:
     """The resources of one server."""
 
-    def __init__(self, server: McpServer, max_chars: int, new_file: Callable[[str], Path]) -> None:
+    def __init__(self, server: McpServer, max_chars: int, new_file: Callable[[str], ResultFile]) -> None:
         self._server = server
         self._max_chars = max_chars
         self._new_file = new_file
@@ -50,14 +51,14 @@ class ResourceReader:
         return found
 
 
-def save_to_file(item: Json, server: str, new_file: Callable[[str], Path]) -> Json:
+def save_to_file(item: Json, server: str, new_file: Callable[[str], ResultFile]) -> Json:
     """Save binary data and put the path of the file in its place."""
     path, note = save_binary(item["blob"], item.get("mimeType"), resource_label(item, server), new_file)
     kept = {key: value for key, value in item.items() if key != "blob"}
     return {**kept, **({} if path is None else {"blobSavedTo": str(path)}), "text": note}
 
 
-def save_binary_content(answer: Json, server: str, new_file: Callable[[str], Path]) -> tuple[Json, list[Json]]:
+def save_binary_content(answer: Json, server: str, new_file: Callable[[str], ResultFile]) -> tuple[Json, list[Json]]:
     """A tool's response with its binary content saved to files, and the text blocks that name the files."""
     content, notes = answer.get("content"), []
     if not isinstance(content, list):
@@ -70,7 +71,7 @@ def save_binary_content(answer: Json, server: str, new_file: Callable[[str], Pat
     return ({**answer, "content": items} if notes else answer), notes
 
 
-def save_item(item: Json, server: str, new_file: Callable[[str], Path]) -> Json | None:
+def save_item(item: Json, server: str, new_file: Callable[[str], ResultFile]) -> Json | None:
     """Save the data of a content item that no model can read; None if there is nothing to save."""
     inner = item.get("resource") if item.get("type") == "resource" else item
     if not isinstance(inner, dict) or item.get("type") not in BINARY_FIELDS:
@@ -82,17 +83,21 @@ def save_item(item: Json, server: str, new_file: Callable[[str], Path]) -> Json 
     return text_block(save_binary(data, kind, label, new_file)[1])
 
 
-def save_binary(data: str, kind: Any, label: str, new_file: Callable[[str], Path]) -> tuple[Path | None, str]:
+def save_binary(data: str, kind: Any, label: str, new_file: Callable[[str], ResultFile]) -> tuple[Path | None, str]:
     """Save base64 data; returns the path, or None if that failed, and a text that says where the data is."""
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         decoded = data.encode()
     kind = kind if isinstance(kind, str) and kind else "unknown type"
-    path = new_file(file_suffix(kind))
+    file = new_file(file_suffix(kind))
     about = f"[{label}] Binary content ({kind}, {len(decoded)} bytes)"
-    error = write_result(decoded, path)
-    return (path, f"{about} saved to {path}") if error is None else (None, f"{about} could not be saved: {error}")
+    error = file.write(decoded)
+    return (
+        (file.path, f"{about} saved to {file.path}")
+        if error is None
+        else (None, f"{about} could not be saved: {error}")
+    )
 
 
 def resource_label(resource: Json, server: str) -> str:

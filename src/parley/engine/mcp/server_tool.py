@@ -7,7 +7,6 @@ is cleaned, and cut to what a model can read at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, cast
 
 from parley.engine.mcp.resources import ResourceReader, save_binary_content
@@ -21,6 +20,7 @@ from parley.protocol.base import Json
 from parley.protocol.messages.notices import ToolProgress
 from parley.tools.base import Context, Tool, ToolOutput
 from parley.workspace.base import Scope
+from parley.workspace.process.processes import ResultFile
 
 MAX_DESCRIPTION_CHARS = 20_000
 MAX_HINT_CHARS = 1_000
@@ -125,7 +125,7 @@ class ProgressReporter:
         )
 
 
-def limit_output(result: ToolOutput, max_chars: int, new_file: Callable[[str], Path]) -> ToolOutput:
+def limit_output(result: ToolOutput, max_chars: int, new_file: Callable[[str], ResultFile]) -> ToolOutput:
     """Shorten the text of a result to what a model can read at once; the full text goes to a file."""
     content = result.content
     texts = [content] if isinstance(content, str) else [block["text"] for block in content if block["type"] == "text"]
@@ -139,7 +139,7 @@ def limit_output(result: ToolOutput, max_chars: int, new_file: Callable[[str], P
 
 
 def make_readers(
-    servers: Iterable[McpServer], sources: ServerSources, new_file: Callable[[str], Path]
+    servers: Iterable[McpServer], sources: ServerSources, new_file: Callable[[str], ResultFile]
 ) -> dict[str, ResourceReader]:
     """Resource readers for the connected servers, by name."""
     max_chars = sources.max_output_tokens * CHARS_PER_TOKEN

@@ -255,6 +255,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     """The git worktree that the session works in, in place of the checkout that it was started in."""
     notices: tuple[str, ...] = ()
     """Warnings about the configuration for the client, which has not seen stderr."""
+    is_remote: bool = False
+    """Whether the files are on another machine: then a path must not be looked up on this one."""
 
     def with_log(self, log: Log) -> SessionConfig:
         """The same session with another log."""

@@ -41,9 +41,10 @@ from parley.protocol.messages.control import ControlCancelRequest, ControlReques
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
 from parley.protocol.messages.result import Denial
-from parley.protocol.messages.system import Init
+from parley.protocol.messages.system import Informational, Init
 from parley.tools.base import Context, SessionServices, make_context, tool_schema
 from parley.version import PROTOCOL_LEVEL, __version__
+from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.agents.environment import AgentEnvironment
@@ -236,10 +237,18 @@ class Session:
             describe_plan_mode=self.declared.describe_plan_mode,
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
+            ask_host=self._ask_about_host,
+            report_refusal=lambda text: self.outbox.send(Informational(content=text, level="warning")),
             must_read_first=lambda: config.model.get_info(self.conversation.model).must_read_first,
         )
         context = make_context(config.workspace, config.cwd, services, config.permissions.policy.is_hidden)
         return context if config.worktree is None else context.move_to(config.worktree)
+
+    async def _ask_about_host(self, host: str, port: int) -> bool:
+        from parley.engine.approval.hosts import ask_about_host
+
+        call_id = f"toolu_{self.config.workspace.new_id()}"
+        return await ask_about_host(self.gate, host, port, call_id)
 
     def _make_conversation(self) -> Conversation:
         services = ConversationServices(
@@ -415,6 +424,12 @@ class Session:
         """Send `system/init`, as at the start of every turn."""
         self.outbox.send(self._make_init())
         self.outbox.send_notices()
+        self.config.workspace.processes.watch(self._report_workspace)
+
+    def _report_workspace(self, text: str) -> None:
+        """Tell the client that the machine with the files is lost, or back."""
+        self.outbox.add_notice(text, "workspace")
+        self.outbox.send_notices()
 
     def _make_init(self) -> Init:
         """The facts of the session."""
@@ -444,6 +459,7 @@ class Session:
             fast_mode_state="off",
             effort=conversation.effort or UNSET,
             view_mode="default",
+            sandbox=UNSET if (sandbox := config.workspace.find_sandbox(Scope())) is None else sandbox.describe(),
         )
 
     def _list_other_folders(self) -> list[str]:

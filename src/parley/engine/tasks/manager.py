@@ -16,7 +16,6 @@ tools that start, read and stop tasks.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -37,8 +36,15 @@ from parley.protocol.messages.system import (
     TaskUsage,
 )
 from parley.tools.base import CommandOrder
-from parley.workspace import private_files
-from parley.workspace.process.processes import BELOW, CommandEnd, CommandOutput, Finished, OutputRecord, RunningCommand
+from parley.workspace.process.processes import (
+    FILE_CAP_BYTES,
+    CommandEnd,
+    CommandOutput,
+    Finished,
+    OutputFiles,
+    OutputRecord,
+    RunningCommand,
+)
 
 if TYPE_CHECKING:
     from parley.tools.schedule.jobs import ScheduledJob
@@ -50,7 +56,6 @@ AGENT = "local_agent"
 ANNOUNCE_AFTER_SECONDS = 3.0
 BACKGROUND_TIMEOUT_SECONDS = 1800.0
 """The time limit of a command that was moved to the background."""
-PART_BYTES = 1 << 20
 
 
 class TaskTail(Struct, frozen=True, kw_only=True):
@@ -70,6 +75,8 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     tool_use_id: str
     """The call that started it."""
     record: OutputRecord
+    files: OutputFiles = OutputFiles()
+    """Where the record is."""
 
 
 class SessionTask:
@@ -85,6 +92,7 @@ class SessionTask:
         self.description = info.description
         self.tool_use_id = info.tool_use_id
         self.record = info.record
+        self._files = info.files
         self.output_file = str(info.record.path)
         self.command = ""
         self.status = RUNNING
@@ -132,10 +140,7 @@ class SessionTask:
     def tail(self, limit_bytes: int) -> TaskTail:
         """The end of its output; empty if the file was removed."""
         try:
-            with open(private_files.open_file(self.output_file, os.O_RDONLY, below=BELOW), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(0, size - limit_bytes))
-                data = file.read(limit_bytes)
+            size, data = self._files.tail(self.record.path, limit_bytes)
         except OSError:
             size, data = 0, b""
         text = data.decode(errors="replace").replace("\0", "\ufffd")
@@ -245,6 +250,7 @@ class TaskManager:
 
     def __init__(self, config: SessionConfig, outbox: Outbox, journal: Journal, prompt_queue: PromptQueue) -> None:
         self._processes = config.workspace.processes
+        self.outputs = self._processes.outputs
         self._directory = config.task_output
         self._clock = outbox.clock
         self.send = outbox.send
@@ -298,6 +304,7 @@ class TaskManager:
         return TaskInfo(
             id=id,
             record=self.new_output(id),
+            files=self.outputs,
             run_id=new_run_id(self._clock),
             description=order.description,
             tool_use_id=order.tool_use_id,
@@ -313,12 +320,18 @@ class TaskManager:
         """Raises ToolError; then the output file is removed."""
         try:
             return await self._processes.start(
-                order.argv, cwd=order.cwd, environment=order.environment, take=take, take_errors=take_errors
+                order.argv,
+                cwd=order.cwd,
+                environment=order.environment,
+                take=take,
+                take_errors=take_errors,
+                sandbox=order.sandbox,
+                tool_use_id=order.tool_use_id,
             )
         except BaseException:
             record.close()
             with suppress(OSError):
-                private_files.remove(record.path, below=BELOW)
+                self.outputs.remove(record.path)
             raise
 
     def new_output(self, id: str, *, again: bool = False) -> OutputRecord:
@@ -326,7 +339,7 @@ class TaskManager:
         if self._is_closed:
             raise ToolError("The session is ending: nothing can be started in the background.")
         try:
-            return OutputRecord(self._directory.create() / f"{id}.output", again=again)
+            return self.outputs.open(self._directory.create() / f"{id}.output", again=again)
         except OSError as exc:
             raise ToolError(f"The output file cannot be created: {exc}") from None
 
@@ -449,7 +462,12 @@ class TaskManager:
         running = AwaitedCommand(self._clock, order, output)
         try:
             process = await self._processes.start(
-                order.argv, cwd=order.cwd, environment=order.environment, take=running.take
+                order.argv,
+                cwd=order.cwd,
+                environment=order.environment,
+                take=running.take,
+                tool_use_id=order.tool_use_id,
+                sandbox=order.sandbox,
             )
             self._awaited[running.id] = running
             end = await self._wait_end(running, process, order.timeout_seconds)
@@ -505,6 +523,7 @@ class TaskManager:
             description=running.description,
             tool_use_id=running.tool_use_id,
             record=record,
+            files=self.outputs,
         )
         task = CommandTask(info, running.command, process)
         watcher = asyncio.create_task(self._watch(task, BACKGROUND_TIMEOUT_SECONDS))
@@ -614,11 +633,7 @@ def read_output(output: CommandOutput) -> list[bytes]:
     """The whole output so far."""
     if output.path is None:
         return [bytes(output.kept)]
-    parts: list[bytes] = []
     try:
-        with open(private_files.open_file(output.path, os.O_RDONLY, below=BELOW), "rb") as file:
-            while part := file.read(PART_BYTES):
-                parts.append(part)
+        return [output.files.tail(output.path, FILE_CAP_BYTES)[1]]
     except OSError:
         return [bytes(output.kept)]
-    return parts

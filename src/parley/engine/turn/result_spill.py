@@ -8,13 +8,12 @@ the model reads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from parley.engine.session.config import ENVELOPE_BYTES
 from parley.protocol.base import Json, encode_json, to_builtins
 from parley.tools.base import ToolOutput
-from parley.workspace import private_files
+from parley.workspace.process.processes import ResultFile
 
 BELOW = 4
 """The parent folders of a result that belong to us: `projects/<project>/<session>/tool-results`."""
@@ -23,8 +22,8 @@ PREVIEW_CHARS = 2_000
 TOO_LARGE = "(too large to show here)"
 
 
-def spill_to_file(result: ToolOutput, max_bytes: int, new_file: Callable[[str], Path]) -> ToolOutput:
-    """A result that does not fit, shortened until it does. `new_file` returns a path for a file name extension."""
+def spill_to_file(result: ToolOutput, max_bytes: int, new_file: Callable[[str], ResultFile]) -> ToolOutput:
+    """A result that does not fit, shortened until it does. `new_file` returns a file for a file name extension."""
     room = max_bytes - ENVELOPE_BYTES
     detail = shorten_values(to_builtins(result.detail))
     if len(encode_json(result.content)) + len(encode_json(detail)) <= room:
@@ -56,14 +55,14 @@ def fit_input(input: Json, max_bytes: int) -> Json:
     return found
 
 
-def spill_content(content: str | list[Json], new_file: Callable[[str], Path]) -> str | list[Json]:
+def spill_content(content: str | list[Json], new_file: Callable[[str], ResultFile]) -> str | list[Json]:
     """The content with its large parts in files."""
     if isinstance(content, str):
         return spill_text(content, new_file)
     return [spill_block(block, new_file) for block in content]
 
 
-def spill_block(block: Json, new_file: Callable[[str], Path]) -> Json:
+def spill_block(block: Json, new_file: Callable[[str], ResultFile]) -> Json:
     if isinstance(block.get("text"), str) and len(block["text"]) > LONGEST_TEXT_CHARS:
         return {**block, "text": spill_text(block["text"], new_file)}
     source = block.get("source")
@@ -81,7 +80,7 @@ def spill_block(block: Json, new_file: Callable[[str], Path]) -> Json:
     return {"type": "text", "text": f"[{kind} of {len(data)} bytes, too large to be shown here; {where}]"}
 
 
-def spill_text(text: str, new_file: Callable[[str], Path]) -> str:
+def spill_text(text: str, new_file: Callable[[str], ResultFile]) -> str:
     where = save(text.encode(errors="replace"), new_file("txt"))
     return (
         f"<persisted-output>\nOutput too large ({len(text)} characters). Full output {where}\n\n"
@@ -89,16 +88,7 @@ def spill_text(text: str, new_file: Callable[[str], Path]) -> str:
     )
 
 
-def save(data: bytes, path: Path) -> str:
+def save(data: bytes, file: ResultFile) -> str:
     """Save the data and say where. A full disk loses the rest of an output, not the turn."""
-    error = write_result(data, path)
-    return f"saved to: {path}" if error is None else f"could not be saved: {error}"
-
-
-def write_result(data: bytes, path: Path) -> str | None:
-    """Write a result file; returns the error if that fails."""
-    try:
-        private_files.write(path, data, below=BELOW)
-    except OSError as exc:
-        return exc.strerror or str(exc)
-    return None
+    error = file.write(data)
+    return f"saved to: {file.path}" if error is None else f"could not be saved: {error}"

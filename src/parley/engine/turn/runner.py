@@ -76,7 +76,8 @@ class TurnRunner:
     def _sweep_worktrees(self) -> None:
         """Remove the unchanged worktrees of agents whose engine was killed."""
         config = self._session.config
-        if config.storage.start_source == "resume" and os.path.isdir(os.path.join(config.cwd, *WORKTREES)):
+        has_any = config.is_remote or os.path.isdir(os.path.join(config.cwd, *WORKTREES))
+        if config.storage.start_source == "resume" and has_any:
             self._session.get_subagents().worktrees.sweep_soon()
 
     async def _next_item(self, merge: bool) -> list[Prompt] | RejectedPrompt | ResumedTurnItem | None:

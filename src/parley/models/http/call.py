@@ -262,7 +262,7 @@ class ConnectionPool:
                 timeout.start_wait(limits.first_byte_seconds, idle=True)
                 connection = await self._open(address, proxy)
                 exchange = HttpExchange(connection)
-                connection.write(target.head_for(sum(map(len, content))), *content)
+                await connection.write(target.head_for(sum(map(len, content))), *content)
                 status = await exchange.read_head()
                 timeout.end_wait()
                 if status != 200:

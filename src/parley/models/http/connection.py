@@ -1,7 +1,7 @@
 """Connections to an HTTP server: direct or through a proxy, in the clear or over TLS.
 
     connection = await connect(address, proxy, make_context)    # raises OSError, BadResponse
-    connection.write(data)
+    await connection.write(data)                                # returns when it is sent, or the server answers
     data = await connection.read()                              # b"" at the end; raises OSError
 
 `ssl` is imported for https only: it takes as long as the rest of a call.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from parley.models.http.response import BadResponse, ResponseParser
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 1024 * 1024
 """Data that arrives faster than it is read waits in the kernel from here on."""
-TOGETHER_BYTES = 64 * 1024
+TOGETHER_BYTES = 256 * 1024
 """Shorter pieces are sent together; to copy a longer one takes longer than to send it apart."""
+PART_BYTES = 1024 * 1024
+"""Longer pieces are sent in parts: the loop copies all of what it is given that the kernel does not take at once."""
 HAPPY_EYEBALLS_SECONDS = 0.25
 """How long to wait for one address of a host before the next is tried as well (RFC 8305)."""
 PORTS = {"http": 80, "https": 443}
@@ -32,7 +34,7 @@ URL = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+(?:%[0-9A-Za-z._~-]+)?\]|[^\s/?#@:\[\]\\]+)(?::(?P<port>[0-9]{1,5})?)?"
     r"(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?:#.*)?"
 )
-INVALID_IN_TARGET = re.compile(r"[^!#$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~|]")
+TARGET_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$%&'()*+,-./:;=?@[]_~|")
 
 MakeContext = Callable[[], Awaitable["ssl.SSLContext"]]
 
@@ -84,7 +86,7 @@ def encode_host(host: str) -> str:
 
 
 def quote_target(target: str) -> str:
-    if INVALID_IN_TARGET.search(target) is None:
+    if TARGET_CHARACTERS.issuperset(target):
         return target
     from urllib.parse import quote
 
@@ -100,26 +102,26 @@ class HttpConnection(asyncio.Protocol):
         self._data: list[bytes] = []
         self._size = 0
         self._is_paused = False
+        self._is_full = False
+        """More data to send would only wait in memory."""
         self._is_at_end = False
         self._error: Exception | None = None
-        self._reader: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        """Of the caller that reads or writes."""
 
     @property
     def is_usable(self) -> bool:
         """Whether a request can be sent: the server has neither closed the connection nor sent anything."""
         return self._transport is not None and not self._is_at_end and not self._data
 
-    def write(self, *pieces: bytes | memoryview) -> None:
-        assert self._transport is not None
-        together: list[bytes | memoryview] = []
-        for piece in pieces:
-            if len(piece) < TOGETHER_BYTES:
-                together.append(piece)
-                continue
-            self._transport.write(b"".join(together))
-            self._transport.write(memoryview(piece))
-            together = []
-        self._transport.write(b"".join(together))
+    async def write(self, *pieces: bytes | memoryview) -> None:
+        """Send all pieces. A server that answers or disconnects before is not waited for."""
+        for part in split_pieces(pieces):
+            while self._is_full and not self._data and not self._is_at_end:
+                await self._wait()
+            if self._transport is None or self._is_at_end:
+                return
+            self._transport.write(part)
 
     async def read(self) -> bytes:
         """All that has arrived; empty at the end. Raises OSError."""
@@ -128,11 +130,7 @@ class HttpConnection(asyncio.Protocol):
                 raise self._error
             if self._is_at_end:
                 return b""
-            self._reader = asyncio.get_running_loop().create_future()
-            try:
-                await self._reader
-            finally:
-                self._reader = None
+            await self._wait()
         data = self._data[0] if len(self._data) == 1 else b"".join(self._data)
         self._data.clear()
         self._size = 0
@@ -140,6 +138,14 @@ class HttpConnection(asyncio.Protocol):
             self._transport.resume_reading()
             self._is_paused = False
         return data
+
+    async def _wait(self) -> None:
+        """Wait until something has changed."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         """Encrypt the rest of the connection. Raises OSError."""
@@ -170,6 +176,13 @@ class HttpConnection(asyncio.Protocol):
             self._is_paused = True
         self._wake()
 
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._wake()
+
     def eof_received(self) -> None:
         self._is_at_end = True
         self._wake()
@@ -180,8 +193,23 @@ class HttpConnection(asyncio.Protocol):
         self._wake()
 
     def _wake(self) -> None:
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def split_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """Short pieces together, and long ones in parts."""
+    together: list[bytes | memoryview] = []
+    for piece in pieces:
+        if len(piece) < TOGETHER_BYTES:
+            together.append(piece)
+            continue
+        yield b"".join(together)
+        together = []
+        view = memoryview(piece)
+        for start in range(0, len(view), PART_BYTES):
+            yield view[start : start + PART_BYTES]
+    yield b"".join(together)
 
 
 async def connect(address: Address, proxy: Address | None, make_context: MakeContext) -> HttpConnection:
@@ -217,7 +245,7 @@ async def open_tunnel(connection: HttpConnection, address: Address, proxy: Addre
     lines = [f"CONNECT {host}:{address.port} HTTP/1.1", f"host: {host}:{address.port}"]
     if credentials := proxy.basic_auth:
         lines.append(f"proxy-authorization: {credentials}")
-    connection.write("\r\n".join([*lines, "", ""]).encode("ascii"))
+    await connection.write("\r\n".join([*lines, "", ""]).encode("ascii"))
     # Only the head is parsed: after it, the connection leads to the server.
     head = b""
     while b"\r\n\r\n" not in head:

@@ -148,7 +148,7 @@ def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
         raise ValueError("only the first line can be a header")
     if isinstance(line, RecordedRequest):
         if line.number in exchanges:
-            raise ValueError(f"duplicate request {line.number}")
+            raise ValueError(f"there are two requests with the number {line.number}")
         exchanges[line.number] = RecordedCall(request=_with_shared_fields(line, exchanges))
         return
     exchange = exchanges.get(line.number)

@@ -147,6 +147,8 @@ class CachedFilesystem:
         self._prefetched: dict[str, tuple[Mapping[str, EntryKind], frozenset[str]]] = {}
         """Prefetched folders: their entries, and the normalized names."""
         self.real = fs if isinstance(fs, RealFilesystem) else None
+        self.is_remote: bool = getattr(fs, "is_remote", False)
+        """Whether the files are on another machine, so that nothing may be looked up on this one."""
         # A file system without `entries` has no known folder contents.
         self._list = getattr(fs, "entries", _unsupported)
 

@@ -25,7 +25,7 @@ from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.targets import EDITS
-from parley.workspace.search_path import find, folders, interpreter
+from parley.workspace.search_path import find, folders, interpreter, parse_interpreter
 
 BUILTINS = word_set(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
@@ -41,6 +41,8 @@ ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",)}
 KNOWN_PROGRAMS = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in VERSIONS), "git", "git-lfs"})
 """The programs that the tables trust by name."""
 SHADOWED = KNOWN_PROGRAMS - BUILTINS
+MAX_SCRIPT_BYTES = 1 << 20
+"""Of a script on another machine whose first line is read."""
 SearchPathParts = tuple[tuple[str, bool], ...]
 """Parts of a PATH, each with whether its folders are in a working directory."""
 VERSION = re.compile(r"[\d.]*$")
@@ -72,7 +74,7 @@ def find_run_files(name: str, parts: SearchPathParts, fs: Filesystem) -> Iterato
         file = locate(each, parts, fs)
         if file is not None and not file.startswith(TRUSTED_FOLDERS):
             yield file
-            inner = interpreter(file) if len(parts) > 1 else None
+            inner = find_interpreter(file, fs) if len(parts) > 1 else None
             if inner is not None and (found := locate(inner, parts, fs)) is not None:
                 yield found
 
@@ -104,13 +106,25 @@ def has_starter(wrappers: Sequence[str]) -> bool:
 def locate(name: str, parts: SearchPathParts, fs: Filesystem) -> str | None:
     """The file that a name runs; None if it is not on PATH."""
     for part, is_inside in parts:
-        if is_inside:
+        if is_inside or is_remote(fs):
             file = next((file for folder in part.split(":") if fs.exists(file := f"{folder}/{name}")), None)
         else:
             file = find(part, name)
         if file is not None:
             return file
     return None
+
+
+def is_remote(fs: Filesystem) -> bool:
+    """Whether programs run on another machine."""
+    return getattr(fs, "is_remote", False)
+
+
+def find_interpreter(file: str, fs: Filesystem) -> str | None:
+    """The NAME of a script's `#!/usr/bin/env NAME` line, or None."""
+    if not is_remote(fs):
+        return interpreter(file)
+    return parse_interpreter((fs.read(file, MAX_SCRIPT_BYTES) or b"").split(b"\n")[0])
 
 
 @lru_cache(maxsize=64)

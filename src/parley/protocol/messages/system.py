@@ -53,6 +53,8 @@ class Init(Message, frozen=True, kw_only=True, tag="system"):
     ultrathink_typed_raises: bool | UnsetType = UNSET
     effort: str | UnsetType = UNSET
     view_mode: str | UnsetType = UNSET
+    sandbox: str | UnsetType = UNSET
+    """If the settings enable the sandbox: what confines commands (`bubblewrap`, `landlock`), or `none`."""
     user_message_uuids: list[str] | UnsetType = UNSET
     timestamp: str | UnsetType = UNSET
 

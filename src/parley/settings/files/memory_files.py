@@ -18,6 +18,7 @@ from pathlib import Path
 from parley.protocol.base import Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsProblem
+from parley.settings.tree import HOST_TREE, FileTree
 
 NAMES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
 LOCAL_NAME = "CLAUDE.local.md"
@@ -47,6 +48,8 @@ class MemoryPaths(Struct, frozen=True, kw_only=True):
     """Paths or glob patterns of files that are not loaded."""
     managed: str = ""
     """Instructions of the organization, which come first and cannot be excluded."""
+    tree: FileTree = HOST_TREE
+    """Where the project is."""
 
     def names(self) -> tuple[str, ...]:
         """The files to look for in a folder."""
@@ -55,7 +58,7 @@ class MemoryPaths(Struct, frozen=True, kw_only=True):
     def excludes(self, path: str) -> bool:
         from fnmatch import fnmatchcase
 
-        names = {path, os.path.realpath(path)}
+        names = {path, self.tree.realpath(path)}
         return any(fnmatchcase(name, pattern) for name in names for pattern in map(normalize_glob, self.excluded))
 
 
@@ -73,14 +76,16 @@ class MemoryText(Struct, frozen=True, kw_only=True):
 
 def load_memory(paths: MemoryPaths, denies: Callable[[str], bool] = lambda path: False) -> MemoryText:
     """Load all memory files in a fixed order, each once. `denies` returns whether a path must not be read."""
-    loader = MemoryLoader(denies, paths.excludes if paths.excluded else None)
+    loader = MemoryLoader(denies, paths.excludes if paths.excluded else None, paths.tree)
     if paths.managed.strip():
         loader.add_text(f"{MANAGED_HEADING}\n\n{paths.managed.strip()}")
-    chain = folders(paths.cwd)
+    chain = folders(paths.cwd, paths.tree)
     roots = (chain[0], *paths.more_roots)
     if paths.user:
-        own = (str(paths.config), str(paths.home), *roots)
+        own = (str(paths.config), str(paths.home), *(() if paths.tree.is_remote else roots))
+        loader.tree = HOST_TREE
         loader.add_file(paths.config / "CLAUDE.md", None, own, paths.home)
+        loader.tree = paths.tree
     for folder in chain:
         for name in paths.names():
             loader.add_file(Path(folder, name), roots, roots, paths.home)
@@ -89,15 +94,16 @@ def load_memory(paths: MemoryPaths, denies: Callable[[str], bool] = lambda path:
 
 def load_between(paths: MemoryPaths, path: str, denies: Callable[[str], bool]) -> list[MemoryText]:
     """Load the memory files between the working directory and a file below it; empty for a file elsewhere."""
-    top, inner = os.path.realpath(paths.cwd), os.path.dirname(os.path.realpath(os.path.join(paths.cwd, path)))
+    tree = paths.tree
+    top, inner = tree.realpath(paths.cwd), os.path.dirname(tree.realpath(os.path.join(paths.cwd, path)))
     if not inner.startswith(top.rstrip("/") + "/"):
         return []
-    roots = (folders(paths.cwd)[0], *paths.more_roots)
+    roots = (folders(paths.cwd, tree)[0], *paths.more_roots)
     found: list[MemoryText] = []
     for folder in [Path(inner), *Path(inner).parents]:
         if str(folder) == top:
             break
-        loader = MemoryLoader(denies, paths.excludes if paths.excluded else None)
+        loader = MemoryLoader(denies, paths.excludes if paths.excluded else None, tree)
         for name in paths.names():
             loader.add_file(folder / name, roots, roots, paths.home)
         found.insert(0, loader.result())
@@ -109,18 +115,24 @@ def normalize_glob(pattern: str) -> str:
     return pattern.replace("**/", "*/" if pattern.startswith("/") else "*").replace("**", "*")
 
 
-def folders(cwd: str) -> list[str]:
+def folders(cwd: str, tree: FileTree = HOST_TREE) -> list[str]:
     """List the folders from the repository's root to the working directory; outside a repository, only the latter."""
-    path = Path(os.path.realpath(cwd))
+    path = Path(tree.realpath(cwd))
     chain = [path, *path.parents]
-    root = next((folder for folder in chain if os.path.lexists(folder / ".git")), path)
+    root = next((folder for folder in chain if tree.lexists(folder / ".git")), path)
     return [str(folder) for folder in reversed(chain[: chain.index(root) + 1])]
 
 
 class MemoryLoader:
     """Collects the text of files and of their imports."""
 
-    def __init__(self, denies: Callable[[str], bool], excludes: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self,
+        denies: Callable[[str], bool],
+        excludes: Callable[[str], bool] | None = None,
+        tree: FileTree = HOST_TREE,
+    ) -> None:
+        self.tree = tree
         self._denies = denies
         self._excludes = excludes
         self._seen: set[tuple[int, int]] = set()
@@ -162,7 +174,7 @@ class MemoryLoader:
 
     def _read(self, path: Path, beneath: tuple[str, ...] | None) -> str | None:
         """Return the text, or None if it is empty or already loaded. Raises UnreadableFile."""
-        found = safe_read.read_file(path, beneath, min(MOST_FILE_BYTES, self._left_bytes))
+        found = self.tree.read_file(path, beneath, min(MOST_FILE_BYTES, self._left_bytes))
         if self._denies(str(path)) or self._denies(found.real):
             raise safe_read.UnreadableFile("is denied by a rule")
         if found.identity in self._seen:

@@ -53,7 +53,7 @@ FLAG: KeyScope = "flag"
 """Only the program that starts the engine may set it, with `--settings`."""
 
 KeyEffect = Literal["works", "reported", "quiet"]
-KeyMerge = Literal["first", "any_true", "union", "lowest_effort"]
+KeyMerge = Literal["first", "any_true", "any_false", "union", "lowest_effort"]
 
 
 class SettingKey(Struct, frozen=True):
@@ -350,25 +350,6 @@ PERMISSIONS: dict[str, SettingKey] = {
         SWITCH, PERSON, "calls that need approval are refused, and no one is asked", merge="any_true"
     ),
 }
-SANDBOX: dict[str, SettingKey] = {
-    "enabled": SettingKey(SWITCH, merge="any_true"),
-    "failIfUnavailable": SettingKey(SWITCH, merge="any_true"),
-    "autoAllowBashIfSandboxed": SettingKey(SWITCH),
-    "allowUnsandboxedCommands": SettingKey(SWITCH),
-    "network": SettingKey(OBJECT),
-    "filesystem": SettingKey(OBJECT),
-    "credentials": SettingKey(OBJECT),
-    "ignoreViolations": SettingKey(OBJECT),
-    "enableWeakerNestedSandbox": SettingKey(SWITCH),
-    "allowNestedUserNamespaces": SettingKey(SWITCH),
-    "enableWeakerNetworkIsolation": SettingKey(SWITCH),
-    "allowAppleEvents": SettingKey(SWITCH),
-    "excludedCommands": SettingKey(TEXTS),
-    "ripgrep": SettingKey(OBJECT),
-    "bwrapPath": SettingKey(TEXT),
-    "socatPath": SettingKey(TEXT),
-}
-"""The keys of `sandbox`. Without `enabled` none of them means anything."""
 UPDATABLE = frozenset(
     {"alwaysThinkingEnabled", "autoCompactEnabled", "cleanupPeriodDays", "effortLevel", "fallbackModel"}
     | {"fileCheckpointingEnabled", "includeCoAuthoredBy", "language", "model", "outputStyle", "respectGitignore"}

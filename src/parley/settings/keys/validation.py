@@ -7,7 +7,7 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.settings.base import SettingsLayer, SettingsProblem
-from parley.settings.keys.table import KEYS, PERMISSIONS, SANDBOX, SettingKey
+from parley.settings.keys.table import KEYS, PERMISSIONS, SettingKey
 
 RESTRICTIONS = frozenset(
     {
@@ -23,6 +23,16 @@ RESTRICTIONS = frozenset(
         "sandbox",
         "sandbox.enabled",
         "sandbox.failIfUnavailable",
+        "sandbox.allowUnsandboxedCommands",
+        "sandbox.network",
+        "sandbox.network.deniedDomains",
+        "sandbox.network.strictAllowlist",
+        "sandbox.filesystem",
+        "sandbox.filesystem.denyRead",
+        "sandbox.filesystem.denyWrite",
+        "sandbox.credentials",
+        "sandbox.credentials.files",
+        "sandbox.credentials.envVars",
         "models",  # a price decides when a budget is spent
         "availableModels",
         "enforceAvailableModels",
@@ -43,7 +53,7 @@ def validate_layer(layer: SettingsLayer) -> tuple[Json, list[SettingsProblem]]:
     if "permissions" in values:
         values["permissions"] = check_permissions(layer, values["permissions"], problems)
     if "sandbox" in values:
-        values["sandbox"] = check_kinds(layer, values["sandbox"], SANDBOX, "sandbox.", problems)
+        values["sandbox"] = check_sandbox(layer, values["sandbox"], problems)
     if "env" in values:
         values["env"] = check_environment(layer, values["env"], problems)
     return values, problems
@@ -74,6 +84,17 @@ def check_permissions(layer: SettingsLayer, permissions: Json, problems: list[Se
             line = find_line(layer, f'"{key}"')
             problems.append(SettingsProblem(path=layer.path, text=text, line=line, restricts=restricts))
             valid[key] = [item for item in valid[key] if isinstance(item, str)]
+    return valid
+
+
+def check_sandbox(layer: SettingsLayer, sandbox: Json, problems: list[SettingsProblem]) -> Json:
+    """Restrictions with the wrong type stop the start; without them, commands could do more than was asked for."""
+    from parley.settings.keys.sandbox import GROUPS, SANDBOX
+
+    valid = check_kinds(layer, sandbox, SANDBOX, "sandbox.", problems)
+    for group, keys in GROUPS.items():
+        if group in valid:
+            valid[group] = check_kinds(layer, valid[group], keys, f"sandbox.{group}.", problems)
     return valid
 
 

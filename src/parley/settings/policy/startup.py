@@ -6,7 +6,7 @@ layers and the merged settings; nothing is read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from parley.errors import SessionError, StartRefused
 from parley.protocol.options import CliOptions
@@ -24,28 +24,31 @@ from parley.version import PROTOCOL_LEVEL
 
 INVALID = "managed_settings_invalid"
 """The reason on the wire of a start that managed settings stop."""
-NO_SANDBOX = "this engine has no sandbox"
 SANDBOX_REFUSED = (
-    f"Sandbox required but unavailable: sandbox is enabled but {NO_SANDBOX}. "
+    "Sandbox required but unavailable: sandbox is enabled but {problem}. "
     "Set sandbox.failIfUnavailable=false to allow unsandboxed execution."
 )
 SANDBOX_MISSING = (
-    f"Sandbox disabled: sandbox is enabled but {NO_SANDBOX}. "
+    "Sandbox disabled: sandbox is enabled but {problem}. "
     "Commands will run WITHOUT sandboxing. Network and filesystem restrictions will NOT be enforced."
 )
 SIDELOADING = {"plugin_dirs": "--plugin-dir", "plugin_dirs_no_mcp": "--plugin-dir", "agents": "--agents"}
 """The options that `disableSideloadFlags` refuses, besides `--mcp-config`."""
 
 
-def check_start(layers: Sequence[SettingsLayer], merged: MergedSettings) -> None:
-    """Raises SessionError; StartRefused if managed settings are the reason."""
+def check_start(
+    layers: Sequence[SettingsLayer], merged: MergedSettings, find_sandbox_problem: Callable[[MergedSettings], str]
+) -> None:
+    """Raises SessionError; StartRefused if managed settings are the reason.
+
+    `find_sandbox_problem`: says why there is no sandbox; "" if there is one."""
     for layer in layers:
         if layer.source == "managed":
             check_managed(layer, merged)
     for problem in merged.problems:
         if problem.restricts:
             raise SessionError(f"{problem}; {UNENFORCED}")
-    check_sandbox(merged)
+    check_sandbox(merged, find_sandbox_problem)
     check_version(merged)
 
 
@@ -64,16 +67,23 @@ def check_managed(layer: SettingsLayer, merged: MergedSettings) -> None:
         )
 
 
-def check_sandbox(merged: MergedSettings) -> None:
-    """Raises StartRefused if a sandbox is asked for, unless the settings say that it may be missing.
+def check_sandbox(merged: MergedSettings, find_problem: Callable[[MergedSettings], str]) -> None:
+    """Raises StartRefused if a sandbox is asked for and missing, unless the settings say that it may be missing.
 
     Only an administrator can say that of a sandbox that an administrator enables.
     """
     enabled, required = merged.values.get("sandbox.enabled"), merged.values.get("sandbox.failIfUnavailable")
     if enabled is None or enabled.value is not True:
         return
-    if required is None or required.value is True or (enabled.source == "managed" and required.source != "managed"):
-        raise StartRefused(SANDBOX_REFUSED, "sandbox_required_unavailable")
+    is_required = required is None or required.value is True
+    if is_required or (enabled.source == "managed" and required is not None and required.source != "managed"):
+        require_sandbox(find_problem(merged))
+
+
+def require_sandbox(problem: str) -> None:
+    """Raises StartRefused if there is a problem."""
+    if problem:
+        raise StartRefused(SANDBOX_REFUSED.format(problem=problem), "sandbox_required_unavailable")
 
 
 def check_version(merged: MergedSettings) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from parley.errors import SessionError, UnknownSession
-from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, StoreSetup, check_id
+from parley.stores.base import Entry, Info, SearchHit, StoreSetup, check_id, is_id
 from parley.stores.files.base import FileStore, log_exists, translate_os_errors
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import acquire, is_leased
@@ -117,7 +117,7 @@ class ClaudeStore(FileStore):
         with translate_os_errors():
             found = sort_by_age(self._projects.glob(f"{folder}/*.jsonl"), self._warn)
         names = [(file.stem, file) for file in found if not file.stem.startswith("agent-")]
-        return [(name, file) for name, file in names if ID_PATTERN.fullmatch(name)]
+        return [(name, file) for name, file in names if is_id(name)]
 
     def path(self, session_id: str) -> str:
         return str(self._find(session_id) or self._folder / f"{session_id}.jsonl")
@@ -131,7 +131,7 @@ class ClaudeStore(FileStore):
 
     def _find(self, session_id: str) -> Path | None:
         """The session's file, in this project or else in any other."""
-        if not ID_PATTERN.fullmatch(session_id):
+        if not is_id(session_id):
             return None
         here = self._folder / f"{session_id}.jsonl"
         with translate_os_errors():

@@ -16,7 +16,7 @@ import msgspec
 
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import ID_PATTERN, Entry, Info, SearchHit, StoreSetup, check_id
+from parley.stores.base import Entry, Info, SearchHit, StoreSetup, check_id, is_id
 from parley.stores.files.base import FileStore, log_exists, translate_os_errors
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.lease import acquire, is_leased
@@ -100,7 +100,7 @@ class FolderStore(FileStore):
 
     def exists(self, session_id: str) -> bool:
         with translate_os_errors():
-            return ID_PATTERN.fullmatch(session_id) is not None and log_exists(self._messages(session_id))
+            return is_id(session_id) and log_exists(self._messages(session_id))
 
     def is_held(self, session_id: str) -> bool:
         return is_leased(self._leases / check_id(session_id))
@@ -126,7 +126,7 @@ class FolderStore(FileStore):
         return found[0].id if found else None
 
     def info(self, session_id: str) -> Info | None:
-        return summarize(self._messages(session_id), session_id) if ID_PATTERN.fullmatch(session_id) else None
+        return summarize(self._messages(session_id), session_id) if is_id(session_id) else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         if project is None:

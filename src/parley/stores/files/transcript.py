@@ -425,9 +425,10 @@ class LabelTracker:
 
     def feed(self, data: bytes, at: int) -> None:
         """Track the labels in a part of the file. Lines without a newline are ignored."""
-        for line in data.splitlines(keepends=True):
-            at += len(line)
-            if line.startswith(LABEL_PREFIXES) and line.endswith(b"\n") and (json := decode_label(line)) is not None:
+        *lines, _ = data.split(b"\n")
+        for line in lines:
+            at += len(line) + 1
+            if line.startswith(LABEL_PREFIXES) and (json := decode_label(line)) is not None:
                 self._last[json["type"]] = LabelLine(encode_json(json) + b"\n", at)
 
     def lines_to_repeat(self, end: int) -> bytes:

@@ -15,7 +15,7 @@ import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json
-from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
+from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id, is_id
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.search_text import entry_text, make_excerpt, split_words
 from parley.stores.sql.postgres_log import LOCK, PostgresAgentLog, PostgresLog, connect, entries, rows, translate_errors
@@ -81,7 +81,7 @@ class PostgresStore(SqlStore[PostgresLog]):
         return PostgresLog(self._address, session_id, self._context, steal=steal)
 
     def info(self, session_id: str) -> Info | None:
-        if not ID_PATTERN.fullmatch(session_id):
+        if not is_id(session_id):
             return None
         found = self._rows(INFO + "WHERE id = %s", session_id)
         return info_from_row(found[0]) if found else None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -16,6 +16,9 @@ from parley.tools.shell.background import BackgroundTask
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
 from parley.workspace.search_path import with_absolute_path
+
+if TYPE_CHECKING:
+    from parley.workspace.sandbox.base import CommandPlace
 
 DEFAULT_TIMEOUT_MS = 120_000
 LONGEST_TIMEOUT_MS = 600_000
@@ -55,7 +58,7 @@ class BashShown(Struct, frozen=True, kw_only=True):
 
 class BashInput(BashShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dangerouslyDisableSandbox: bool | None = None
-    """Without effect: commands do not run in a sandbox, and permission rules are the same with and without it."""
+    """Run the command outside of the sandbox, which needs approval. Not shown: the model learns of it when it fails."""
 
 
 class Bash:
@@ -73,33 +76,66 @@ class Bash:
 
     async def run(self, call: BashInput, context: Context, reach: Scope) -> ToolOutput:
         argv = [*SHELL, script(call.command)]
-        folder, note = working_directory(context)
+        folder, note = await working_directory(context)
+        wants_outside = call.dangerouslyDisableSandbox is True
+        place = await find_place(call.command, context, reach, wants_outside=wants_outside)
         if call.run_in_background and (context.session.tasks is None or context.session.tasks.are_allowed):
-            wanted = build_order(argv, call, context, reach.call, folder, background_timeout_ms(call.timeout))
+            timeout_ms = background_timeout_ms(call.timeout)
+            wanted = build_order(argv, call, context, (reach.call, folder, timeout_ms), place)
             return await start_in_background(wanted, context, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
         keep_bytes = min(env_number(context.environment, "BASH_MAX_OUTPUT_LENGTH") or KEPT_BYTES, MOST_KEPT_BYTES)
         watch = None if context.watch_output is None else partial(context.watch_output, reach.call)
-        output = CommandOutput(keep_bytes, lambda: context.new_result_file("txt"), watch)
-        done = await run_and_wait(build_order(argv, call, context, reach.call, folder, timeout_ms), context, output)
+        output = CommandOutput(
+            keep_bytes, lambda: context.new_result_file("txt").path, watch, context.processes.outputs
+        )
+        wanted = build_order(argv, call, context, (reach.call, folder, timeout_ms), place)
+        done = await run_and_wait(wanted, context, output)
         if not isinstance(done, Finished):
             return moved_to_background(done, note)
         if ended_in := done.last_words.removesuffix("\n"):
             context.state.cwd = ended_in
-        return format_result(done, timeout_ms, note)
+        violations = [] if place is None else place.find_violations(call.command, decode_output(done.output))
+        return format_result(done, timeout_ms, note, violations)
+
+
+async def find_place(
+    command: str, context: Context, reach: Scope, *, wants_outside: bool = False
+) -> CommandPlace | None:
+    """The sandbox in which a command runs; None for outside of one. Raises ToolError."""
+    sandbox = context.find_sandbox(reach)
+    if sandbox is None:
+        return None
+    from parley.workspace.sandbox.base import SandboxedCommand
+
+    folders = () if context.worktree is None else (context.worktree.path,)
+    return await sandbox.place(
+        SandboxedCommand(
+            command=command,
+            scope=reach,
+            wants_outside=wants_outside,
+            folders=folders,
+            ask_host=context.session.ask_host,
+            report_refusal=context.session.report_refusal,
+        )
+    )
 
 
 def build_order(
-    argv: list[str], call: BashInput, context: Context, tool_use_id: str, folder: str, timeout_ms: float
+    argv: list[str], call: BashInput, context: Context, run: tuple[str, str, float], place: CommandPlace | None
 ) -> CommandOrder:
+    """`run`: the id of the call, the folder and the timeout."""
+    tool_use_id, folder, timeout_ms = run
+    environment = shell_environment(context)
     return CommandOrder(
         argv=argv,
         command=call.command,
         description=call.description or call.command,
         tool_use_id=tool_use_id,
         cwd=folder,
-        environment=shell_environment(context),
+        environment=environment if place is None else place.adapt(environment),
         timeout_seconds=timeout_ms / 1000,
+        sandbox=None if place is None else place.confinement,
     )
 
 
@@ -113,6 +149,7 @@ async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOu
         environment=wanted.environment,
         timeout_seconds=wanted.timeout_seconds,
         output=output,
+        sandbox=wanted.sandbox,
     )
 
 
@@ -153,12 +190,12 @@ def script(command: str) -> str:
     return whole
 
 
-def working_directory(context: Context) -> tuple[str, str]:
+async def working_directory(context: Context) -> tuple[str, str]:
     """Where a command runs, and a note if the previous directory is gone. Raises ToolError."""
     start = context.state.notes.setdefault(START, context.state.cwd)
-    if os.path.isdir(context.state.cwd):
+    if await context.processes.is_folder(context.state.cwd):
         return context.state.cwd, ""
-    if not os.path.isdir(start):
+    if not await context.processes.is_folder(start):
         raise ToolError(f"The working directory {start} no longer exists. Create it with another tool.")
     gone, context.state.cwd = context.state.cwd, start
     return start, f"(The directory {decode_output(os.fsencode(gone))} no longer exists; this ran in {start}.)\n"
@@ -191,22 +228,33 @@ def changes_parsing(name: str) -> bool:
     return name in READ_BY_BASH or name.startswith("BASH_FUNC_")
 
 
-def format_result(done: Finished, timeout_ms: int, note: str = "") -> ToolOutput:
+def format_result(done: Finished, timeout_ms: int, note: str = "", violations: Sequence[str] = ()) -> ToolOutput:
     """The result for the model and the client. Raises ToolError if the command failed."""
+    refused = format_violations(violations)
     text = decode_output(done.output if done.total_bytes == len(done.output) else whole_characters(done.output)).rstrip(
         "\n"
     )
     told = shorten_output(done, text)
     if done.timed_out:
         lines = [f"Exit code {exit_code_text(done.exit_code)}", f"Command timed out after {timeout_ms / 1000:g}s", told]
-        raise ToolError(note + "\n".join(line for line in lines if line))
+        raise ToolError(note + "\n".join(line for line in lines if line) + refused)
     if done.exit_code != 0:
         code = f"Exit code {exit_code_text(done.exit_code)}"
-        raise ToolError(f"{note}{code}\n{told}" if text else f"{note}{code}")
+        raise ToolError((f"{note}{code}\n{told}" if text else f"{note}{code}") + refused)
     detail = {**detail_of(text), "noOutputExpected": not text}
+    if violations:
+        detail["sandboxViolations"] = list(violations)
     if done.spilled_to is not None:
         detail |= {"persistedOutputPath": done.spilled_to, "persistedOutputSize": done.total_bytes}
-    return ToolOutput(content=note + (told or "(Bash completed with no output)"), detail=detail, is_error=False)
+    content = note + (told or "(Bash completed with no output)") + refused
+    return ToolOutput(content=content, detail=detail, is_error=False)
+
+
+def format_violations(violations: Sequence[str]) -> str:
+    """What the sandbox refused, for the model."""
+    if not violations:
+        return ""
+    return "\n<sandbox_violations>\n" + "\n".join(violations) + "\n</sandbox_violations>"
 
 
 def detail_of(stdout: str) -> Json:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.tools.base import CommandOrder, Context, ToolOutput
-from parley.tools.shell.bash import SHELL, script, shell_environment, working_directory
+from parley.tools.shell.bash import SHELL, find_place, script, shell_environment, working_directory
 from parley.workspace.base import Scope
 
 DEFAULT_TIMEOUT_MS = 300_000
@@ -49,16 +49,19 @@ class Monitor:
         tasks = context.session.tasks
         if tasks is None or not tasks.are_allowed:
             raise ToolError("Background tasks are not available in this session.")
-        folder, note = working_directory(context)
+        folder, note = await working_directory(context)
         timeout_ms = min(max(1, call.timeout_ms), LONGEST_TIMEOUT_MS)
+        place = await find_place(call.command, context, reach)
+        environment = shell_environment(context)
         order = CommandOrder(
             argv=[*SHELL, script(call.command)],
             command=call.command,
             description=call.description,
             tool_use_id=reach.call,
             cwd=folder,
-            environment=shell_environment(context),
+            environment=environment if place is None else place.adapt(environment),
             timeout_seconds=timeout_ms / 1000,
+            sandbox=None if place is None else place.confinement,
         )
         task = await tasks.start_monitor(order)
         limit = f"for at most {timeout_ms / 1000:g} s"

@@ -12,7 +12,7 @@ import signal
 import socket
 import struct
 import time
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from parley.workspace.process.tree import (
     GRACE_SECONDS,
@@ -52,11 +52,32 @@ class ChildStreams:
         os.dup2(self.errors if self.errors >= 0 else self.output, 2)
 
 
+class Confine(Protocol):
+    """Rules that a command applies to itself before it starts (sandbox/landlocked.py)."""
+
+    def prepare(self) -> None:
+        """Called before the fork."""
+
+    def enter(self) -> None:
+        """Called in the command. Raises OSError."""
+
+    def watch(self) -> None:
+        """Called in the supervisor, after the command has started."""
+
+
 class ChildSupervisor:
     """Runs one command and keeps track of all its descendants."""
 
-    def __init__(self, line: socket.socket, streams: ChildStreams, liveness: int, tree: ProcessTree | Group) -> None:
+    def __init__(
+        self,
+        line: socket.socket,
+        streams: ChildStreams,
+        liveness: int,
+        tree: ProcessTree | Group,
+        confine: Confine | None = None,
+    ) -> None:
         self.line = line
+        self.confine = confine
         self.streams = streams
         self.liveness = liveness
         self.tree = tree
@@ -109,12 +130,14 @@ class ChildSupervisor:
         error_reader, error_writer = os.pipe()
         supervisor = os.getpid()
         try:
+            if self.confine is not None:
+                self.confine.prepare()
             self.main = os.fork()
         except OSError as exc:
             write_record(self.line, f"error cannot create a process: {exc.strerror}")
             return False
         if self.main == 0:
-            become_command(request, supervisor, self.streams, last_words, error_writer)
+            become_command(request, supervisor, self.streams, (last_words, error_writer), self.confine)
         self.streams.close()
         for descriptor in (last_words, error_writer):
             os.close(descriptor)
@@ -124,6 +147,8 @@ class ChildSupervisor:
             write_record(self.line, f"error {error}")
             return False
         os.close(error_reader)
+        if self.confine is not None:
+            self.confine.watch()
         self.tree.begin(self.main)
         write_record(self.line, "started")
         return True
@@ -156,9 +181,14 @@ class ChildSupervisor:
 
 
 def become_command(
-    request: list[bytes], supervisor: int, streams: ChildStreams, last_words: int, error_writer: int
+    request: list[bytes],
+    supervisor: int,
+    streams: ChildStreams,
+    pipes: tuple[int, int],
+    confine: Confine | None,
 ) -> NoReturn:
-    """In the child: execute the command."""
+    """In the child: execute the command. `pipes`: for its last words, and for an error."""
+    last_words, error_writer = pipes
     try:
         cwd, count, *rest = request
         argv, variables = rest[: int(count)], rest[int(count) :]
@@ -170,6 +200,8 @@ def become_command(
         streams.install()
         with contextlib.suppress(OSError):  # above the descriptor limit: the final directory stays unknown
             os.dup2(last_words, LAST_WORDS)
+        if confine is not None:
+            confine.enter()
         os.chdir(cwd)
         os.execve(argv[0], argv, dict(variable.split(b"=", 1) for variable in variables))
     except BaseException as exc:  # we are a copy of the supervisor and must exit

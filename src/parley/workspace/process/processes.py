@@ -28,9 +28,9 @@ import signal
 import socket
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
@@ -56,6 +56,8 @@ END, HURRY = b"e", b"h"
 START_SECONDS = 10.0
 END_SECONDS = 5.0
 """How long to wait for the end of a stopped command. The supervisor kills it within two seconds."""
+IDLE_SECONDS = 20.0
+"""How long a sandbox without a command stays. It leaves empty folders in the working directory until it ends."""
 HURRY_SECONDS = 0.5
 """The time from `hurry` until all commands are killed."""
 KILL_SECONDS = 2.0
@@ -103,11 +105,51 @@ class OutputRecord:
                 self.problem = self.problem or f"the rest could not be saved: {exc.strerror}"
 
 
+class OutputFiles:
+    """The output files of a session. Each method raises OSError."""
+
+    def open(self, path: Path, *, again: bool = False) -> OutputRecord:
+        """Create an output file, or append to it `again`."""
+        return OutputRecord(path, again=again)
+
+    def save(self, path: Path, data: bytes) -> None:
+        private_files.write(path, data, below=BELOW)
+
+    def tail(self, path: Path, limit_bytes: int) -> tuple[int, bytes]:
+        """The size of a file, and its end."""
+        with open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - limit_bytes))
+            return size, file.read(limit_bytes)
+
+    def remove(self, path: Path) -> None:
+        private_files.remove(path, below=BELOW)
+
+
+class ResultFile(Struct, frozen=True):
+    """A file for output that is too long for a line. It does not exist yet."""
+
+    path: Path
+    files: OutputFiles
+
+    def write(self, data: bytes) -> str | None:
+        """Write it; returns the error if that fails."""
+        try:
+            self.files.save(self.path, data)
+        except OSError as exc:
+            return exc.strerror or str(exc)
+        return None
+
+
 class CommandOutput:
     """The start of a command's output, and the file with all of it if it exceeds `keep_bytes`."""
 
     def __init__(
-        self, keep_bytes: int, spill_to: Callable[[], Path], watch: Callable[[bytes], None] | None = None
+        self,
+        keep_bytes: int,
+        spill_to: Callable[[], Path],
+        watch: Callable[[bytes], None] | None = None,
+        files: OutputFiles | None = None,
     ) -> None:
         """`watch`: gets all of the output, as it arrives."""
         self.kept = bytearray()
@@ -116,6 +158,7 @@ class CommandOutput:
         self._keep_bytes = keep_bytes
         self._spill_to = spill_to
         self._watch = watch
+        self.files = files or OutputFiles()
         self._record: OutputRecord | None = None
 
     @property
@@ -138,10 +181,11 @@ class CommandOutput:
     def close(self) -> None:
         if self._record is not None:
             self._record.close()
+            self.problem = self._record.problem
 
     def _spill(self) -> None:
         try:
-            self._record = OutputRecord(self._spill_to())
+            self._record = self.files.open(self._spill_to())
         except OSError as exc:
             self.problem = f"it could not be saved: {exc.strerror}"
             return
@@ -206,18 +250,82 @@ class Finished(Struct, frozen=True, kw_only=True):
     timed_out: bool
 
 
+class ConfinedRun(Protocol):
+    """A supervisor that was started in a sandbox."""
+
+    process: Popen[bytes]
+    helpers: tuple[int, ...]
+    """Other processes that stay until the end."""
+
+    def finish(self) -> str:
+        """The supervisor is gone: clean up. Returns what it wrote to stderr."""
+
+
+class Confinement(Protocol):
+    """A sandbox in which supervisors can start (sandbox/launcher.py)."""
+
+    def start(self, control: socket.socket, environment: Mapping[str, str]) -> ConfinedRun:
+        """Start a supervisor with this control socket. Raises OSError."""
+
+    def before_command(self) -> None:
+        """A command starts, and no other is running."""
+
+
+class CommandStarter(Protocol):
+    """Starts commands with a stdin: `Processes`, or one that confines them first."""
+
+    async def find_program(self, name: str, search_path: str) -> str | None:
+        """The path of a program that a command would run by its name."""
+
+    async def start(
+        self,
+        argv: list[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None = None,
+    ) -> RunningCommand:
+        """Start a command. Raises ToolError."""
+
+
 class Processes:
     """All commands of a session."""
 
     def __init__(self, *, may_adopt: bool = True) -> None:
-        self._supervisor: SupervisorProcess | None = None
+        self._supervisors: dict[Confinement | None, SupervisorProcess] = {}
+        """One for each sandbox; None is the key of the one for commands that are not confined."""
         self._abandoned: list[SupervisorProcess] = []
         self._may_adopt = may_adopt
         self._commands: dict[RunningCommand, SupervisorProcess] = {}
         self._start_lock = asyncio.Lock()
         self._is_ended = False
+        self.closers: list[Callable[[], Awaitable[None]]] = []
+        """Called when all commands are gone."""
         self.hides_engine = False
         """Whether commands are kept from tracing this process or reading its memory. Only for our own executable."""
+        self.outputs = OutputFiles()
+
+    async def is_folder(self, path: str) -> bool:
+        """Whether a command can start in a folder."""
+        return os.path.isdir(path)  # noqa: ASYNC240  # as quick as the command that follows
+
+    async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
+        """What a path is; None if nothing is there."""
+        return await asyncio.to_thread(kind_of_path, path)
+
+    async def find_program(self, name: str, search_path: str) -> str | None:
+        """The path of a program that a command would run by its name."""
+        import shutil
+
+        return shutil.which(name, path=search_path)
+
+    def watch(self, report: Callable[[str], None]) -> None:
+        """Report to the client when the machine that runs the commands is lost and when it is back."""
+
+    def find_earlier(self, tool_use_id: str) -> str:
+        """What is known of a command that an earlier engine started for a call, in a sentence; empty if nothing."""
+        return ""
 
     async def run(
         self,
@@ -227,10 +335,11 @@ class Processes:
         environment: Mapping[str, str],
         timeout_seconds: float,
         output: CommandOutput,
+        sandbox: Confinement | None = None,
     ) -> Finished:
         """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be started."""
         try:
-            command = await self.start(argv, cwd=cwd, environment=environment, take=output.take)
+            command = await self.start(argv, cwd=cwd, environment=environment, take=output.take, sandbox=sandbox)
             end, timed_out = await self.wait(command, timeout_seconds)
         finally:
             output.close()
@@ -259,18 +368,22 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
+        sandbox: Confinement | None = None,
+        tool_use_id: str = "",
     ) -> RunningCommand:
         """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
 
-        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`.
+        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`. `tool_use_id` is
+        the call that it runs for (`find_earlier`).
         """
         request = encode_request(argv, cwd, environment)
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
         try:
-            command = await self._hand_over(environment, take, take_errors)
+            command = await self._hand_over(environment, take, take_errors, sandbox)
         except OSError as exc:
             raise ToolError(f"the command could not be started: {exc.strerror}") from None
+        supervisor = self._commands[command]
         try:
             async with asyncio.timeout(START_SECONDS):
                 error = await command.start(request)
@@ -282,6 +395,8 @@ class Processes:
             raise
         if error:
             command.drop()
+            if sandbox is not None and supervisor.is_gone and supervisor.problem:
+                error = f"the sandbox did not start: {supervisor.problem}"
             raise ToolError(f"the command could not be started: {error}")
         return command
 
@@ -318,26 +433,30 @@ class Processes:
         from parley.workspace.process.tree import kill_beside
 
         self._is_ended = True
-        supervisors = (*self._abandoned, *([] if self._supervisor is None else [self._supervisor]))
+        supervisors = (*self._abandoned, *self._supervisors.values())
         for supervisor in supervisors:
             supervisor.hurry()
-        kill_beside(
-            {supervisor.pid for supervisor in supervisors}
-        )  # searches and API key helpers run without a supervisor
+        # Searches and API key helpers run without a supervisor.
+        kill_beside({pid for supervisor in supervisors for pid in supervisor.pids})
 
     async def close(self) -> None:
         """End all commands. When this returns, they are gone."""
         for command in list(self._commands):
             command.drop()
-        if self._supervisor is not None:
-            self._abandoned.append(self._supervisor)
-            self._supervisor = None
+        self._abandoned += self._supervisors.values()
+        self._supervisors.clear()
         while self._abandoned:
             await self._abandoned[0].end()
             del self._abandoned[0]
+        while self.closers:
+            await self.closers.pop()()
 
     async def _hand_over(
-        self, environment: Mapping[str, str], take: Callable[[bytes], None], take_errors: Callable[[bytes], None] | None
+        self,
+        environment: Mapping[str, str],
+        take: Callable[[bytes], None],
+        take_errors: Callable[[bytes], None] | None,
+        sandbox: Confinement | None,
     ) -> RunningCommand:
         """Pass the descriptors of a new command to the supervisor. Raises OSError."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as remote:
@@ -353,44 +472,61 @@ class Processes:
                 passed += [input_reader, errors_writer]
                 more = {"feed": input_writer, "errors": (errors, take_errors)}
             async with self._start_lock:
-                supervisor = await self._pass(passed, environment)
+                supervisor = await self._pass(passed, environment, sandbox)
             ours.pop_all()
-        command = RunningCommand(line, (output, take), lambda done: self._commands.pop(done, None), **more)
+        command = RunningCommand(line, (output, take), self._forget, **more)
         self._commands[command] = supervisor
         return command
 
-    async def _pass(self, descriptors: list[int], environment: Mapping[str, str]) -> SupervisorProcess:
+    async def _pass(
+        self, descriptors: list[int], environment: Mapping[str, str], sandbox: Confinement | None
+    ) -> SupervisorProcess:
         """Pass descriptors to the supervisor, a new one if the last is gone, and return it. Raises OSError."""
-        supervisor = self._supervisor
+        supervisor = self._supervisors.get(sandbox)
         if supervisor is None or supervisor.is_gone:
-            supervisor = self._start_supervisor(environment)
+            supervisor = self._start_supervisor(environment, sandbox)
+        elif sandbox is not None and supervisor not in self._commands.values():
+            sandbox.before_command()
         try:
             await supervisor.take(descriptors)
         except OSError as exc:
             if exc.errno not in (errno.EPIPE, errno.ECONNRESET):
                 raise
-            supervisor = self._start_supervisor(environment)
+            supervisor = self._start_supervisor(environment, sandbox)
             await supervisor.take(descriptors)
         return supervisor
 
-    def _start_supervisor(self, environment: Mapping[str, str]) -> SupervisorProcess:
-        if self._supervisor is not None:
-            self._abandoned.append(self._supervisor)
-            self._supervisor = None
+    def _start_supervisor(self, environment: Mapping[str, str], sandbox: Confinement | None) -> SupervisorProcess:
+        self._abandoned = [supervisor for supervisor in self._abandoned if not supervisor.is_gone]
+        if sandbox in self._supervisors:
+            self._abandoned.append(self._supervisors.pop(sandbox))
         if self.hides_engine:
             from parley.workspace.process.tree import hide_memory
 
             hide_memory()
-        self._supervisor = SupervisorProcess(environment, self._may_adopt)
-        return self._supervisor
+        supervisor = self._supervisors[sandbox] = SupervisorProcess(environment, self._may_adopt, sandbox)
+        return supervisor
+
+    def _forget(self, command: RunningCommand) -> None:
+        """A command and all its processes are gone. A supervisor in a sandbox does not stay long without any."""
+        supervisor = self._commands.pop(command, None)
+        if supervisor is not None and supervisor.sandbox is not None and not supervisor.is_gone:
+            asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle, supervisor, supervisor.taken)
+
+    def _end_idle(self, supervisor: SupervisorProcess, taken: int) -> None:
+        is_idle = supervisor not in self._commands.values() and supervisor.taken == taken
+        if is_idle and self._supervisors.get(supervisor.sandbox) is supervisor:
+            del self._supervisors[supervisor.sandbox]
+            self._abandoned.append(supervisor)
+            supervisor.dismiss()
 
     def _abandon(self, command: RunningCommand) -> None:
         """The supervisor does not respond. It ends what it started; the next command gets a new supervisor."""
         supervisor = self._commands.get(command)
-        if supervisor is not None and supervisor is self._supervisor:
+        if supervisor is not None and supervisor is self._supervisors.get(supervisor.sandbox):
             supervisor.dismiss()
             self._abandoned.append(supervisor)
-            self._supervisor = None
+            del self._supervisors[supervisor.sandbox]
 
 
 class RunningCommand:
@@ -430,6 +566,11 @@ class RunningCommand:
         """Terminate the command and its descendants. `ended` is set when they are gone."""
         if self._line.fileno() >= 0:
             self._line.shutdown(socket.SHUT_WR)
+
+    def pause_output(self, is_paused: bool) -> None:
+        """Stop reading the output, so that a command that writes more has to wait; or read on."""
+        for pipe in self._pipes:
+            pipe.pause(is_paused)
 
     def drop(self) -> None:
         """Terminate the command without waiting, and release its descriptors."""
@@ -496,11 +637,22 @@ class OutputPipe:
         os.set_blocking(descriptor, False)
         asyncio.get_running_loop().add_reader(descriptor, self._read)
 
+    def pause(self, is_paused: bool) -> None:
+        """Stop reading, or read on."""
+        if self._descriptor >= 0 and self._take is not None:
+            loop = asyncio.get_running_loop()
+            if is_paused:
+                loop.remove_reader(self._descriptor)
+            else:
+                loop.add_reader(self._descriptor, self._read)
+
     def drain(self) -> None:
         """The command has ended: take the remaining output and discard what its children write from now on."""
         taken = 0
         while self._take is not None and taken < PIPE_BYTES and (count := self._read()):
             taken += count
+        if self._descriptor >= 0 and self._take is not None:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)  # it may have been paused
         self._take = None
 
     def close(self) -> None:
@@ -544,6 +696,7 @@ class InputFeed:
         self._max_bytes = max_bytes
         self._waiting = bytearray()
         self._closes_when_empty = False
+        self._drained = asyncio.Event()
         os.set_blocking(descriptor, False)
 
     def put(self, data: bytes) -> None:
@@ -559,6 +712,12 @@ class InputFeed:
             if self._waiting:
                 asyncio.get_running_loop().add_writer(self._descriptor, self._on_writable)
 
+    async def wait_below(self, max_bytes: int) -> None:
+        """Wait until at most so much is buffered, or the command no longer reads."""
+        while self._descriptor >= 0 and len(self._waiting) > max_bytes:
+            self._drained.clear()
+            await self._drained.wait()
+
     def finish(self) -> None:
         """Close the input after the buffered data."""
         self._closes_when_empty = True
@@ -571,10 +730,12 @@ class InputFeed:
             asyncio.get_running_loop().remove_writer(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = -1
+            self._drained.set()
 
     def _write(self) -> None:
         with contextlib.suppress(BlockingIOError):
             del self._waiting[: os.write(self._descriptor, self._waiting)]
+            self._drained.set()
 
     def _on_writable(self) -> None:
         try:
@@ -591,35 +752,41 @@ class InputFeed:
 class SupervisorProcess:
     """A supervisor process that this engine started, and its control socket. Raises OSError if it cannot be started."""
 
-    def __init__(self, environment: Mapping[str, str], may_adopt: bool) -> None:
-        import subprocess
-
+    def __init__(self, environment: Mapping[str, str], may_adopt: bool, sandbox: Confinement | None = None) -> None:
+        self.sandbox = sandbox
+        self.is_gone = False
+        self.taken = 0
+        """How many commands it was given."""
+        self.problem = ""
+        """Why a supervisor in a sandbox has ended."""
         self._control, remote = socket.socketpair()
         self._control.setblocking(False)
-        mode = "adopt" if may_adopt else "group"
+        variables = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         try:
-            self._process: Popen[bytes] = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(remote.fileno()), mode],
-                pass_fds=[remote.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env={name: environment[name] for name in LOADER_VARIABLES if name in environment},
-                start_new_session=True,
-            )
+            if sandbox is not None:
+                self._run: ConfinedRun | None = sandbox.start(remote, variables)
+                self._process = self._run.process
+            else:
+                self._run = None
+                self._process = start_outside(remote, variables, "adopt" if may_adopt else "group")
         except BaseException:
             self._control.close()
             raise
         finally:
             remote.close()
-        self.is_gone = False
-        self.pid = self._process.pid
         asyncio.get_running_loop().add_reader(self._control, self._lost)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes that end by themselves."""
+        return (self._process.pid, *(() if self._run is None else self._run.helpers))
 
     async def take(self, descriptors: list[int]) -> None:
         """Send descriptors. Raises OSError."""
         while True:
             try:
                 socket.send_fds(self._control, [b"!"], descriptors)
+                self.taken += 1
                 return
             except BlockingIOError:
                 await writable(self._control)
@@ -663,9 +830,32 @@ class SupervisorProcess:
         self._forget()
 
     def _forget(self) -> None:
-        self.is_gone = True
-        self._control.close()
-        self._process.wait()
+        if not self.is_gone:
+            self.is_gone = True
+            self._control.close()
+            self._process.wait()
+            if self._run is not None:
+                self.problem = self._run.finish()
+
+
+def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> Popen[bytes]:
+    """Start a supervisor for commands that are not confined. Raises OSError."""
+    import subprocess
+
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(control.fileno()), mode],
+        pass_fds=[control.fileno()],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=dict(environment),
+        start_new_session=True,
+    )
+
+
+def kind_of_path(path: str) -> Literal["folder", "file"] | None:
+    if os.path.isdir(path):
+        return "folder"
+    return "file" if os.path.lexists(path) else None
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:

@@ -38,7 +38,14 @@ import sys
 import time
 from typing import NoReturn
 
-from parley.workspace.process.child import ChildStreams, ChildSupervisor, child_exit_fd, ended_children, write_record
+from parley.workspace.process.child import (
+    ChildStreams,
+    ChildSupervisor,
+    Confine,
+    child_exit_fd,
+    ended_children,
+    write_record,
+)
 from parley.workspace.process.tree import (
     GRACE_SECONDS,
     HOPELESS_SECONDS,
@@ -57,22 +64,23 @@ END, HURRY = b"e", b"h"
 """Sent by the engine when it needs no more commands, and when it exits soon."""
 
 
-def main(control: int, *, may_adopt: bool) -> None:
-    """Serve until the engine closes the control socket."""
+def main(control: int, *, may_adopt: bool, confine: Confine | None = None) -> None:
+    """Serve until the engine closes the control socket. Each command enters `confine` before it starts."""
     os.chdir("/")
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     adopts = may_adopt and adopt_orphans()
     rename(b"parley-guard")  # so that `pkill python` in a command does not kill us
-    ProcessSupervisor(socket.socket(fileno=control), adopts).run()
+    ProcessSupervisor(socket.socket(fileno=control), adopts, confine).run()
 
 
 class ProcessSupervisor:
     """Forks a child supervisor for each command."""
 
-    def __init__(self, control: socket.socket, adopts: bool) -> None:
+    def __init__(self, control: socket.socket, adopts: bool, confine: Confine | None = None) -> None:
         self.control = control
         self.adopts = adopts
+        self.confine = confine
         self.child_exits = child_exit_fd()
         self.liveness, self.liveness_writer = os.pipe()
         """Child supervisors watch the reading end. Only we hold the writing end, so it closes when we exit."""
@@ -127,7 +135,7 @@ class ProcessSupervisor:
             os.close(self.child_exits)
             rename(b"parley-keeper")
             tree = ProcessTree() if self.adopts and adopt_orphans() else Group()
-            ChildSupervisor(line, streams, self.liveness, tree).run()
+            ChildSupervisor(line, streams, self.liveness, tree, self.confine).run()
         except Exception:
             sys.excepthook(*sys.exc_info())
         finally:

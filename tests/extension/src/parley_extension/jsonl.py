@@ -21,7 +21,7 @@ import msgspec
 
 from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import ID_PATTERN, AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id
+from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id, is_id
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 from parley.stores.selection import StoreKind
 
@@ -89,7 +89,7 @@ class JsonlStore:
         return self._root / session_id / "holder"
 
     def exists(self, session_id: str) -> bool:
-        return ID_PATTERN.fullmatch(session_id) is not None and self._log_path(session_id).exists()
+        return is_id(session_id) and self._log_path(session_id).exists()
 
     def is_held(self, session_id: str) -> bool:
         return self._holder(session_id) is not None

@@ -111,8 +111,8 @@ def read_text(text: str) -> Any:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "is not a JSON object; left unchanged"),
-        ("[1]", "is not a JSON object; left unchanged"),
+        ("{", "is not a JSON object, so the file was left unchanged"),
+        ("[1]", "is not a JSON object, so the file was left unchanged"),
         ('{"mcpServers": 5}', "mcpServers is not a JSON object"),
         ('{"a": 1, "a": 2}', "duplicate key 'a'; left unchanged"),
         ('{"projects": {"p": {"x": 1, "x": 2}}}', "duplicate key 'x'; left unchanged"),

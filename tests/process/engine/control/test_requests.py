@@ -81,7 +81,7 @@ async def test_plan_conversation_and_dialogs_are_shown(tmp_path: Path) -> None:
     assert exported["default_filename"].endswith("-plan-it.txt")
     assert (memory["files"][0]["path"], memory["files"][0]["exists"]) == (str(tmp_path / "CLAUDE.md"), True)
     assert [(row["name"], row["source"]) for row in skills["skills"]] == [("demo", "user")]
-    assert (sandbox["supported"], sandbox["mode"]) == (False, "disabled")
+    assert (sandbox["enabled"], sandbox["mode"]) == (False, "disabled")
 
 
 async def test_a_stricter_mode_for_one_server_asks_where_everything_is_allowed(tmp_path: Path) -> None:

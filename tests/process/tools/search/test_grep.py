@@ -13,13 +13,14 @@ from parley.tools.search import grep
 from parley.tools.search.grep import Grep, GrepInput, split_globs
 from parley.workspace.base import Scope
 from parley.workspace.search.search import LocalSearch
+from tests.helpers.remote_workspace import make_search
 from tests.helpers.tools import ToolHarness
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.change(open_search=lambda: LocalSearch(harness.context.environment))
+    harness.change(open_search=lambda: make_search(harness.context.environment))
     files = {"a.txt": "alpha\nbeta\ngamma\nbeta\n", "sub/b.py": "import os\n# Beta\nclass B:\n    pass\n"}
     for age, (name, content) in enumerate(files.items(), 1):
         (harness.folder / name).parent.mkdir(exist_ok=True)

@@ -23,7 +23,8 @@ from parley.tools.shell.bash import (
     whole_characters,
 )
 from parley.workspace.base import Scope
-from parley.workspace.process.processes import Finished, Processes
+from parley.workspace.process.processes import Finished
+from tests.helpers.remote_workspace import make_commands
 
 PATIENCE_SECONDS = 90
 DONE = Finished(exit_code=0, output=b"", total_bytes=0, spilled_to=None, last_words="", timed_out=False)
@@ -37,8 +38,7 @@ class Shell:
             state=AgentState(cwd=str(folder)),
             environment={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             files=None,  # type: ignore[arg-type]  # a command needs none
-            processes=Processes(),
-            results_folder=folder / "results",
+            **make_commands(folder),
             new_id=lambda: "1234",
         )
 
@@ -124,19 +124,17 @@ async def test_bytes_that_are_not_characters_and_nul_are_replaced(tmp_path: Path
 async def test_much_output_is_shown_in_part_with_the_place_of_the_whole(tmp_path: Path) -> None:
     async def scenario(shell: Shell) -> None:
         result = await shell.call("seq 1 20000")
-        place = str(tmp_path / "results" / "1234.txt")
+        place = str(shell.context.results_folder / "1234.txt")
+        whole_text = Path(place).read_text()
         assert result.content == (
             f"<persisted-output>\nOutput too large (106.3KB). Full output saved to: {place}\n\n"
-            f"Preview (first 2KB):\n{whole_text()[:2000]}\n...\n</persisted-output>"
+            f"Preview (first 2KB):\n{whole_text[:2000]}\n...\n</persisted-output>"
         )
-        assert result.detail["stdout"] == whole_text()[:30_000].rstrip("\n")
+        assert result.detail["stdout"] == whole_text[:30_000].rstrip("\n")
         assert (result.detail["persistedOutputPath"], result.detail["persistedOutputSize"]) == (place, 108_894)
-
-    def whole_text() -> str:
-        return (tmp_path / "results" / "1234.txt").read_text()
+        assert whole_text.splitlines() == [str(number) for number in range(1, 20_001)]
 
     await at(tmp_path, scenario)
-    assert whole_text().splitlines() == [str(number) for number in range(1, 20_001)]
 
 
 async def test_the_person_may_set_how_much_is_shown(tmp_path: Path) -> None:

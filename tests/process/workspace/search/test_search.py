@@ -11,7 +11,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import ContentQuery, FileListing, Scope, SearchArea, SearchMatches
-from parley.workspace.search.search import LocalSearch
+from tests.helpers.remote_workspace import make_search
 
 
 def plant(folder: Path, files: dict[str, str]) -> None:
@@ -28,12 +28,12 @@ def area(folder: Path, **more: Any) -> SearchArea:
 
 
 def listed(pattern: str, where: SearchArea, most: int = 100) -> FileListing:
-    return LocalSearch({}).files(pattern, where, most=most, ignored=False, hidden=True, stop=lambda: False)
+    return make_search({}).files(pattern, where, most=most, ignored=False, hidden=True, stop=lambda: False)
 
 
 async def matched(query: ContentQuery, where: SearchArea) -> SearchMatches:
     async with asyncio.timeout(60):
-        return await LocalSearch({}).matches(query, where, timeout_seconds=15, enough_lines=100)
+        return await make_search({}).matches(query, where, timeout_seconds=15, enough_lines=100)
 
 
 async def paths(query: ContentQuery, where: SearchArea) -> list[str]:

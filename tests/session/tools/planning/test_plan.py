@@ -51,7 +51,7 @@ def results(lines: list[Json]) -> list[Json]:
 
 
 def write(path: str, text: str) -> None:
-    Path(path).parent.mkdir(parents=True)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(text)
 
 

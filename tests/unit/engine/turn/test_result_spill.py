@@ -15,6 +15,7 @@ from parley.engine.turn.result_spill import fit_input, spill_to_file
 from parley.engine.turn.turn import fits_line, longest_json
 from parley.protocol.base import encode_json
 from parley.tools.base import ToolOutput
+from parley.workspace.process.processes import OutputFiles, ResultFile
 
 CAP = 100_000
 
@@ -31,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 def fit(result: ToolOutput, folder: Path) -> ToolOutput:
     numbers = count(1)
     assert not fits_line(result, CAP)
-    made = spill_to_file(result, CAP, lambda ending: folder / f"{next(numbers)}.{ending}")
+    made = spill_to_file(result, CAP, lambda ending: ResultFile(folder / f"{next(numbers)}.{ending}", OutputFiles()))
     assert len(encode_json(made.content)) + len(encode_json(made.detail)) <= CAP - ENVELOPE_BYTES
     return made
 
@@ -78,7 +79,9 @@ def test_a_large_image_goes_to_a_file_and_its_neighbours_stay(folder: Path) -> N
 def test_lone_surrogates_in_a_text_do_not_stop_it_from_being_saved(folder: Path) -> None:
     numbers = count(1)
     made = spill_to_file(
-        ToolOutput(content="\ufffd" * 200_000), CAP, lambda ending: folder / f"{next(numbers)}.{ending}"
+        ToolOutput(content="\ufffd" * 200_000),
+        CAP,
+        lambda ending: ResultFile(folder / f"{next(numbers)}.{ending}", OutputFiles()),
     )
     assert "saved to" in str(made.content)
 

@@ -49,7 +49,7 @@ def test_a_torn_last_line_is_what_a_crash_leaves_behind(tmp_path: Path) -> None:
         ([HEAD, ASKED, b"{]\n", END], ": line 3: "),
         ([HEAD, ASKED, b'"\xff"\n', END], ": line 3: "),
         ([HEAD, ASKED, b'{"type":"song"}\n'], ": line 3: "),
-        ([HEAD, ASKED, ASKED], "line 3: duplicate request 1"),
+        ([HEAD, ASKED, ASKED], "line 3: there are two requests with the number 1"),
         ([HEAD, TOLD], "line 2: there is no request 1 before this line"),
         ([HEAD, ASKED, END, TOLD], "line 4: request 1 has already ended"),
         ([HEAD, ASKED, HEAD], "line 3: only the first line can be a header"),

@@ -13,13 +13,14 @@ from parley.tools.base import ToolOutput, read_input
 from parley.tools.search.glob import MOST_FILES, GlobTool, timeout_seconds
 from parley.workspace.base import FileListing, Scope, SearchArea
 from parley.workspace.search.search import LocalSearch
+from tests.helpers.remote_workspace import make_search
 from tests.helpers.tools import ToolHarness
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> ToolHarness:
     harness = ToolHarness(tmp_path)
-    harness.change(open_search=lambda: LocalSearch(harness.context.environment))
+    harness.change(open_search=lambda: make_search(harness.context.environment))
     harness.change(clock=lambda: 7.0)
     return harness
 

@@ -69,10 +69,17 @@ def check_server(launch: LaunchContext) -> Check:
 
 
 def check_sandbox(launch: LaunchContext) -> Check:
-    bare_root = "; root cannot bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
-    text = f"Parley has no sandbox; to confine commands, run it in a container{bare_root}"
-    wanted = launch.settings.merged.is_on("sandbox.enabled")
-    return Check("sandbox", "warning" if wanted else "ok", text)
+    """Which sandbox this machine offers, and why."""
+    from parley.compose.workspace.sandbox import describe_missing, offer_for
+
+    merged = launch.settings.merged
+    wanted, offer = merged.is_on("sandbox.enabled"), offer_for(merged)
+    text = f"{offer.kind}: {offer.reason}" if offer.kind != "none" else f"none: {offer.reason}"
+    if offer.kind != "bubblewrap" and (hint := describe_missing()):
+        text += f"; {hint}"
+    text += "; commands run in it (sandbox.enabled)" if wanted and offer.kind != "none" else ""
+    text += "; root cannot bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
+    return Check("sandbox", "error" if wanted and offer.kind == "none" else "ok", text)
 
 
 def check_mcp_servers(launch: LaunchContext) -> Iterator[Check]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def register_repo_root(session: Session, request: panel_requests.RegisterRepoRoot) -> Json:
     """Add a directory below the launch directories, for example a repository that was cloned there."""
     config = session.config
+    if config.is_remote:
+        raise NotPossible("register_repo_root: not possible in a remote workspace; start the session with --add-dir")
     if session.is_running and request.reload_claude_md is True:
         raise NotPossible("register_repo_root: reload_claude_md is not possible while a turn is running")
     directory = "" if "\0" in request.directory else os.path.realpath(os.path.join(config.cwd, request.directory))
@@ -60,6 +62,8 @@ def set_cwd(session: Session, request: panel_requests.SetCwd) -> Json | Awaitabl
     The settings, hooks and MCP servers of the folder are not read: they belong to the start of a session.
     """
     state = session.conversation.tool_context.state
+    if session.config.is_remote:
+        return reject("not_permitted", "Not possible in a remote workspace: start a session in that folder.")
     if not request.path or "\0" in request.path:
         raise NotPossible("set_cwd: path must be a non-empty string without null bytes")
     path = os.path.realpath(os.path.join(state.cwd, os.path.expanduser(request.path)))

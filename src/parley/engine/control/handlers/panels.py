@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from parley.engine.context.history import tokens_from_chars
 from parley.protocol.base import Json, sanitize
 from parley.protocol.messages import panel_requests
+from parley.settings.base import MergedSettings
 from parley.tools.catalog import find_traits
 from parley.version import PROTOCOL_LEVEL, __version__
+from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
@@ -20,7 +22,13 @@ if TYPE_CHECKING:
 MAX_RESULT_LINES = 20
 MAX_ARGUMENT_CHARS = 200
 MAX_SLUG_CHARS = 40
-NO_SANDBOX = "Parley has no sandbox of its own; run it in a container to confine commands"
+NO_SETTINGS = "this session has no settings"
+SANDBOX_PATHS = {
+    "deny_read": "denyRead",
+    "allow_read": "allowRead",
+    "allow_write": "allowWrite",
+    "deny_write": "denyWrite",
+}
 
 
 def get_status(session: Session, request: panel_requests.GetStatus) -> Json:
@@ -120,7 +128,7 @@ def get_memory_dialog(session: Session, request: panel_requests.GetMemoryDialog)
                 "path": path,
                 "label": f"{kind} instructions",
                 "description": f"Saved in {path}",
-                "exists": path in found or os.path.exists(path),
+                "exists": path in found or (not session.config.is_remote and os.path.exists(path)),
             }
             for path, kind in {**found, **usual}.items()
         ],
@@ -153,33 +161,35 @@ def get_skills_dialog(session: Session, request: panel_requests.GetSkillsDialog)
 
 
 def get_sandbox_dialog(session: Session, request: panel_requests.GetSandboxDialog) -> Json:
-    """There is no sandbox; the answer says so in the form that clients read."""
+    """The state of the sandbox, in the form that clients read."""
     settings = session.config.settings
-    wanted = settings.merged.get("sandbox") if settings is not None else None
-    asked = isinstance(wanted, dict) and wanted.get("enabled") is True
+    merged = MergedSettings() if settings is None else settings.merged
+    problem = NO_SETTINGS if settings is None else settings.find_sandbox_problem(merged)
+    sandbox = session.config.workspace.find_sandbox(Scope())
+    enabled = sandbox is not None and sandbox.describe() != "none"
+    auto_allows = merged.is_on("sandbox.autoAllowBashIfSandboxed")
+    value = merged.values.get("sandbox.enabled")
+    is_locked = value is not None and value.source == "managed"
     return {
-        "supported": False,
-        "locked": False,
+        "supported": not problem,
+        "locked": is_locked,
         "overrides_locked": False,
         "policy_origins": [],
-        "enabled": False,
-        "enabled_in_settings": asked,
-        "mode": "disabled",
-        "auto_allow_available": False,
-        "no_sandbox_allowed": True,
-        "unsandboxed_fallback": True,
-        "dependencies": {"errors": [NO_SANDBOX], "warnings": []},
-        "excluded_commands": [],
+        "enabled": enabled,
+        "enabled_in_settings": merged.is_on("sandbox.enabled"),
+        "mode": "disabled" if not enabled else "auto-allow" if auto_allows else "regular",
+        "auto_allow_available": not problem,
+        "no_sandbox_allowed": not is_locked,
+        "unsandboxed_fallback": merged.get("sandbox.allowUnsandboxedCommands") is not False,
+        "dependencies": {"errors": [problem] if problem else [], "warnings": []},
+        "excluded_commands": list(merged.get("sandbox.excludedCommands", ())),
         "restrictions": {
-            "fs_deny_read": [],
-            "fs_allow_read": [],
-            "fs_allow_write": [],
-            "fs_deny_write": [],
-            "network_allowed_domains": [],
-            "network_denied_domains": [],
-            "network_managed": False,
+            **{f"fs_{name}": list(merged.get(f"sandbox.filesystem.{key}", ())) for name, key in SANDBOX_PATHS.items()},
+            "network_allowed_domains": list(merged.get("sandbox.network.allowedDomains", ())),
+            "network_denied_domains": list(merged.get("sandbox.network.deniedDomains", ())),
+            "network_managed": merged.is_on("sandbox.network.allowManagedDomainsOnly"),
             "unix_sockets": [],
-            "allow_all_unix_sockets": False,
+            "allow_all_unix_sockets": merged.is_on("sandbox.network.allowAllUnixSockets"),
             "ignored_glob_patterns": [],
         },
     }

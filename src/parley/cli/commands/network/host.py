@@ -1,0 +1,74 @@
+"""`parley host`: run sessions of a cluster."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.network.cluster_address import read_cluster, require_cluster
+from parley.cli.commands.network.serve import read_hub_settings, require_server
+from parley.cli.commands.subcommand import GivenArgs, run_command
+from parley.cli.stdio import warn
+from parley.errors import InvalidArguments
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    return run_command(COMMANDS["host"], argv, {"": run})
+
+
+def run(given: GivenArgs) -> int:
+    """Raises UsageError, ClusterError or SessionError."""
+    require_server("host")
+    require_cluster("host")
+    from parley.cluster.host import HostSettings
+    from parley.cluster.host_process import run_host
+    from parley.gateway.server_log import FaultLog, ServerLog
+
+    # Another process with the same name would take the shards of this one.
+    name = given.one("name") or f"{socket.gethostname()[:48]}-{uuid4().hex[:6]}"
+    if not NAME.fullmatch(name):
+        raise InvalidArguments(f"option '--name' needs up to 64 letters, digits, '_', '.' and '-', not {name!r}")
+    prefix, connect = read_cluster(given, is_host=True)  # before the environment is erased
+    settings = HostSettings(
+        name=name,
+        hub=msgspec.structs.replace(read_hub_settings(given, "host"), audit=read_audit_path(given)),
+        drain_seconds=given.number("drain-seconds", 30),
+        metrics=read_metrics_address(given),
+        tenant_quotas=read_file_name(given, "tenant-quotas"),
+        tenant_secrets=read_file_name(given, "tenant-secrets"),
+    )
+    log = ServerLog(warn, is_json=given.one("log-format") == "json")
+    if log.is_json:
+        logging.getLogger().addHandler(FaultLog(log))
+    return run_host(connect, prefix, settings, log)
+
+
+def read_metrics_address(given: GivenArgs) -> tuple[str, int] | None:
+    """Raises UsageError."""
+    from parley.gateway.server import Address
+
+    if not given.has("metrics"):
+        return None
+    address = Address.parse(given.one("metrics"))
+    if address.path:
+        raise InvalidArguments("option '--metrics' needs HOST:PORT")
+    return address.host, address.port
+
+
+def read_audit_path(given: GivenArgs) -> Path | None:
+    return Path(read_file_name(given, "audit-log")) if given.one("audit-log") else None
+
+
+def read_file_name(given: GivenArgs, key: str) -> str:
+    """Relative to where the command was started."""
+    return os.path.abspath(given.one(key)) if given.one(key) else ""

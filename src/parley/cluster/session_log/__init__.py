@@ -1,0 +1,1 @@
+"""What the log of a session contains: records, how they are written, and the state that follows from them."""

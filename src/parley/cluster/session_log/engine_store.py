@@ -1,0 +1,234 @@
+"""The transcripts of an engine, kept in memory and written to the log of its session.
+
+The engine waits for `sync` before an effect and before a result, so both are in the log first.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+
+from parley.cluster.session_log.fold import Transcript
+from parley.cluster.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
+from parley.errors import SessionBusy, SessionError, UnknownSession
+from parley.protocol.base import Json, encode_json
+from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
+
+
+class Recorder(Protocol):
+    """What transcripts are written to: a `SessionWriter`."""
+
+    def add(self, record: AnyRecord) -> int: ...
+
+    async def wait_committed(self, position: int) -> None: ...
+
+    def wait_in_thread(self, position: int) -> None: ...
+
+
+class EngineLog:
+    """The transcript of a session or a subagent, held by its only writer."""
+
+    def __init__(self, store: EngineStore, session_id: str, agent: str, release: Callable[[EngineLog], None]) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._agent = agent
+        self._release = release
+        self._position = 0
+        self.is_lost = False
+        """Whether another holder took it over."""
+
+    def append(self, entry: Entry) -> None:
+        if self.is_lost:
+            raise SessionBusy(self._session_id, TAKEN_OVER)
+        self._position = self._store.append(self._session_id, self._agent, entry)
+
+    def sync(self) -> None:
+        self._store.wait_in_thread(self._position)
+
+    async def wait_synced(self) -> None:
+        await self._store.wait_committed(self._position)
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        return self._store.find_entries(self._session_id, self._agent, after)
+
+    def close(self) -> None:
+        self._release(self)
+
+
+class EngineStore:
+    """The store of one session of the gateway. Its engine may begin further transcripts, with `/clear`."""
+
+    def __init__(self, transcripts: dict[str, Transcript], recorder: Recorder | None, cwd: str = "") -> None:
+        """Without a recorder, nothing is written: for a copy that is recorded when it is complete."""
+        self.transcripts = transcripts
+        self._recorder = recorder
+        self._cwd = cwd
+        self._holders: dict[str, EngineLog] = {}
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Take nothing more: the session moves to another host, whatever its engine still does."""
+        self._is_closed = True
+
+    def append(self, session_id: str, agent: str, entry: Entry) -> int:
+        """Returns the position in the log."""
+        position = self._record(EntryRecord(session=session_id, agent=agent, entry=entry))
+        self.transcripts.setdefault(session_id, Transcript()).log(agent).append(entry)
+        return position
+
+    def wait_in_thread(self, position: int) -> None:
+        """Wait until the records up to a position are in the log."""
+        if self._recorder is not None:
+            self._recorder.wait_in_thread(position)
+
+    async def wait_committed(self, position: int) -> None:
+        """The same in the event loop."""
+        if self._recorder is not None:
+            await self._recorder.wait_committed(position)
+
+    def _record(self, record: AnyRecord) -> int:
+        if self._is_closed:
+            raise SessionError("the session moves to another host")
+        return 0 if self._recorder is None else self._recorder.add(record)
+
+    def find_entries(self, session_id: str, agent: str, after: int = -1) -> Iterator[Entry]:
+        found = self.transcripts.get(session_id)
+        if found is None:
+            return iter(())
+        entries = found.agent_entries.get(agent, []) if agent else found.entries
+        return iter([entry for entry in entries if entry.seq > after])
+
+    def _find(self, session_id: str) -> Transcript:
+        found = self.transcripts.get(session_id)
+        if found is None or not found.entries:
+            raise UnknownSession(session_id)
+        return found
+
+    # Transcripts.
+
+    def exists(self, session_id: str) -> bool:
+        found = self.transcripts.get(session_id)
+        return found is not None and bool(found.entries)
+
+    def is_held(self, session_id: str) -> bool:
+        return session_id in self._holders
+
+    def create(self, session_id: str) -> EngineLog:
+        return self._hold(check_id(session_id), steal=False)
+
+    def open(self, session_id: str, *, steal: bool = False) -> EngineLog:
+        self._find(session_id)
+        return self._hold(session_id, steal=steal)
+
+    def _hold(self, session_id: str, *, steal: bool) -> EngineLog:
+        holder = self._holders.get(session_id)
+        if holder is not None:
+            if not steal:
+                raise SessionBusy(session_id, "this host")
+            holder.is_lost = True
+        log = self._holders[session_id] = EngineLog(self, session_id, "", lambda log: self._release(session_id, log))
+        return log
+
+    def _release(self, session_id: str, log: EngineLog) -> None:
+        if self._holders.get(session_id) is log:
+            del self._holders[session_id]
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        self._find(session_id)
+        return self.find_entries(session_id, "", after)
+
+    def newest(self) -> str | None:
+        times = {id: found.entries[-1].at for id, found in self.transcripts.items() if found.entries}
+        return max(times, key=lambda name: times[name], default=None)
+
+    def info(self, session_id: str) -> Info | None:
+        found = self.transcripts.get(session_id)
+        if found is None or not found.entries:
+            return None
+        kept = found.entries
+        prompts = (first_prompt(entry.kind, entry.message) for entry in kept)
+        return Info(
+            id=session_id,
+            cwd=self._cwd,
+            title=find_title(found),
+            first_prompt=next((prompt for prompt in prompts if prompt is not None), None),
+            created=kept[0].at,
+            modified=kept[-1].at,
+            size_bytes=sum(len(encode_json(entry.message)) for entry in kept),
+            messages=sum(entry.kind in SAID for entry in kept),
+            tag=None if found.label is None else found.label.tag,
+        )
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        if project not in (None, self._cwd):
+            return []
+        infos = [info for id in self.transcripts if (info := self.info(id)) is not None]
+        return sorted(infos, key=lambda info: info.modified, reverse=True)[offset:][:limit]
+
+    def rename(self, session_id: str, title: str) -> None:
+        found = self._find(session_id)
+        self._label(found, LabelRecord(session=session_id, title=title, title_at=len(found.entries), tag=tag_of(found)))
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        found = self._find(session_id)
+        before = found.label or LabelRecord(session=session_id)
+        self._label(found, msgspec.structs.replace(before, tag=tag or None))
+
+    def _label(self, found: Transcript, label: LabelRecord) -> None:
+        self._record(label)
+        found.label = label
+
+    def delete(self, session_id: str) -> None:
+        self._find(session_id)
+        if session_id in self._holders:
+            raise SessionBusy(session_id, "this host")
+        self._record(TranscriptDeletedRecord(session=session_id))
+        del self.transcripts[session_id]
+
+    def repair(self, session_id: str) -> RepairReport | None:
+        self._find(session_id)
+        return None
+
+    # Subagents.
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> EngineLog:
+        if meta is not None:
+            self._record(AgentRecord(session=session_id, agent=agent_id, meta=meta))
+            self.transcripts.setdefault(session_id, Transcript()).agents[agent_id] = meta
+        return EngineLog(self, session_id, agent_id, lambda log: None)
+
+    def agents(self, session_id: str) -> builtins.list[AgentInfo]:
+        found = self.transcripts.get(session_id, Transcript())
+        return [AgentInfo(id=id, meta=meta) for id, meta in found.agents.items()]
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        return self.find_entries(session_id, agent_id)
+
+    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
+        words = split_words(text)
+        hits = (
+            make_hit(session_id, entry, words)
+            for session_id, found in reversed(self.transcripts.items())
+            for entry in reversed(found.entries)
+        )
+        return [hit for hit in hits if hit is not None][:limit]
+
+    def path(self, session_id: str) -> str:
+        return ""
+
+
+def tag_of(found: Transcript) -> str | None:
+    return None if found.label is None else found.label.tag
+
+
+def find_title(found: Transcript) -> str | None:
+    """The last title that was given, by the engine or by `rename`."""
+    label = found.label
+    for entry in reversed(found.entries[0 if label is None else label.title_at :]):
+        if entry.kind == "title":
+            return str(entry.message.get("title"))
+    return None if label is None else label.title

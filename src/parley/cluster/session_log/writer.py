@@ -1,0 +1,230 @@
+"""Writes the records of one session to its log.
+
+    position = writer.add(record)            in memory, at once
+    await writer.wait_committed(position)    in the log
+    writer.wait_in_thread(position)          the same for a thread
+
+One message is in flight. While it is, the next batch collects, so many records share a commit. Every message carries
+the sequence of the last one: if another host has written, the write fails and so does everything that waits (Fenced).
+A write whose fate is unknown is repeated under the same id until it is known or the host loses the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, LogDamaged, SessionKey
+from parley.cluster.session_log.records import AnyRecord, Batch, encode_batch
+from parley.protocol.base import Struct
+
+FIRST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 1.0
+
+
+class WriterSetup(Struct, frozen=True, kw_only=True):
+    """Who writes, and what belongs to a commit besides the append."""
+
+    host: str
+    epoch: int
+    may_act: Callable[[], bool]
+    """Whether the lease of the shard holds."""
+    take_changes: Callable[[], Iterable[AnyRecord]]
+    """The changed rows of the session, which are part of its next batch."""
+    before_commit: Callable[[], Awaitable[None]]
+    """Done at the same time as an append; the records are committed when both are done. Raises ClusterError."""
+    on_failure: Callable[[ClusterError], None]
+    """Called once if the session cannot be written any more."""
+    first: AnyRecord | None = None
+    """What the first batch begins with."""
+
+
+class SessionWriter:
+    def __init__(self, log: Log, key: SessionKey, head: int, setup: WriterSetup) -> None:
+        """`head`: the last message of the log."""
+        self._log = log
+        self._key = key
+        self._head = head
+        self._setup = setup
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._id = uuid4().hex
+        """Makes the ids of messages differ from those of an earlier writer with the same lease."""
+        self._batches = 0
+        self._records: list[AnyRecord] = []
+        self._added = 0
+        self._committed = 0
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._holds = 0
+        self._wake = asyncio.Event()
+        self._error: ClusterError | None = None
+        self.retries = 0
+        """How often the current write was repeated; 0 if the log answers."""
+        self.messages = 0
+        """How many messages were written."""
+        self._task = asyncio.create_task(self._run())
+
+    @property
+    def head(self) -> int:
+        """The sequence of the last message."""
+        return self._head
+
+    @property
+    def position(self) -> int:
+        """How many records there are, committed or not. Changed rows are taken in first."""
+        self._take_changes()
+        return self._added
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything is in the log."""
+        return self.position == self._committed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records wait to be committed, without those of rows that have changed just now."""
+        return self._added != self._committed
+
+    def _take_changes(self) -> None:
+        if self._error is None and threading.get_ident() == self._thread:
+            for record in self._setup.take_changes():
+                self.add(record)
+
+    def add(self, record: AnyRecord) -> int:
+        """Add a record; returns its position. May be called in a thread. Raises what ended the writer."""
+        if self._error is not None:
+            raise self._error
+        self._records.append(record)
+        self._added += 1
+        self.wake()
+        return self._added
+
+    def wake(self) -> None:
+        """There is something to commit."""
+        if threading.get_ident() == self._thread:
+            self._wake.set()
+        else:
+            self._loop.call_soon_threadsafe(self._wake.set)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Commit what is added inside in one batch. Nothing that waits for a commit may be awaited inside."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            self._wake.set()
+
+    async def wait_committed(self, position: int) -> None:
+        """Wait until the records up to a position are in the log. Raises Fenced, LeaseLost or ClusterError."""
+        if self._error is None and position > self._committed:
+            done: asyncio.Future[None] = self._loop.create_future()
+            self._waiters.append((position, done))
+            self._wake.set()
+            await done
+        self.check()
+
+    def check(self) -> None:
+        """Raises what ended the writer, or LeaseLost: nothing of the session may leave this host."""
+        if self._error is None and not self._setup.may_act():
+            self.fail(LeaseLost(f"the lease of the shard of session {self._key.session} has run out"))
+        if self._error is not None:
+            raise self._error
+
+    def wait_in_thread(self, position: int) -> None:
+        """Raises Fenced, LeaseLost or ClusterError."""
+        if threading.get_ident() == self._thread:
+            raise ClusterError("the log of a cluster cannot be synced in the event loop; use --fsync turn")
+        asyncio.run_coroutine_threadsafe(self.wait_committed(position), self._loop).result()
+
+    def fail(self, error: ClusterError) -> None:
+        """End at once: nothing more is written, and everybody who waits gets the error."""
+        if self._error is not None:
+            return
+        self._error = error
+        self._task.cancel()
+        waiters, self._waiters = self._waiters, []
+        for _, done in waiters:
+            if not done.done():
+                done.set_exception(error)
+                done.exception()  # the waiter may be gone
+        self._setup.on_failure(error)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                if self._holds:
+                    continue
+                self._take_changes()
+                if self._records:
+                    await self._commit()
+        except (Fenced, LogDamaged) as exc:
+            self.fail(exc)
+        except ClusterError as exc:
+            self.fail(exc)
+        except Exception as exc:
+            self.fail(ClusterError(f"the log of session {self._key.session} failed: {type(exc).__name__}: {exc}"))
+            raise
+
+    async def _commit(self) -> None:
+        """Append what was added so far as one batch."""
+        records, self._records = self._records, []
+        position = self._committed + len(records)
+        setup = self._setup
+        prefix = [setup.first] if setup.first is not None and self._batches == 0 else []
+        batch = Batch(epoch=setup.epoch, host=setup.host, records=[*prefix, *records])
+        messages = encode_batch(batch, self._log.max_message_bytes)
+        before = asyncio.ensure_future(self._repeat(setup.before_commit))
+        try:
+            for number, message in enumerate(messages):
+                self._head = await self._append(message, f"{self._id}-{self._batches}-{number}")
+            await before
+        finally:
+            before.cancel()
+        self._batches += 1
+        self.messages += len(messages)
+        self._committed = position
+        due = [done for at, done in self._waiters if at <= position]
+        self._waiters = [(at, done) for at, done in self._waiters if at > position]
+        for done in due:
+            if not done.done():
+                done.set_result(None)
+
+    async def _append(self, message: bytes, message_id: str) -> int:
+        found = 0
+
+        async def append() -> None:
+            nonlocal found
+            found = await self._log.append(self._key, message, expected=self._head, message_id=message_id)
+
+        await self._repeat(append)
+        return found
+
+    async def _repeat(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Until it is known that it is done. Raises Fenced or LogDamaged."""
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                await act()
+            except (Fenced, LogDamaged):
+                raise
+            except ClusterError:
+                self.retries += 1
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            else:
+                self.retries = 0
+                return
+
+    async def close(self) -> None:
+        """Commit what is left, and end. Raises what ended the writer."""
+        await self.wait_committed(self.position)
+        self._error = ClusterError(f"session {self._key.session} was unloaded")
+        self._task.cancel()
+        await asyncio.wait([self._task])

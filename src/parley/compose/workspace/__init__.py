@@ -1,0 +1,1 @@
+"""Where commands run and files are: the sandbox of a session, and remote workspaces."""

@@ -1,0 +1,203 @@
+"""The remote workspace of a session: `--workspace`, and what changes in a session because of it.
+
+Settings of the project are read before the session has an id, so there are two connections at the start: one to read
+them, and then the session's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parley.errors import SessionError, ToolError, UsageError
+from parley.permissions.base import Decision, Deny, PathsAndHosts, ToolRequest
+from parley.permissions.paths.remote_filesystem import RemoteFilesystem
+from parley.protocol.options import CliOptions
+from parley.settings.env_vars import is_truthy, read_int
+from parley.settings.tree import RemoteTree
+from parley.workspace.process.processes import OutputDirectory
+from parley.workspace.remote.address import WorkspaceAddress
+from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
+from parley.workspace.remote.handshake import check_token, read_token_file
+from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
+
+if TYPE_CHECKING:
+    from parley.permissions.policy import SessionPolicy
+    from parley.protocol.base import Json
+    from parley.settings.base import MergedSettings
+
+TOKEN_VARIABLE = "PARLEY_WORKSPACE_TOKEN"
+EPOCH_VARIABLE = "PARLEY_WORKSPACE_EPOCH"
+WAIT_SECONDS = 10
+NOT_COMBINED = {
+    "worktree": "--worktree",
+    "restricted": "--restricted",
+}
+"""Options that a session with a remote workspace does not take."""
+LEFT_OUT = (
+    (".claude/agents", "agents"),
+    (".claude/commands", "commands"),
+    (".claude/skills", "skills"),
+    (".claude/output-styles", "output styles"),
+)
+"""Folders of a project that are not read from a remote workspace."""
+
+
+class RemoteAccess:
+    """The workspace that `--workspace` names. Raises UsageError or SessionError."""
+
+    def __init__(self, options: CliOptions, environment: Mapping[str, str]) -> None:
+        assert options.workspace is not None
+        refused = [flag for field, flag in NOT_COMBINED.items() if field in options.given]
+        if refused:
+            raise UsageError(f"{refused[0]} cannot be combined with --workspace")
+        self.report: Callable[[str], None] = lambda text: None
+        wait = WAIT_SECONDS if options.workspace_wait is None else options.workspace_wait
+        self._settings = LinkSettings(
+            address=WorkspaceAddress.parse(options.workspace),
+            token=find_token(options, environment),
+            ca_file=options.workspace_ca,
+            wait_seconds=float(wait),
+            report=lambda text: self.report(text),  # noqa: PLW0108  # it is set later
+        )
+        self._epoch = read_int(dict(environment), EPOCH_VARIABLE) or 0
+        self._watches_tree = is_truthy(environment.get("PARLEY_SNAPSHOT_TREE"))
+        self._current = self._connect("settings", keeps_history=False)
+        self.welcome = self._current.welcome
+        self.environment = self._current.environment
+        self.tree = RemoteTree(self._get)
+        self.filesystem = RemoteFilesystem(self.welcome.home, self._get)
+
+    def _connect(self, session: str, *, keeps_history: bool) -> RemoteWorkspace:
+        from uuid import uuid4
+
+        name = session if keeps_history else f"{session}-{uuid4().hex}"
+        try:
+            return connect_workspace(
+                self._settings,
+                name,
+                epoch=self._epoch,
+                keeps_history=keeps_history,
+                watches_tree=self._watches_tree and session != "settings",
+            )
+        except WorkspaceUnavailable as exc:
+            raise SessionError(str(exc)) from None
+
+    def _get(self, kind: str, path: str, limit: int, guess: Any) -> Any:
+        return self._current.facts.get(kind, path, limit, guess)
+
+    def run(self, work: Callable[[], Any]) -> Any:
+        """Do work that needs facts about many files. Raises SessionError if the workspace does not answer."""
+        try:
+            return self._current.facts.run(work)
+        except WorkspaceUnavailable as exc:
+            raise SessionError(str(exc)) from None
+
+    async def prepare(self, work: Callable[[], object]) -> None:
+        await self._current.facts.prepare(work)
+
+    def open(self, session_id: str, *, keeps_history: bool) -> RemoteWorkspace:
+        """The session's own connection. Raises SessionError."""
+        opened = self._connect(session_id, keeps_history=keeps_history)
+        self.close()
+        self._current, self.welcome = opened, opened.welcome
+        return opened
+
+    def close(self) -> None:
+        self._current.link.end()
+
+    @property
+    def own_folder(self) -> Path:
+        """Where the session's results, task output and plan are. Known after `open`."""
+        return Path(self.welcome.own_folder)
+
+    def make_policy(self, policy: SessionPolicy) -> RemotePolicy:
+        return RemotePolicy(policy, self)
+
+    def list_left_out(self, config_root: str) -> list[str]:
+        """A sentence for every folder of the project that has no effect."""
+        exists = self.tree.lexists
+        found = self.run(lambda: [(name, what) for name, what in LEFT_OUT if exists(Path(config_root, name))])
+        return [
+            f"{name} of the project is not read: the workspace is remote; {what} come from --settings, --agents, "
+            f"plugins or the user's own folder"
+            for name, what in found
+        ]
+
+
+def find_token(options: CliOptions, environment: Mapping[str, str]) -> str:
+    """Raises UsageError."""
+    if options.workspace_token_file is not None:
+        return read_token_file(options.workspace_token_file)
+    if not (token := environment.get(TOKEN_VARIABLE, "").strip()):
+        raise UsageError(f"--workspace needs a token: set {TOKEN_VARIABLE}, or use --workspace-token-file")
+    return check_token(token, TOKEN_VARIABLE)
+
+
+class RemoteOutputDirectory(OutputDirectory, frozen=True, kw_only=True):
+    """The folder for output files on the server, which creates it."""
+
+    def create(self) -> Path:
+        return self.fallback
+
+
+class RemotePolicy:
+    """A policy whose facts come from a remote workspace.
+
+    `prepare` collects them without blocking; a decision that was not prepared waits for them. A workspace that does not
+    answer denies.
+    """
+
+    def __init__(self, policy: SessionPolicy, remote: RemoteAccess) -> None:
+        self._policy = policy
+        self._remote = remote
+
+    async def prepare(self, request: ToolRequest, mode: str) -> None:
+        """Collect the facts of a decision. Does not raise: the decision reports what is wrong."""
+        try:
+            if not self._policy.has_repository:
+                await self._remote.prepare(self._policy.find_repository)
+                self._set_repository()
+            await self._remote.prepare(lambda: self._policy.decide(request, mode))
+        except WorkspaceUnavailable:
+            return
+
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        try:
+            self._set_repository()
+            decision: Decision = self._remote.run(lambda: self._policy.decide(request, mode))
+        except (ToolError, SessionError) as exc:
+            return Deny(message=f"The call was not run: {exc}.", source="internal", reason_type="other")
+        return decision
+
+    def _set_repository(self) -> None:
+        if not self._policy.has_repository:
+            self._policy.set_repository(self._remote.run(self._policy.find_repository))
+
+    def is_hidden(self, path: str) -> bool:
+        try:
+            return self._policy.is_hidden(path)
+        except ToolError:
+            return True
+
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        return self._policy.list_paths_and_hosts()
+
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        return self._policy.update(updates, may_bypass=may_bypass)
+
+    def apply_settings(self, merged: MergedSettings) -> None:
+        self._policy.apply_settings(merged)
+
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        self._policy.add_server_rules(server, rules)
+
+    def drop_server_rules(self, server: str) -> None:
+        self._policy.drop_server_rules(server)
+
+    def list_folders(self) -> tuple[str, ...]:
+        return self._policy.list_folders()
+
+    def list_rules(self) -> Json:
+        return self._policy.list_rules()

@@ -1,0 +1,275 @@
+"""The sandbox of a session: what the settings, the rules and the working directories say about it."""
+
+from __future__ import annotations
+
+import functools
+import glob
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from parley.compose.launch_context import LaunchContext
+from parley.settings.base import MergedSettings
+
+if TYPE_CHECKING:
+    from parley.permissions.base import Policy
+    from parley.workspace.sandbox.base import EgressProxy, HostRefusal, NetworkPolicy, SandboxOffer, SandboxPolicy
+    from parley.workspace.sandbox.commands import LocalCommandSandbox, SandboxConfig
+    from parley.workspace.sandbox.launcher import SandboxFolders
+
+HIDDEN_IN_HOME = (
+    *(".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".pypirc", ".npmrc", ".aws", ".azure", ".kube"),
+    *(".docker/config.json", ".config/gcloud", ".config/gh", ".config/op", ".password-store", ".local/share/keyrings"),
+    *(".cargo/credentials.toml", ".cargo/credentials", ".terraform.d/credentials.tfrc.json", ".bash_history"),
+    *(".zsh_history", ".python_history", ".claude/.credentials.json"),
+)
+"""Files and folders with credentials. `allowRead` shows them to commands again."""
+MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
+"""Folders that commands cannot create while they run. Other protected names are moved away after the command."""
+HIDDEN_ELSEWHERE = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private")
+SYSTEM_FOLDERS = frozenset(
+    {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr"}
+    | {"tmp", "run"}  # commands have their own
+)
+"""The folders at the root that readers see, apart from the working directories and programs on PATH."""
+GIT_CONFIG = (".gitconfig", ".config/git")
+MAX_MATCHES = 1000
+"""How many files a pattern with `*` stands for, at most."""
+
+
+@functools.cache
+def find_offer(bwrap: str | None = None, weaker_nested: bool = False) -> SandboxOffer:
+    """What this machine offers; looked up once."""
+    from parley.workspace.sandbox.detect import detect
+
+    return detect(bwrap, weaker_nested=weaker_nested)
+
+
+def offer_for(merged: MergedSettings, *, is_remote: bool = False) -> SandboxOffer:
+    """What the machine that runs the commands offers."""
+    if is_remote:
+        from parley.workspace.sandbox.base import SandboxOffer
+
+        return SandboxOffer(kind="none", reason="commands run in a remote workspace, which has no sandbox")
+    return find_offer(merged.get("sandbox.bwrapPath"), merged.is_on("sandbox.enableWeakerNestedSandbox"))
+
+
+def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks: bool) -> LocalCommandSandbox:
+    """Built when the first command runs. `asks`: whether the client can be asked about hosts."""
+    from parley.permissions import rules
+    from parley.workspace.sandbox.commands import LocalCommandSandbox
+    from parley.workspace.sandbox.entries import ProtectedNames
+
+    names = ProtectedNames(
+        folders=rules.PROTECTED_FOLDERS,
+        files=rules.PROTECTED_FILES,
+        pairs=rules.PROTECTED_PAIRS,
+        exempt=rules.EXEMPT_PAIRS,
+        masked=MASKED_FOLDERS,
+    )
+    reader = ConfigReader(launch, policy, asks=asks)
+    return LocalCommandSandbox(
+        reader.read,
+        lambda: offer_for(launch.settings.merged, is_remote=launch.remote is not None),
+        names,
+        lambda: make_folders(launch, session_id),
+        functools.partial(make_proxy, launch.warn),
+    )
+
+
+def make_folders(launch: LaunchContext, session_id: str) -> SandboxFolders:
+    """Create the private folders of a session. Raises ToolError if another user owns one of them."""
+    from parley.workspace.process.processes import private_folder
+    from parley.workspace.sandbox.launcher import SandboxFolders
+
+    temporary = os.path.realpath(launch.environment.get("CLAUDE_CODE_TMPDIR") or "/tmp")
+    own = f"parley-{os.getuid()}"
+    private = functools.partial(private_folder, Path(temporary), own)
+    return SandboxFolders(
+        temp=str(private("sandbox", session_id)),
+        empty=str(private("empty")),
+        records=str(private("placeholders")),
+        quarantine=str(Path(temporary, own, "refused", session_id)),
+    )
+
+
+def make_proxy(
+    warn: Callable[[str], None],
+    read_policy: Callable[[], NetworkPolicy],
+    ask: Callable[[str, int], Awaitable[bool]],
+    on_refusal: Callable[[HostRefusal], None],
+) -> EgressProxy:
+    from parley.workspace.sandbox.egress.policy import EgressPolicy, read_patterns
+    from parley.workspace.sandbox.egress.proxy import AllowListProxy, OwnProxies
+
+    network = read_policy()
+
+    @functools.lru_cache(maxsize=1)
+    def compile_policy(network: NetworkPolicy) -> EgressPolicy:
+        return EgressPolicy(
+            allowed=read_patterns(network.allowed_domains, warn), denied=read_patterns(network.denied_domains, warn)
+        )
+
+    return AllowListProxy(
+        lambda: compile_policy(read_policy()),
+        ask=ask,
+        own=OwnProxies(http=network.own_http_port, socks=network.own_socks_port),
+        on_refusal=on_refusal,
+    )
+
+
+class ConfigReader:
+    """Reads the configuration of the sandbox from the settings in effect, again if something has changed."""
+
+    def __init__(self, launch: LaunchContext, policy: Policy, *, asks: bool) -> None:
+        self._launch = launch
+        self._asks = asks
+        self._policy = policy
+        self._key: tuple[object, ...] = ()
+        self._config: SandboxConfig | None = None
+        self._has_patterns = False
+        """Whether a path has a `*`, so that new files must be looked for."""
+
+    def read(self) -> SandboxConfig:
+        merged, listed = self._launch.settings.merged, self._policy.list_folders()
+        key = (id(merged), listed, self._policy.list_paths_and_hosts())
+        if self._config is None or key != self._key or self._has_patterns:
+            self._key, self._config = key, self._build(merged, listed)
+        return self._config
+
+    def _build(self, merged: MergedSettings, listed: tuple[str, ...]) -> SandboxConfig:
+        from parley.permissions.sandbox import is_excluded
+        from parley.workspace.sandbox.commands import SandboxConfig
+
+        patterns = tuple(merged.get("sandbox.excludedCommands", ()))
+        home = str(self._launch.home)
+        variables = [entry.get("name") for entry in dictionaries(merged.get("sandbox.credentials.envVars", ()))]
+        ignored = merged.get("sandbox.ignoreViolations", {})
+        return SandboxConfig(
+            enabled=merged.is_on("sandbox.enabled") or self._launch.options.require_sandbox,
+            allows_outside=merged.get("sandbox.allowUnsandboxedCommands") is not False,
+            confines_readers=merged.get("sandbox.confineReaders") is not False,
+            confines_hooks=merged.is_on("sandbox.confineHooks"),
+            confines_servers=merged.is_on("sandbox.confineMcpServers"),
+            policy=self._build_policy(merged, listed),
+            reader_policy=self._build_reader_policy(listed),
+            hidden_variables=tuple(name for name in variables if isinstance(name, str)),
+            ignored_violations={
+                pattern: tuple(text for text in texts if isinstance(text, str))
+                for pattern, texts in ignored.items()
+                if isinstance(texts, list)
+            },
+            is_excluded=lambda command: is_excluded(command, patterns, home),
+        )
+
+    def _build_policy(self, merged: MergedSettings, listed: tuple[str, ...]) -> SandboxPolicy:
+        from parley.workspace.sandbox.base import SandboxPolicy
+
+        def paths(key: str) -> list[str]:
+            value = merged.values.get(f"sandbox.filesystem.{key}")
+            managed_only = key == "allowRead" and merged.is_on("sandbox.filesystem.allowManagedReadPathsOnly")
+            is_closed = value is None or (managed_only and value.source != "managed")
+            return [] if is_closed or value is None else self._resolve(value.value)
+
+        files = [entry.get("path") for entry in dictionaries(merged.get("sandbox.credentials.files", ()))]
+        rules = self._policy.list_paths_and_hosts()
+        allow_read = paths("allowRead")
+        writable = [os.path.realpath(path) for path in (self._launch.cwd, *listed)]
+        writable += [path for path in (*paths("allowWrite"), *self._resolve(rules.edit)) if os.path.lexists(path)]
+        hidden = [os.path.join(self._launch.home, name) for name in HIDDEN_IN_HOME]
+        hidden += [str(self._launch.config / ".credentials.json"), *HIDDEN_ELSEWHERE, *rules.no_read]
+        hidden += [path for path in files if isinstance(path, str)]
+        denied_read = [*paths("denyRead"), *self._resolve(hidden)]
+        return SandboxPolicy(
+            cwd=os.path.realpath(self._launch.cwd),
+            writable=unique(writable),
+            read_only=unique([*paths("denyWrite"), *self._resolve(rules.no_edit), *paths("denyRead")]),
+            unreadable=unique(path for path in denied_read if path not in allow_read),
+            readable=unique([*allow_read, *self._programs()]),
+            network=self._build_network(merged),
+            filesystem_disabled=merged.is_on("sandbox.filesystem.disabled"),
+            weaker_nested=merged.is_on("sandbox.enableWeakerNestedSandbox"),
+            nested_user_namespaces=merged.is_on("sandbox.allowNestedUserNamespaces"),
+        )
+
+    def _build_network(self, merged: MergedSettings) -> NetworkPolicy:
+        from parley.workspace.sandbox.base import NetworkPolicy
+
+        rules = self._policy.list_paths_and_hosts()
+        value = merged.values.get("sandbox.network.allowedDomains")
+        managed_only = merged.is_on("sandbox.network.allowManagedDomainsOnly")
+        given = () if value is None or (managed_only and value.source != "managed") else value.value
+        return NetworkPolicy(
+            allowed_domains=unique([*given, *(() if managed_only else rules.hosts)]),
+            denied_domains=unique([*merged.get("sandbox.network.deniedDomains", ()), *rules.no_hosts]),
+            asks=self._asks and not merged.is_on("sandbox.network.strictAllowlist") and not managed_only,
+            all_unix_sockets=merged.is_on("sandbox.network.allowAllUnixSockets"),
+            own_http_port=merged.get("sandbox.network.httpProxyPort"),
+            own_socks_port=merged.get("sandbox.network.socksProxyPort"),
+        )
+
+    def _build_reader_policy(self, listed: tuple[str, ...]) -> SandboxPolicy:
+        """Commands that only read see the working directories and the system, and change nothing."""
+        from parley.workspace.sandbox.base import SandboxPolicy
+
+        unreadable = self._policy.list_paths_and_hosts().no_read
+        folders = [os.path.realpath(path) for path in (self._launch.cwd, *listed)]
+        top = [os.path.join("/", name) for name in os.listdir("/") if name not in SYSTEM_FOLDERS]
+        hidden = [path for path in top if os.path.isdir(path) and not os.path.islink(path)]
+        config = [os.path.join(self._launch.home, name) for name in GIT_CONFIG]
+        return SandboxPolicy(
+            cwd=os.path.realpath(self._launch.cwd),
+            writable=(),
+            unreadable=unique([*hidden, *HIDDEN_ELSEWHERE, *self._resolve(unreadable)]),
+            readable=unique([*folders, *self._programs(), *self._repositories(folders), *self._resolve(config)]),
+        )
+
+    def _repositories(self, folders: list[str]) -> list[str]:
+        from parley.workspace.sandbox.protected import outer_repository
+
+        return [path for folder in folders for path in outer_repository(folder)]
+
+    def _programs(self) -> list[str]:
+        """Folders of programs that a policy may hide: those on PATH below /tmp or the home folder."""
+        search_path = self._launch.settings.child_environment().get("PATH", "").split(":")
+        home, found = os.path.realpath(self._launch.home), []
+        for folder in (os.path.realpath(path) for path in search_path if os.path.isabs(path)):
+            if folder.startswith(home + "/"):
+                # Programs need files beside their folder: ~/.pyenv/shims needs ~/.pyenv.
+                found.append(os.path.join(home, folder[len(home) + 1 :].split("/")[0]))
+            elif not folder.startswith(("/usr/", "/bin", "/sbin")):
+                found.append(folder)
+        return [path for path in found if os.path.isdir(path)]
+
+    def _resolve(self, paths: Iterable[str]) -> list[str]:
+        """Absolute, real paths; a pattern stands for the files that match it now."""
+        found: list[str] = []
+        for path in paths:
+            expanded = os.path.join(
+                self._launch.cwd, str(self._launch.home) + path[1:] if path.startswith("~") else path
+            )
+            if not glob.has_magic(path):
+                found.append(os.path.realpath(expanded))
+                continue
+            self._has_patterns = True
+            matches = glob.glob(expanded, recursive=True, include_hidden=True)[:MAX_MATCHES]
+            found += [os.path.realpath(match) for match in matches]
+        return found
+
+
+def dictionaries(values: Iterable[Any]) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)]
+
+
+def unique(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+def describe_missing() -> str:
+    """How to get a sandbox on this machine."""
+    if sys.platform.startswith("linux"):
+        return "" if shutil.which("bwrap") else "install bubblewrap (the package of the same name)"
+    return "run Parley in a container"

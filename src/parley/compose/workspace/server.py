@@ -1,0 +1,66 @@
+"""Serve the folders of this machine to engines on others: `parley workspace`, and every host of a cluster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from parley.permissions.paths.filesystem import RealFilesystem
+from parley.settings.env_vars import child_environment
+from parley.settings.sources import config_folder
+from parley.settings.tree import TREE_FACTS
+from parley.workspace.remote.address import WorkspaceAddress
+from parley.workspace.remote.server import GRACE_SECONDS, ServerPlace, WorkspaceServer
+
+MAX_READ_BYTES = 16 << 20
+"""Of a file whose contents are a fact, such as a git index."""
+
+
+async def serve_workspace(
+    address: WorkspaceAddress,
+    root: str,
+    token: str,
+    environment: Mapping[str, str],
+    *,
+    state: Path | None = None,
+    certificate: tuple[str, str] | None = None,
+    grace_seconds: float = GRACE_SECONDS,
+    log: Callable[[str], None] = lambda text: None,
+) -> WorkspaceServer:
+    """Start a server for the folders below `root`. Raises UsageError."""
+    children = child_environment(dict(environment))
+    place = ServerPlace(
+        root=root,
+        state=state or config_folder(environment) / "workspace",
+        environment=children,
+        find_fact=fact_finders(children.get("HOME", "/")),
+        grace_seconds=grace_seconds,
+        log=log,
+    )
+    return await WorkspaceServer.start(place, address, token, certificate)
+
+
+def fact_finders(home: str) -> dict[str, Callable[[str, int], Any]]:
+    """How each fact is found on this machine (workspace/remote/facts.py)."""
+    fs = RealFilesystem(home)
+    return {
+        "readlink": lambda path, limit: fs.readlink(path),
+        "exists": lambda path, limit: fs.exists(path),
+        "entries": fs.entries,
+        "listing": fs.listing,
+        "is_folder": lambda path, limit: fs.is_folder(path),
+        "read": lambda path, limit: fs.read(path, min(limit, MAX_READ_BYTES)),
+        "identity": lambda path, limit: fs.identity(path),
+        "signature": lambda path, limit: fs.signature(path),
+        "state": lambda path, limit: fs.state(path),
+        "program": find_program,
+        **TREE_FACTS,
+    }
+
+
+def find_program(name_and_path: str, limit: int) -> str | None:
+    name, _, search_path = name_and_path.partition("\0")
+    return shutil.which(name, path=search_path or os.defpath)

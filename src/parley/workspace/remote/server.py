@@ -1,0 +1,293 @@
+"""The workspace server: files, commands and search beside the data, for engines on other machines.
+
+    server = await WorkspaceServer.start(ServerPlace(...), WorkspaceAddress.parse("127.0.0.1:7300"), token)
+    server.address                  # with the port that was chosen for port 0
+    await server.close()            # ends all commands of all sessions
+
+One server has many sessions of many engines. A session belongs to the engine that greeted last: one with a higher epoch
+takes it over, one with a lower epoch is refused. After a lost connection the session's commands and calls run on for
+`grace_seconds`; then they are ended. What is known of the ended ones is kept for the next engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from parley.errors import UsageError
+from parley.protocol.base import Struct
+from parley.version import __version__
+from parley.workspace import private_files
+from parley.workspace.remote import handshake, wire
+from parley.workspace.remote.address import WorkspaceAddress
+from parley.workspace.remote.handshake import Challenge, Greeting, Proof, Rejected, Welcome
+from parley.workspace.remote.sessions import FactFinders, ServedSession, SessionPlace, safe_name
+from parley.workspace.remote.wire import BrokenFrame, Channel
+from parley.workspace.safe_open import is_beneath
+
+GREETING_SECONDS = 10.0
+GRACE_SECONDS = 30.0
+MAX_STRANGERS = 64
+"""Connections that have not proved themselves yet."""
+MAX_REMEMBERED = 1000
+"""Ended sessions whose commands are remembered."""
+
+
+class ServerPlace(Struct, frozen=True, kw_only=True):
+    """What a server serves."""
+
+    root: str
+    state: Path
+    """A private folder for file checkpoints and output files."""
+    environment: Mapping[str, str]
+    """For commands."""
+    find_fact: FactFinders
+    grace_seconds: float = GRACE_SECONDS
+    log: Callable[[str], None] = lambda text: None
+
+
+class WorkspaceServer:
+    def __init__(self, place: ServerPlace, token: str) -> None:
+        self._place = replace(place, root=os.path.realpath(place.root))
+        self._token = token
+        self._sessions: dict[str, ServedSession] = {}
+        self._ended: dict[str, ServedSession] = {}
+        """For what is known of their commands."""
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        """The sessions without a connection, which end after the grace period."""
+        self._closing: set[ServedSession] = set()
+        self._is_closed = False
+        self._strangers = 0
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self.address = WorkspaceAddress()
+
+    @classmethod
+    async def start(
+        cls, place: ServerPlace, address: WorkspaceAddress, token: str, certificate: tuple[str, str] | None = None
+    ) -> WorkspaceServer:
+        """Listen. `certificate`: the files of the certificate and its key. Raises UsageError."""
+        server = cls(place, handshake.check_token(token, "the token file"))
+        if not os.path.isdir(server._place.root):  # noqa: ASYNC240  # nothing is served yet
+            raise UsageError(f"the root {place.root} is not a folder")
+        context = None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            try:
+                context.load_cert_chain(*certificate)
+            except OSError as exc:
+                raise UsageError(f"the certificate {certificate[0]} cannot be used: {exc}") from None
+        try:
+            if address.path:
+                remove_stale_socket(address.path)
+                server._server = await asyncio.start_unix_server(server._accept, address.path)
+                os.chmod(address.path, 0o600)
+            else:
+                server._server = await asyncio.start_server(server._accept, address.host, address.port, ssl=context)
+                port = server._server.sockets[0].getsockname()[1]
+                address = replace(address, port=port, is_encrypted=context is not None)
+        except OSError as exc:
+            raise UsageError(f"cannot listen on {address}: {exc.strerror or exc}") from None
+        server.address = address
+        return server
+
+    async def close(self) -> None:
+        """End all sessions and their commands."""
+        self._is_closed = True
+        if self._server is not None:
+            self._server.close()
+        tasks = (*self._connections, *self._endings.values())
+        for task in tasks:
+            task.cancel()
+        sessions = (*self._sessions.values(), *self._closing)
+        await asyncio.gather(*(session.close() for session in sessions))
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._sessions.clear()
+        if self.address.path:
+            with contextlib.suppress(OSError):
+                os.unlink(self.address.path)
+
+    # Connections.
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        set_socket_options(writer)
+        channel = Channel(reader, writer)
+        try:
+            if self._strangers < MAX_STRANGERS:
+                await self._serve(channel)
+        except (ConnectionError, TimeoutError):
+            pass
+        except BrokenFrame as exc:
+            self._place.log(f"a connection was closed: {exc}")
+        except asyncio.CancelledError:
+            pass  # the server ends; a task of `start_server` that is cancelled would be reported as an error
+        finally:
+            self._connections.discard(task)
+            channel.close()
+
+    async def _serve(self, channel: Channel) -> None:
+        """Raises ConnectionError, BrokenFrame, TimeoutError."""
+        self._strangers += 1
+        try:
+            async with asyncio.timeout(GREETING_SECONDS):
+                session = await self._greet(channel)
+        finally:
+            self._strangers -= 1
+        if session is None:
+            return
+        channel.keep_alive()
+        name = session.greeting.session
+        try:
+            await session.serve(channel)
+        finally:
+            if self._sessions.get(name) is session and session.channel is None and not self._is_closed:
+                if (ending := self._endings.pop(name, None)) is not None:
+                    ending.cancel()
+                self._endings[name] = asyncio.create_task(self._end_after_grace(session))
+
+    async def _greet(self, channel: Channel) -> ServedSession | None:
+        """The session of a client that has proved itself; None if it is refused."""
+        greeting = await handshake.receive_hello(channel)
+        if not isinstance(greeting, Greeting):
+            raise BrokenFrame("a greeting was expected")
+        rejected = handshake.check_version(greeting, __version__)
+        if rejected is None:
+            nonce = handshake.new_nonce()
+            await handshake.send_hello(channel, Challenge(version=wire.WIRE_VERSION, nonce=nonce))
+            proof = await handshake.receive_hello(channel)
+            if not isinstance(proof, Proof):
+                raise BrokenFrame("a proof was expected")
+            if not handshake.is_proof(proof.proof, self._token, "client", greeting, nonce):
+                rejected = Rejected(reason="the token is wrong")
+            else:
+                rejected = self._find_obstacle(greeting)
+        if rejected is not None:
+            self._place.log(f"an engine was refused: {rejected.reason}")
+            await handshake.send_hello(channel, rejected)
+            return None
+        session, is_known = await self._find_session(greeting)
+        welcome = self._make_welcome(session, is_known=is_known)
+        proven = handshake.prove(self._token, "server", greeting, nonce)
+        await handshake.send_hello(channel, replace(welcome, proof=proven))
+        return session
+
+    def _find_obstacle(self, greeting: Greeting) -> Rejected | None:
+        root = self._place.root
+        folder = os.path.realpath(greeting.folder or root)
+        if folder != root and not is_beneath(folder, root):
+            return Rejected(reason=f"the folder {greeting.folder} is outside the workspace ({root})")
+        if not os.path.isdir(folder):
+            return Rejected(reason=f"the folder {greeting.folder} does not exist in the workspace")
+        current = self._sessions.get(greeting.session) or self._ended.get(greeting.session)
+        if current is not None and current.greeting.epoch > greeting.epoch:
+            epochs = f"epoch {current.greeting.epoch}, this engine has epoch {greeting.epoch}"
+            return Rejected(reason=f"another engine has taken the session over ({epochs})")
+        if current is not None and greeting.engine in current.superseded:
+            return Rejected(reason="another engine has taken the session over")
+        return None
+
+    async def _find_session(self, greeting: Greeting) -> tuple[ServedSession, bool]:
+        """The session of a greeting, and whether it has the calls of that engine."""
+        name = greeting.session
+        if (ending := self._endings.pop(name, None)) is not None:
+            ending.cancel()
+        current = self._sessions.get(name)
+        if current is not None and is_same_engine(current.greeting, greeting):
+            if current.channel is not None:
+                current.channel.close()
+            return current, True
+        session = ServedSession(greeting, self._make_place(greeting))
+        before = current or self._ended.pop(name, None)
+        # At once, before the earlier engine can come back while its commands end.
+        self._sessions[name] = session
+        if before is not None:
+            session.superseded = before.superseded | {before.greeting.engine}
+            await self._close_session(before)  # one engine at a time: its commands end before the next one starts any
+            session.earlier |= before.earlier
+        return session, False
+
+    def _make_place(self, greeting: Greeting) -> SessionPlace:
+        own = self._place.state / "sessions" / safe_name(greeting.session)
+        with private_files.open_folder(own, below=2, make=True):
+            pass
+        return SessionPlace(
+            root=self._place.root,
+            own=Path(os.path.realpath(own)),
+            histories=self._place.state / "file-history",
+            environment=dict(self._place.environment),
+            find_fact=self._place.find_fact,
+        )
+
+    def _make_welcome(self, session: ServedSession, *, is_known: bool) -> Welcome:
+        place = session.place
+        return Welcome(
+            proof=b"",
+            root=place.root,
+            cwd=session.greeting.folder or place.root,
+            home=place.environment.get("HOME", "/"),
+            platform=sys.platform,
+            uid=os.getuid(),
+            environment={name: os.fsencode(value) for name, value in place.environment.items()},
+            own_folder=str(place.own),
+            is_known=is_known,
+            grace_seconds=self._place.grace_seconds,
+            build=__version__,
+        )
+
+    async def _end_after_grace(self, session: ServedSession) -> None:
+        name = session.greeting.session
+        if not session.is_ended:
+            await asyncio.sleep(self._place.grace_seconds)
+            self._place.log(f"session {name}: no engine for {self._place.grace_seconds:.0f} s; its commands are ended")
+        if self._sessions.get(name) is session and session.channel is None:
+            del self._sessions[name]
+            self._endings.pop(name, None)
+            await self._close_session(session)
+            self._ended[name] = session
+            while len(self._ended) > MAX_REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+
+    async def _close_session(self, session: ServedSession) -> None:
+        self._closing.add(session)
+        try:
+            await session.close()
+        finally:
+            self._closing.discard(session)
+
+
+def is_same_engine(one: Greeting, other: Greeting) -> bool:
+    return (one.engine, one.epoch, one.folder) == (other.engine, other.epoch, other.folder)
+
+
+def set_socket_options(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def remove_stale_socket(path: str) -> None:
+    """Remove the socket of a server that was killed. Raises UsageError if another one listens, or it is no socket."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise UsageError(f"cannot listen on unix:{path}: the file exists and is not a socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            os.unlink(path)
+            return
+    raise UsageError(f"cannot listen on unix:{path}: another server does")

@@ -1,0 +1,153 @@
+"""The frames between an engine and a workspace server.
+
+A frame is a length (four bytes, big-endian) and a msgpack array `[kind, id, more, body]`. A message that is longer than
+a fragment is sent as several frames of the same kind and id, all but the last with `more`, so that a large file does
+not delay the other calls. Both ends send a ping while they have nothing else to say. An end that hears nothing for
+`SILENCE_SECONDS`, or whose peer does not take what it sends, closes the connection: no wait is endless.
+
+See also: the calls (calls.py), the proof of the token (handshake.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from typing import Any
+
+import msgspec
+
+from parley.protocol.base import Struct
+
+WIRE_VERSION = 1
+FRAGMENT_BYTES = 256 * 1024
+MAX_FRAME_BYTES = FRAGMENT_BYTES + 64
+MAX_MESSAGE_BYTES = (1 << 30) + (1 << 20)
+"""As much as the largest file that is read as a whole (checkpoint/file_snapshot.py)."""
+MAX_PARTIAL_MESSAGES = 64
+"""Messages of which only a part has arrived."""
+PING_SECONDS = 5.0
+SILENCE_SECONDS = 20.0
+LENGTH = struct.Struct("!I")
+OFFSET = struct.Struct("!BQ")
+"""The stream of a command (1 stdout, 2 stderr) and a position in it."""
+
+HELLO, REQUEST, REPLY, FAILURE, CANCEL, OUTPUT, TAKEN, WAITING, PING = range(9)
+"""HELLO: the handshake. OUTPUT: output of a command. TAKEN: how much of it was taken, so that more may be sent.
+WAITING: the calls whose results an engine still waits for after it has dialled again."""
+
+
+class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    kind: int
+    id: int
+    more: bool
+    body: bytes
+
+
+class BrokenFrame(Exception):
+    """The peer does not speak our protocol. The text says what is wrong."""
+
+
+encode_body = msgspec.msgpack.Encoder().encode
+_decode_frame = msgspec.msgpack.Decoder(Frame).decode
+
+
+def decode_body(body: bytes, type: Any) -> Any:
+    """Raises BrokenFrame."""
+    try:
+        return msgspec.msgpack.decode(body, type=type)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as exc:
+        raise BrokenFrame(f"a message is not valid: {exc}") from None
+
+
+class Channel:
+    """One connection. Raises BrokenFrame or ConnectionError when it is no longer usable."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._partial: dict[tuple[int, int], bytearray] = {}
+        self._partial_bytes = 0
+        self._pinger: asyncio.Task[None] | None = None
+
+    async def receive(self, max_bytes: int = MAX_FRAME_BYTES) -> Frame:
+        """The next whole message; pings are skipped."""
+        while True:
+            frame = await self._receive_frame(max_bytes)
+            if frame.kind == PING:
+                continue
+            key = frame.kind, frame.id
+            if not frame.more and key not in self._partial:
+                return frame
+            if (whole := self._join(key, frame)) is not None:
+                return whole
+
+    async def _receive_frame(self, max_bytes: int) -> Frame:
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                [size] = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+                if size > max_bytes:
+                    raise BrokenFrame(f"a frame of {size} bytes is too long: at most {max_bytes}")
+                data = await self._reader.readexactly(size)
+        except TimeoutError:
+            raise ConnectionError(f"nothing was received for {SILENCE_SECONDS:.0f} s") from None
+        except asyncio.IncompleteReadError as exc:
+            text = "the connection was closed in the middle of a frame" if exc.partial else "the connection was closed"
+            raise ConnectionError(text) from None
+        except OSError as exc:
+            raise ConnectionError(exc.strerror or str(exc)) from None
+        try:
+            return _decode_frame(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as exc:
+            raise BrokenFrame(f"a frame is not valid: {exc}") from None
+
+    def _join(self, key: tuple[int, int], frame: Frame) -> Frame | None:
+        if key not in self._partial and len(self._partial) >= MAX_PARTIAL_MESSAGES:
+            raise BrokenFrame(f"more than {MAX_PARTIAL_MESSAGES} messages are incomplete")
+        parts = self._partial.setdefault(key, bytearray())
+        parts += frame.body
+        self._partial_bytes += len(frame.body)
+        if self._partial_bytes > MAX_MESSAGE_BYTES:
+            raise BrokenFrame(f"a message is longer than {MAX_MESSAGE_BYTES} bytes")
+        if frame.more:
+            return None
+        del self._partial[key]
+        self._partial_bytes -= len(parts)
+        return Frame(frame.kind, frame.id, False, bytes(parts))
+
+    async def send(self, kind: int, id: int, body: bytes = b"") -> None:
+        """Send a message. A long one leaves room for others between its fragments."""
+        at = 0
+        while True:
+            part, at = body[at : at + FRAGMENT_BYTES], at + FRAGMENT_BYTES
+            data = encode_body(Frame(kind, id, at < len(body), part))
+            try:
+                self._writer.write(LENGTH.pack(len(data)) + data)
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    await self._writer.drain()
+            except TimeoutError:
+                self.close()
+                raise ConnectionError(f"the peer took nothing for {SILENCE_SECONDS:.0f} s") from None
+            except (OSError, RuntimeError) as exc:
+                raise ConnectionError(str(exc)) from None
+            if at >= len(body):
+                return
+
+    def keep_alive(self) -> None:
+        """Send pings until the connection is closed."""
+        self._pinger = asyncio.create_task(self._ping())
+
+    async def _ping(self) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await asyncio.sleep(PING_SECONDS)
+                await self.send(PING, 0)
+
+    def close(self) -> None:
+        if self._pinger is not None:
+            self._pinger.cancel()
+        # Not `close`: that waits for a peer that takes nothing.
+        transport = self._writer.transport
+        if transport.get_write_buffer_size() > 0:
+            asyncio.get_running_loop().call_later(1.0, transport.abort)
+        transport.close()

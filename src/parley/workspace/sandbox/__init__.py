@@ -1,0 +1,1 @@
+"""What a command can do after it was allowed: file system, network and system calls."""

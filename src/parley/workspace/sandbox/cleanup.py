@@ -1,0 +1,120 @@
+"""Leave nothing of the sandbox behind in the user's folders, even if the engine is killed.
+
+A placeholder is an empty folder that gives a mask a mount point. Removing it removes the mask in every sandbox that
+uses it. So each sandbox holds a shared lock on a record of its writable folder, and only one that is alone with the
+record removes the placeholders that are written there. The next sandbox in the folder removes what is left.
+
+A second process waits for the end of the engine and of the sandbox, and cleans up in their place (`main`). It runs in a
+bare interpreter and uses only the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+from typing import Any
+
+from parley.workspace.sandbox.contents import ProtectedContents
+from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
+
+
+class PlaceholderRecord:
+    """The placeholders in one writable folder, of this sandbox and others. Holding it keeps them in place."""
+
+    def __init__(self, records: str, root: str) -> None:
+        """Take the record, and remove what is left of sandboxes that were killed. Raises OSError."""
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(os.path.join(records, name), flags, 0o600)
+        self._remove_if_alone()
+        fcntl.flock(self._file, fcntl.LOCK_SH)
+
+    def create(self, path: str) -> bool:
+        """Create a placeholder. Returns False if the path exists by now. Raises OSError."""
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            return False
+        os.write(self._file, json.dumps([path, os.lstat(path).st_ino]).encode() + b"\n")
+        return True
+
+    def release(self) -> None:
+        """Remove the placeholders, unless another sandbox uses them."""
+        if self._file >= 0:
+            self._remove_if_alone()
+            os.close(self._file)
+            self._file = -1
+
+    def _remove_if_alone(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return
+        for line in reversed(os.pread(self._file, 1 << 20, 0).splitlines()):
+            with contextlib.suppress(OSError, ValueError):
+                path, inode = json.loads(line)
+                if os.lstat(path).st_ino == inode:
+                    os.rmdir(path)  # fails if it is not an empty folder
+        os.ftruncate(self._file, 0)
+
+
+class ProtectedFiles:
+    """What commands must leave as it is, and what no mount protects."""
+
+    def __init__(self, entries: ProtectedEntries, contents: ProtectedContents) -> None:
+        self._entries = entries
+        self._contents = contents
+
+    def save(self) -> None:
+        """Take the current state as the one to restore."""
+        self._entries.accept()
+        self._contents.save()
+
+    def accept(self, path: str) -> None:
+        """Take over a change of the user's, which must not be undone."""
+        self._entries.accept_change(path)
+        self._contents.accept(path)
+
+    def restore(self, quarantine: str) -> list[str]:
+        """Returns the paths that were restored. Raises OSError."""
+        changed = self._contents.restore(quarantine)
+        return list(dict.fromkeys([*changed, *self._entries.restore(quarantine)]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self._entries.to_json(), "saved": self._contents.saved, "parents": self._contents.folders}
+
+    @classmethod
+    def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
+        pairs = tuple((outer, inner) for outer, inner in job["pairs"])
+        names = ProtectedNames(frozenset(job["folders"]), frozenset(job["files"]), pairs)
+        entries = ProtectedEntries((), names)
+        entries.before = job["before"]
+        contents = ProtectedContents(())
+        contents.saved, contents.folders = job["saved"], job["parents"]
+        return cls(entries, contents)
+
+
+def encode_job(folders: dict[str, str], roots: tuple[str, ...], watched: ProtectedFiles) -> bytes:
+    """What `main` has to do. `folders`: where `records`, `temp` and `quarantine` are."""
+    return json.dumps({**folders, "roots": roots, **watched.to_json()}).encode()
+
+
+def main(alive: int, job_file: int) -> None:
+    """Clean up when nobody holds the other end of the pipe `alive`: the engine and the sandbox are gone."""
+    with open(job_file, "rb") as file:
+        job: dict[str, Any] = json.load(file)
+    os.chdir("/")
+    while os.read(alive, 1):
+        pass
+    with contextlib.suppress(OSError):
+        ProtectedFiles.from_json(job).restore(job["quarantine"])
+    for root in job["roots"]:
+        with contextlib.suppress(OSError):
+            PlaceholderRecord(job["records"], root).release()
+    shutil.rmtree(job["temp"], ignore_errors=True)
+    sys.exit(0)

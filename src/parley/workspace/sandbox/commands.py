@@ -1,0 +1,240 @@
+"""Where the commands of a session run: in the sandbox of the settings, in one for readers, or outside.
+
+Each policy has a launcher, and a supervisor that stays as long as commands come (process/processes.py). A policy is
+computed again before each command, because settings, working directories and files change; a different policy gets
+another launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal
+
+from parley.errors import ToolError
+from parley.protocol.base import Struct
+from parley.workspace.process.processes import Confinement
+from parley.workspace.sandbox.base import (
+    EgressProxy,
+    HostRefusal,
+    NetworkPolicy,
+    SandboxedCommand,
+    SandboxKind,
+    SandboxOffer,
+    SandboxPolicy,
+    proxy_environment,
+)
+from parley.workspace.sandbox.cleanup import ProtectedFiles
+from parley.workspace.sandbox.contents import ProtectedContents
+from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
+from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
+from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
+from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
+
+DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
+"""They name sockets that commands cannot use."""
+SEARCH_SECONDS = 10.0
+"""How long a search for protected files is good for."""
+AskHost = Callable[[str, int], Awaitable[bool]]
+MAX_LAUNCHERS = 8
+"""How many policies are remembered: the settings of a session change rarely."""
+
+
+class SandboxConfig(Struct, frozen=True, kw_only=True):
+    """What the settings and the rules say at the moment."""
+
+    enabled: bool = False
+    allows_outside: bool = True
+    confines_readers: bool = True
+    confines_hooks: bool = False
+    confines_servers: bool = False
+    policy: SandboxPolicy
+    """Without protected files, which are found when they are needed."""
+    reader_policy: SandboxPolicy
+    hidden_variables: tuple[str, ...] = ()
+    ignored_violations: Mapping[str, tuple[str, ...]] = {}
+    is_excluded: Callable[[str], bool] = lambda command: False
+    """Whether the settings let a command run outside."""
+
+
+class LocalCommandPlace:
+    """A place in a sandbox."""
+
+    def __init__(self, kind: SandboxKind, launcher: SandboxLauncher, config: SandboxConfig, proxy: EgressProxy) -> None:
+        self.kind = kind
+        self.confinement: Confinement = launcher
+        self._launcher = launcher
+        self._config = config
+        self._proxy = proxy
+
+    def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
+        hidden = {*DROPPED_VARIABLES, *self._config.hidden_variables}
+        found = {name: value for name, value in environment.items() if name not in hidden}
+        found |= {"TMPDIR": self._launcher.temp, "PARLEY_SANDBOX": self.kind}
+        if self.kind == "bubblewrap" and not self._launcher.policy.network.is_closed:
+            found |= proxy_environment(with_socks=self._launcher.policy.network.own_socks_port is not None)
+        return found
+
+    def find_violations(self, command: str, output: str) -> list[str]:
+        policy = self._launcher.policy
+        found = [
+            f"{path}: it is protected, because it decides what runs later; the change was undone"
+            for path in self._launcher.after_command()
+        ]
+        found += find_violations(policy, output, self.kind)
+        found += [f"{refusal.host}:{refusal.port}: {refusal.reason}" for refusal in self._proxy.take_refusals()]
+        ignored = [
+            text
+            for pattern, texts in self._config.ignored_violations.items()
+            if pattern == "*" or pattern in command
+            for text in texts
+        ]
+        return [line for line in dict.fromkeys(found) if not any(text in line for text in ignored)]
+
+
+class LocalCommandSandbox:
+    """The sandbox of a session on this machine."""
+
+    def __init__(
+        self,
+        read_config: Callable[[], SandboxConfig],
+        detect: Callable[[], SandboxOffer],
+        names: ProtectedNames,
+        make_folders: Callable[[], SandboxFolders],
+        make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost, Callable[[HostRefusal], None]], EgressProxy],
+    ) -> None:
+        self._read_config = read_config
+        self._detect = detect
+        self._names = names
+        self._make_folders = make_folders
+        self._make_proxy = make_proxy
+        self._folders: SandboxFolders | None = None
+        self._launchers: dict[SandboxPolicy, SandboxLauncher] = {}
+        self._proxy: EgressProxy | None = None
+        self._ask_host: AskHost | None = None
+        self._report_refusal: Callable[[str], None] = lambda text: None
+        self._has_warned = False
+        self._found: tuple[tuple[str, ...], ProtectedPaths, float] | None = None
+
+    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
+        config = self._read_config()
+        self._ask_host, self._report_refusal = command.ask_host, command.report_refusal
+        must = command.scope.confined == "sandbox"
+        if must or (config.enabled and not self._runs_outside(command, config)):
+            offer = await self._find_offer()
+            if offer.kind != "none":
+                return self._open(offer, self._protect(config.policy, command.folders), config)
+            if must:
+                raise ToolError(f"The command was allowed because it runs in the sandbox, but {offer.reason}.")
+            return None
+        if command.scope.confined == "reader" and config.confines_readers and not config.enabled:
+            offer = await self._find_offer()
+            if offer.kind != "none":
+                return self._open(offer, self._add_readable(config.reader_policy, command.folders), config)
+        return None
+
+    async def place_program(self, kind: Literal["hook", "server"]) -> LocalCommandPlace | None:
+        config = self._read_config()
+        wanted = config.confines_hooks if kind == "hook" else config.confines_servers
+        if not wanted or not config.enabled:
+            return None
+        offer = await self._find_offer()
+        if offer.kind == "none":
+            raise ToolError(f"It must run in the sandbox, but {offer.reason}.")
+        return self._open(offer, self._protect(config.policy, ()), config)
+
+    def accept(self, path: str) -> None:
+        """A file tool has changed a file. If it is protected, the change is not undone after the next command."""
+        for launcher in self._launchers.values():
+            launcher.accept(path)
+
+    def describe(self) -> SandboxKind:
+        return self._detect().kind if self._read_config().enabled else "none"
+
+    async def close(self) -> None:
+        if self._proxy is not None:
+            await self._proxy.close()
+        if self._folders is not None:
+            shutil.rmtree(self._folders.temp, ignore_errors=True)
+
+    @staticmethod
+    def _runs_outside(command: SandboxedCommand, config: SandboxConfig) -> bool:
+        if command.wants_outside and config.allows_outside:
+            return True
+        return config.is_excluded(command.command)
+
+    async def _find_offer(self) -> SandboxOffer:
+        import asyncio
+
+        return await asyncio.to_thread(self._detect)
+
+    def _protect(self, policy: SandboxPolicy, folders: tuple[str, ...]) -> tuple[SandboxPolicy, tuple[str, ...]]:
+        """The policy with the protected files of this moment, and the folders to watch."""
+        import msgspec
+
+        writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
+        if policy.filesystem_disabled:
+            return policy, ()
+        found = self._find_protected(writable)
+        complete = msgspec.structs.replace(
+            policy, writable=tuple(dict.fromkeys((*writable, *found.writable))), protected=found.read_only
+        )
+        return complete, found.folders
+
+    def _find_protected(self, writable: tuple[str, ...]) -> ProtectedPaths:
+        """The search takes a while in a large tree, so its result is used for a moment."""
+        if self._found is None or self._found[0] != writable or time.monotonic() > self._found[2]:
+            self._found = writable, find_protected(writable, self._names), time.monotonic() + SEARCH_SECONDS
+        return self._found[1]
+
+    @staticmethod
+    def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> tuple[SandboxPolicy, tuple[str, ...]]:
+        import msgspec
+
+        readable = tuple(dict.fromkeys((*policy.readable, *map(os.path.realpath, folders))))
+        return msgspec.structs.replace(policy, readable=readable), ()
+
+    def _open(
+        self, offer: SandboxOffer, wanted: tuple[SandboxPolicy, tuple[str, ...]], config: SandboxConfig
+    ) -> LocalCommandPlace:
+        policy, watched = wanted
+        launcher = self._launchers.get(policy)
+        if offer.kind == "landlock" and policy.network.names_hosts and not self._has_warned:
+            self._has_warned = True
+            self._report_refusal(f"sandbox.network has no effect: {NO_LANDLOCK_NETWORK.partition(': ')[2]}.")
+        proxy = self._open_proxy()
+        if launcher is None:
+            if self._folders is None:
+                self._folders = self._make_folders()
+            if len(self._launchers) >= MAX_LAUNCHERS:
+                self._launchers.pop(next(iter(self._launchers)))
+            has_network = offer.kind == "bubblewrap" and not policy.network.is_closed
+            launcher = self._launchers[policy] = SandboxLauncher(
+                offer,
+                policy,
+                self._folders,
+                self._watch(offer, policy, watched),
+                proxy.serve if has_network else None,
+            )
+        return LocalCommandPlace(offer.kind, launcher, config, proxy)
+
+    def _watch(self, offer: SandboxOffer, policy: SandboxPolicy, folders: tuple[str, ...]) -> ProtectedFiles:
+        """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""
+        paths = policy.protected if offer.kind == "landlock" else ()
+        return ProtectedFiles(ProtectedEntries(folders, self._names), ProtectedContents(paths))
+
+    async def _ask(self, host: str, port: int) -> bool:
+        if self._ask_host is None or not self._read_config().policy.network.asks:
+            return False
+        return await self._ask_host(host, port)
+
+    def _open_proxy(self) -> EgressProxy:
+        if self._proxy is None:
+            self._proxy = self._make_proxy(
+                lambda: self._read_config().policy.network,
+                self._ask,
+                lambda refusal: self._report_refusal(refusal.reason),
+            )
+        return self._proxy

@@ -1,0 +1,165 @@
+"""The contents of protected files, to be restored after a command. Landlock cannot keep commands from changing them.
+
+    contents = ProtectedContents(paths)
+    contents.save()              # before a command
+    contents.restore(quarantine) # after it; returns the paths that it changed
+
+As in `entries.py`, nothing is done by a path that a command could have changed.
+
+Runs in the engine and in the process that cleans up after a killed engine, and uses only the standard library.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+from typing import Any
+
+from parley.workspace.sandbox.entries import move_away, open_inner, open_parent
+
+MAX_BYTES = 32 << 20
+"""How much is kept in memory; what is beyond it is not restored."""
+
+Saved = dict[str, Any]
+"""The `mode`, and `data` of a file, `target` of a symlink or `entries` of a folder."""
+
+
+class ProtectedContents:
+    """Protected files and folders, with what is in them."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths = tuple(paths)
+        self.saved: dict[str, Saved] = {}
+        self.folders: dict[str, int] = {}
+        """The folders above them, with their inodes."""
+
+    def save(self) -> None:
+        budget = [MAX_BYTES]
+        self.saved, self.folders = {}, {}
+        for path in self._paths:
+            try:
+                with open_parent(path) as (folder, name):
+                    saved = read_tree(folder, name, budget)
+            except OSError:
+                continue
+            if saved is not None:
+                self.saved[path] = saved
+                self.folders |= {above: os.lstat(above).st_ino for above in folders_above(path)}
+
+    def accept(self, changed: str) -> None:
+        """Take over a change of the user's."""
+        for path in self._paths:
+            if changed == path or changed.startswith(path + "/"):
+                with contextlib.suppress(OSError), open_parent(path) as (folder, name):
+                    saved = read_tree(folder, name, [MAX_BYTES])
+                    if saved is not None:
+                        self.saved[path] = saved
+
+    def restore(self, quarantine: str) -> list[str]:
+        """Undo changes; what was replaced is moved into a private folder. Raises OSError."""
+        for folder, inode in sorted(self.folders.items()):
+            move_back(folder, inode, quarantine)
+        changed: list[str] = []
+        for path, saved in self.saved.items():
+            with open_parent(path) as (folder_above, name):
+                if restore_tree(folder_above, name, saved, quarantine):
+                    changed.append(path)
+        return changed
+
+
+def folders_above(path: str) -> list[str]:
+    found = []
+    while (path := os.path.dirname(path)) != "/":
+        found.append(path)
+    return found
+
+
+def read_tree(folder: int, name: str, budget: list[int]) -> Saved | None:
+    """What an entry of an opened folder is; None if there is none, or it is too large."""
+    try:
+        status = os.lstat(name, dir_fd=folder)
+        saved: Saved = {"mode": stat.S_IMODE(status.st_mode)}
+        if stat.S_ISLNK(status.st_mode):
+            return {**saved, "target": os.readlink(name, dir_fd=folder)}
+        if stat.S_ISDIR(status.st_mode):
+            with open_inner(folder, name) as opened:
+                inner = {each: read_tree(opened, each, budget) for each in sorted(os.listdir(opened))}
+            return {**saved, "entries": {each: tree for each, tree in inner.items() if tree is not None}}
+        if not stat.S_ISREG(status.st_mode) or status.st_size > budget[0]:
+            return None
+        budget[0] -= status.st_size
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
+            return {**saved, "data": base64.b64encode(file.read()).decode()}
+    except OSError:
+        return None
+
+
+def move_back(path: str, inode: int, quarantine: str) -> None:
+    """If a folder was renamed, give it its name again; if it is gone, create it. Raises OSError."""
+    with open_parent(path) as (parent, name):
+        if find_folder(parent, name) == inode:
+            return
+        if exists(parent, name):
+            move_away(parent, name, quarantine)
+        for other in os.listdir(parent):
+            if find_folder(parent, other) == inode:
+                os.rename(other, name, src_dir_fd=parent, dst_dir_fd=parent)
+                return
+        os.mkdir(name, dir_fd=parent)
+
+
+def find_folder(parent: int, name: str) -> int | None:
+    """The inode of a folder; None for anything else."""
+    try:
+        status = os.lstat(name, dir_fd=parent)
+    except OSError:
+        return None
+    return status.st_ino if stat.S_ISDIR(status.st_mode) else None
+
+
+def exists(parent: int, name: str) -> bool:
+    try:
+        os.lstat(name, dir_fd=parent)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
+    """Returns whether something had changed. Raises OSError."""
+    found = read_tree(folder, name, [MAX_BYTES])
+    if found is not None and "entries" in saved and "entries" in found:
+        changed = False
+        with open_inner(folder, name) as opened:
+            for inner in sorted({*saved["entries"], *os.listdir(opened)}):
+                if inner in saved["entries"]:
+                    changed |= restore_tree(opened, inner, saved["entries"][inner], quarantine)
+                elif inner in found["entries"]:
+                    move_away(opened, inner, quarantine)
+                    changed = True
+        return changed
+    if found is not None and all(found.get(kind) == saved.get(kind) for kind in ("data", "target", "mode")):
+        return False
+    if exists(folder, name):
+        move_away(folder, name, quarantine)
+    write_tree(folder, name, saved)
+    return True
+
+
+def write_tree(folder: int, name: str, saved: Saved) -> None:
+    if "target" in saved:
+        os.symlink(saved["target"], name, dir_fd=folder)
+    elif "entries" in saved:
+        os.mkdir(name, 0o700, dir_fd=folder)
+        with open_inner(folder, name) as opened:
+            for inner, tree in saved["entries"].items():
+                write_tree(opened, inner, tree)
+            os.fchmod(opened, saved["mode"])
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with open(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+            file.write(base64.b64decode(saved["data"]))
+            os.fchmod(file.fileno(), saved["mode"])

@@ -1,0 +1,224 @@
+"""The system call filter of sandboxed commands, as a program for the kernel (classic BPF).
+
+    program = build_filter(FilterRules(families=(AF_INET, AF_INET6)), machine="x86_64")
+
+What the filter refuses has no use in a build or a test, and a history of escapes: namespaces and mounts, tracing,
+keys, BPF, io_uring, typing into a terminal. It also closes what namespaces leave open: Unix sockets. A refused call
+fails with EPERM; one that programs probe for fails with ENOSYS, so that they do without it.
+
+Runs in the supervisor processes, too, and uses only the standard library.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0
+SOCK_STREAM, SOCK_SEQPACKET = 1, 5
+SOCK_TYPE_MASK = 0xF
+NAMESPACE_FLAGS = 0x7E020000
+"""CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET."""
+NEW_TIME_NAMESPACE = 0x80
+"""Only for unshare: in clone, this bit belongs to the exit signal."""
+TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+PERSONALITIES = (0, 8, 0xFFFFFFFF)
+"""Linux, Linux with 32 bits, and the question for the current one."""
+
+LOAD, JUMP_EQUAL, JUMP_GREATER_EQUAL, JUMP_ANY_BIT, AND, RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
+ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+NUMBER_OFFSET, MACHINE_OFFSET, ARGUMENTS_OFFSET = 0, 4, 16
+X32_BIT = 0x40000000
+
+# Numbers of system calls on x86_64 and aarch64; None where there is no such call.
+Numbers = dict[str, tuple[int | None, int | None]]
+NAMESPACES: Numbers = {
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "open_tree_attr": (467, 467),
+    "setns": (308, 268),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+}
+REFUSED: Numbers = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "move_pages": (279, 239),
+    "migrate_pages": (256, 238),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "open_by_handle_at": (304, 265),
+    "fanotify_init": (300, 262),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "clock_adjtime": (305, 266),
+    "adjtimex": (159, 171),
+    "lookup_dcookie": (212, 18),
+    "nfsservctl": (180, 42),
+    "vhangup": (153, 58),
+    "syslog": (103, 116),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "uselib": (134, None),
+    "ustat": (136, None),
+    "sysfs": (139, None),
+    "_sysctl": (156, None),
+}
+SHARED_MEMORY: Numbers = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+}
+"""Objects that commands would share with all processes of the user, if they have no IPC namespace of their own."""
+ABSENT: Numbers = {
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+CLONE, CLONE3, UNSHARE = (56, 220), (435, 435), (272, 97)
+SOCKET, SOCKETPAIR, IOCTL, PERSONALITY, PRLIMIT = (41, 198), (53, 199), (16, 29), (135, 92), (302, 261)
+MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+"""For each machine, its column in the tables and its number in the kernel."""
+
+
+class FilterRules(NamedTuple):
+    """What differs between the kinds of sandbox."""
+
+    families: tuple[int, ...] = (AF_INET, AF_INET6)
+    """The families of sockets that commands may create."""
+    namespaces: bool = False
+    """Whether commands may create namespaces."""
+    shares_host: bool = False
+    """Whether commands see the other processes of this machine, because they have no namespaces of their own."""
+
+
+Code = list[tuple[int, int, int, int]]
+
+
+def build_filter(rules: FilterRules, machine: str) -> bytes:
+    """The program as the kernel reads it. Raises KeyError for an unknown machine."""
+    column, kernel_name = MACHINES[machine]
+    code: Code = [
+        (LOAD, 0, 0, MACHINE_OFFSET),
+        (JUMP_EQUAL, 1, 0, kernel_name),
+        (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, NUMBER_OFFSET),
+    ]
+    if machine == "x86_64":  # the second set of call numbers would be a way around
+        code += [(JUMP_GREATER_EQUAL, 0, 1, X32_BIT), (RETURN, 0, 0, ERRNO | errno.ENOSYS)]
+    code += refuse(REFUSED.values(), column, errno.EPERM) + refuse(ABSENT.values(), column, errno.ENOSYS)
+    if not rules.namespaces:
+        code += refuse(NAMESPACES.values(), column, errno.EPERM) + refuse([CLONE3], column, errno.ENOSYS)
+        code += on_call(CLONE[column], refuse_bits(0, NAMESPACE_FLAGS))
+        code += on_call(UNSHARE[column], refuse_bits(0, NAMESPACE_FLAGS | NEW_TIME_NAMESPACE))
+    if rules.shares_host:
+        code += refuse(SHARED_MEMORY.values(), column, errno.EPERM)
+        code += on_call(PRLIMIT[column], allow_values(0, (0,)))
+    code += on_call(SOCKET[column], socket_rule(rules.families))
+    code += on_call(SOCKETPAIR[column], socketpair_rule(all_types=AF_UNIX in rules.families))
+    code += on_call(IOCTL[column], refuse_values(1, (TIOCSTI, TIOCLINUX)))
+    code += on_call(PERSONALITY[column], allow_values(0, PERSONALITIES))
+    code.append((RETURN, 0, 0, ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
+
+
+def refuse(calls: Iterable[tuple[int | None, int | None]], column: int, error: int) -> Code:
+    numbers = [call[column] for call in calls]
+    return [
+        instruction
+        for number in numbers
+        if number is not None
+        for instruction in ((JUMP_EQUAL, 0, 1, number), (RETURN, 0, 0, ERRNO | error))
+    ]
+
+
+def on_call(number: int, rule: Code) -> Code:
+    """A rule that decides about one call. It must end with a return, because it loads an argument."""
+    return [(JUMP_EQUAL, 0, len(rule), number), *rule]
+
+
+def load_argument(index: int) -> Code:
+    """Load the lower half of an argument. The kernel reads the arguments that we look at as 32 bits, too."""
+    return [(LOAD, 0, 0, ARGUMENTS_OFFSET + 8 * index)]
+
+
+def refuse_bits(index: int, bits: int) -> Code:
+    return [
+        *load_argument(index),
+        (JUMP_ANY_BIT, 0, 1, bits),
+        (RETURN, 0, 0, ERRNO | errno.EPERM),
+        (RETURN, 0, 0, ALLOW),
+    ]
+
+
+def refuse_values(index: int, values: tuple[int, ...]) -> Code:
+    return [*load_argument(index), *return_for(values, ERRNO | errno.EPERM), (RETURN, 0, 0, ALLOW)]
+
+
+def allow_values(index: int, values: tuple[int, ...]) -> Code:
+    return [*load_argument(index), *return_for(values, ALLOW), (RETURN, 0, 0, ERRNO | errno.EPERM)]
+
+
+def return_for(values: tuple[int, ...], action: int) -> Code:
+    return [item for value in values for item in ((JUMP_EQUAL, 0, 1, value), (RETURN, 0, 0, action))]
+
+
+def socket_rule(families: tuple[int, ...]) -> Code:
+    """Netlink is allowed for the list of interfaces only, which programs read before they connect."""
+    netlink = allow_values(2, (NETLINK_ROUTE,)) if AF_INET in families else []
+    return [
+        *load_argument(0),
+        *return_for(families, ALLOW),
+        *([(JUMP_EQUAL, 0, len(netlink), AF_NETLINK), *netlink] if netlink else []),
+        (RETURN, 0, 0, ERRNO | errno.EPERM),
+    ]
+
+
+def socketpair_rule(*, all_types: bool) -> Code:
+    """Connected pairs are harmless. A pair of datagram sockets could send to any Unix socket that has a path."""
+    if all_types:
+        return [(RETURN, 0, 0, ALLOW)]
+    refused = (RETURN, 0, 0, ERRNO | errno.EPERM)
+    return [
+        *load_argument(0),
+        (JUMP_EQUAL, 1, 0, AF_UNIX),
+        refused,
+        *load_argument(1),
+        (AND, 0, 0, SOCK_TYPE_MASK),
+        *return_for((SOCK_STREAM, SOCK_SEQPACKET), ALLOW),
+        refused,
+    ]
