@@ -7,9 +7,12 @@ its shards over and ends. A second signal ends it at once: other hosts continue 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -22,6 +25,24 @@ from parley.cluster.operations.metrics_server import MetricsServer
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
 from parley.gateway.server_log import ServerLog
 
+FOLDER_PREFIX = "parley-host-"
+LEFTOVER_SECONDS = 60
+"""A younger folder may be that of a host that is starting."""
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Delete the folders of hosts that were killed. A host that runs holds a lock on its own."""
+    for folder in parent.glob(f"{FOLDER_PREFIX}*"):
+        try:
+            status = folder.lstat()
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < LEFTOVER_SECONDS:
+                continue
+            with open(folder / "lock", "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # it is in use, or somebody else has removed it
+            continue
+
 
 def run_host(connect: Callable[[], Awaitable[Cluster]], prefix: str, settings: HostSettings, log: ServerLog) -> int:
     """Serve until a signal; returns the exit code. Raises ClusterError or SessionError."""
@@ -29,7 +50,8 @@ def run_host(connect: Callable[[], Awaitable[Cluster]], prefix: str, settings: H
 
     raise_file_limit()
     prepare()
-    folder = tempfile.mkdtemp(prefix="parley-host-")  # private, and empty: the truth is in the logs
+    remove_leftovers(Path(tempfile.gettempdir()))
+    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)  # private, and empty: the truth is in the logs
     hub = msgspec.structs.replace(settings.hub, state=Path(folder))
     try:
         uvloop.run(serve_host(connect, prefix, msgspec.structs.replace(settings, hub=hub), log))

@@ -96,3 +96,9 @@ def test_figures_of_all_hosts_are_one_page() -> None:
     assert "parley_results_total 0" not in page
     assert ("parley_sessions 8" in page, "parley_loop_lag_p99_seconds 0.5" in page) == (True, True)
     assert page.count("# TYPE parley_sessions gauge") == 1
+
+
+def test_large_figures_keep_their_digits() -> None:
+    page = b"# HELP parley_lines_total Lines.\n# TYPE parley_lines_total counter\nparley_lines_total 1234567\n"
+
+    assert b"parley_lines_total 2469134\n" in join_metrics([page, page], NO_QUERY, [])

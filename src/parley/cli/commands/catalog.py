@@ -93,7 +93,7 @@ LOG_FORMAT = Flag(
 CLUSTER_FLAGS = (
     Flag(
         "--nats",
-        "The NATS servers, separated by commas: nats://HOST:PORT. Without it, the variable PARLEY_NATS is used.",
+        "The NATS servers, separated by commas: nats://HOST:PORT (`parley host` and `cluster`: or PARLEY_NATS).",
         "URL",
     ),
     Flag("--nats-credentials", "The file with the credentials for NATS.", "FILE"),

@@ -155,8 +155,13 @@ def join_metrics(bodies: Sequence[bytes], query: QueryParams, known: Sequence[Cl
         found = values.get(name, {})
         if len(found) > 1:
             found.pop(name, None)  # a host without any writes 0 without labels
-        lines += [f"{series} {value:g}" for series, value in found.items()]
+        lines += [f"{series} {format_value(value)}" for series, value in found.items()]
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def format_value(value: float) -> str:
+    """All digits of a figure."""
+    return f"{value:.0f}" if value.is_integer() else repr(value)
 
 
 def add_series(found: dict[str, float], series: str, value: float) -> None:
