@@ -233,7 +233,8 @@ def open_memory(data: bytes) -> int:
 
 def installation_paths() -> tuple[str, ...]:
     """The folders of our program. A command that can change them runs outside of the sandbox with our next import."""
-    return tuple(dict.fromkeys(map(os.path.realpath, (ROOT / "parley", sys.prefix, sys.base_prefix))))
+    folders = (str(ROOT / "parley"), sys.prefix, sys.base_prefix)
+    return tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
 
 
 def runtime_paths(policy: SandboxPolicy) -> tuple[str, ...]:

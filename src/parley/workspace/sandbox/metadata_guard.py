@@ -36,7 +36,7 @@ AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
 MAX_PATH_BYTES, MAX_VALUE_BYTES = 4096, 65536
 SPECIAL_MODES = stat.S_ISUID | stat.S_ISGID
 OWN_ATTRIBUTES = (b"user.", b"system.posix_acl_")
-"""Others, such as the capabilities of a program, need privileges that the supervisor of root has and commands do not."""
+"""Others, such as the capabilities of a program, need privileges that commands do not have, even if we do."""
 
 
 class Call(NamedTuple):
