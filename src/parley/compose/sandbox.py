@@ -29,7 +29,10 @@ HIDDEN_IN_HOME = (
 """Files and folders with credentials. `allowRead` shows them to commands again."""
 MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
 """Folders that commands cannot create while they run. Other protected names are moved away after the command."""
-HIDDEN_ELSEWHERE = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private")
+HIDDEN_ELSEWHERE = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/var/backups"),
+    *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private"),
+)
 SYSTEM_FOLDERS = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr"}
     | {"tmp", "run"}  # commands have their own

@@ -122,6 +122,17 @@ def test_a_program_folder_does_not_show_the_credentials_beside_it(
     assert "SECRET" not in ran.output
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can read them without a sandbox")
+@pytest.mark.parametrize("kind", KINDS)
+def test_backups_of_password_hashes_are_hidden(kind: str, folder: Path) -> None:
+    sandbox_session.require(kind)
+    ran = sandbox_session.run(
+        "cat /etc/shadow- /etc/gshadow- /var/backups/*shadow* 2> /dev/null; echo end", folder, kind=kind
+    )
+    assert "root:" not in ran.output
+    assert "end" in ran.output
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_left_process_changes_later_is_undone(kind: str, folder: Path) -> None:
     sandbox_session.require(kind)
