@@ -238,7 +238,9 @@ class Composer:
             main=options.agent or (None if options.safe_mode else launch.settings.merged.get("agent")),
             subagent_model=launch.environment.get("CLAUDE_CODE_SUBAGENT_MODEL") or None,
             load_memory=lambda scope, name: plugins.load_agent_memory(scope, name, policy.is_hidden),
-            make_worktrees=None if launch.is_restricted else lambda: tools.make_worktrees(workspace, files.remote),
+            make_worktrees=None
+            if launch.is_restricted
+            else lambda: tools.make_worktrees(workspace, str(launch.cwd), files.remote),
         )
 
     def _extension_config(self, workspace: Workspace, style: OutputStyle) -> ExtensionConfig:

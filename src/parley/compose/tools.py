@@ -217,7 +217,7 @@ def make_workspace(
         open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
-        open_search=make_search(children) if remote is None else remote.open_search,
+        open_search=make_search(children, str(launch.cwd)) if remote is None else remote.open_search,
         observer=observer,
         find_sandbox=make_sandbox_finder(launch, session_id, policy, processes, hands.files),
     )
@@ -280,20 +280,22 @@ def make_files(launch: LaunchContext, session_id: str) -> SessionFiles:
     return SessionFiles(files)
 
 
-def make_worktrees(workspace: Workspace, remote: RemoteWorkspace | None = None) -> Worktrees:
+def make_worktrees(workspace: Workspace, cwd: str, remote: RemoteWorkspace | None = None) -> Worktrees:
     if remote is not None:
         return remote.worktrees
+    from parley.workspace.search_path import without_programs_of
     from parley.workspace.worktrees import GitWorktrees
 
-    return GitWorktrees(workspace.processes, workspace.environment)
+    return GitWorktrees(workspace.processes, without_programs_of(cwd, workspace.environment))
 
 
-def make_search(environment: dict[str, str]) -> Callable[[], FileSearch]:
+def make_search(environment: dict[str, str], cwd: str) -> Callable[[], FileSearch]:
     @functools.cache
     def open_search() -> FileSearch:
         from parley.workspace.search.search import LocalSearch
+        from parley.workspace.search_path import without_programs_of
 
-        return LocalSearch(environment)
+        return LocalSearch(without_programs_of(cwd, environment))
 
     return open_search
 

@@ -30,6 +30,14 @@ def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "PATH": ":".join(folders(environment.get("PATH")))}
 
 
+def without_programs_of(folder: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for programs that we run ourselves: a command may have put another one into a working folder."""
+    top = os.path.join(os.path.realpath(folder), "")
+    entries = folders(environment.get("PATH"))
+    kept = [entry for entry in entries if not os.path.join(os.path.realpath(entry), "").startswith(top)]
+    return {**environment, "PATH": ":".join(kept) or DEFAULT}
+
+
 def find(path: str, name: str) -> str | None:
     """The file that a command name runs, or None. Results are cached for up to a second."""
     return _find(path, name, int(time.monotonic()))

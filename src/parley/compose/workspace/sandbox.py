@@ -29,7 +29,10 @@ HIDDEN_IN_HOME = (
 """Files and folders with credentials. `allowRead` shows them to commands again."""
 MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
 """Folders that commands cannot create while they run. Other protected names are moved away after the command."""
-HIDDEN_ELSEWHERE = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private")
+HIDDEN_ELSEWHERE = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/var/backups"),
+    *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private"),
+)
 SYSTEM_FOLDERS = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "proc", "sbin", "snap", "sys", "usr"}
     | {"tmp", "run"}  # commands have their own
@@ -167,6 +170,7 @@ class ConfigReader:
 
     def _build_policy(self, merged: MergedSettings, listed: tuple[str, ...]) -> SandboxPolicy:
         from parley.workspace.sandbox.base import SandboxPolicy
+        from parley.workspace.sandbox.launcher import installation_paths
 
         def paths(key: str) -> list[str]:
             value = merged.values.get(f"sandbox.filesystem.{key}")
@@ -183,10 +187,11 @@ class ConfigReader:
         hidden += [str(self._launch.config / ".credentials.json"), *HIDDEN_ELSEWHERE, *rules.no_read]
         hidden += [path for path in files if isinstance(path, str)]
         denied_read = [*paths("denyRead"), *self._resolve(hidden)]
+        own = [path for path in installation_paths() if path not in writable]
         return SandboxPolicy(
             cwd=os.path.realpath(self._launch.cwd),
             writable=unique(writable),
-            read_only=unique([*paths("denyWrite"), *self._resolve(rules.no_edit), *paths("denyRead")]),
+            read_only=unique([*paths("denyWrite"), *self._resolve(rules.no_edit), *paths("denyRead"), *own]),
             unreadable=unique(path for path in denied_read if path not in allow_read),
             readable=unique([*allow_read, *self._programs()]),
             network=self._build_network(merged),

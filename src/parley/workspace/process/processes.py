@@ -270,6 +270,9 @@ class Confinement(Protocol):
     def before_command(self) -> None:
         """A command starts, and no other is running."""
 
+    def after_last_process(self) -> None:
+        """All processes of all commands have ended."""
+
 
 class CommandStarter(Protocol):
     """Starts commands with a stdin: `Processes`, or one that confines them first."""
@@ -510,7 +513,11 @@ class Processes:
     def _forget(self, command: RunningCommand) -> None:
         """A command and all its processes are gone. A supervisor in a sandbox does not stay long without any."""
         supervisor = self._commands.pop(command, None)
-        if supervisor is not None and supervisor.sandbox is not None and not supervisor.is_gone:
+        if supervisor is None or supervisor.sandbox is None:
+            return
+        if supervisor not in self._commands.values():
+            supervisor.sandbox.after_last_process()
+        if not supervisor.is_gone:
             asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle, supervisor, supervisor.taken)
 
     def _end_idle(self, supervisor: SupervisorProcess, taken: int) -> None:

@@ -33,6 +33,7 @@ from parley.workspace.remote.handshake import Greeting
 from parley.workspace.remote.wire import BrokenFrame, Channel
 from parley.workspace.safe_open import Pins, is_beneath
 from parley.workspace.search.search import LocalSearch
+from parley.workspace.search_path import without_programs_of
 from parley.workspace.worktrees import GitWorktrees
 
 MAX_EARLIER = 100
@@ -75,9 +76,10 @@ class ServedSession:
             tree=tree,
             delete_history_at_end=not greeting.keeps_history,
         )
-        self._search = LocalSearch(place.environment)
+        own = without_programs_of(cwd, place.environment)
+        self._search = LocalSearch(own)
         self._processes = Processes()
-        self._worktrees = GitWorktrees(self._processes, place.environment)
+        self._worktrees = GitWorktrees(self._processes, own)
         self._pins = Pins()
         self._calls: dict[int, asyncio.Task[tuple[int, bytes]]] = {}
         self._commands: dict[int, ServedCommand] = {}

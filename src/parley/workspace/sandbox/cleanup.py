@@ -20,7 +20,7 @@ import sys
 from typing import Any
 
 from parley.workspace.sandbox.contents import ProtectedContents
-from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
+from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames, open_parent
 
 
 class PlaceholderRecord:
@@ -28,6 +28,7 @@ class PlaceholderRecord:
 
     def __init__(self, records: str, root: str) -> None:
         """Take the record, and remove what is left of sandboxes that were killed. Raises OSError."""
+        self._root = root
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.open(os.path.join(records, name), flags, 0o600)
@@ -58,8 +59,11 @@ class PlaceholderRecord:
         for line in reversed(os.pread(self._file, 1 << 20, 0).splitlines()):
             with contextlib.suppress(OSError, ValueError):
                 path, inode = json.loads(line)
-                if os.lstat(path).st_ino == inode:
-                    os.rmdir(path)  # fails if it is not an empty folder
+                if not path.startswith(self._root.rstrip("/") + "/"):
+                    continue  # a command that may write to our folder has added it
+                with open_parent(path) as (folder, last):
+                    if os.lstat(last, dir_fd=folder).st_ino == inode:
+                        os.rmdir(last, dir_fd=folder)  # fails if it is not an empty folder
         os.ftruncate(self._file, 0)
 
 

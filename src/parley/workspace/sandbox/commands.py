@@ -79,10 +79,7 @@ class LocalCommandPlace:
 
     def find_violations(self, command: str, output: str) -> list[str]:
         policy = self._launcher.policy
-        found = [
-            f"{path}: it is protected, because it decides what runs later; the change was undone"
-            for path in self._launcher.after_command()
-        ]
+        found = self._launcher.after_command()
         found += find_violations(policy, output, self.kind)
         found += [f"{refusal.host}:{refusal.port}: {refusal.reason}" for refusal in self._proxy.take_refusals()]
         ignored = [

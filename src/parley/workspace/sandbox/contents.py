@@ -21,10 +21,11 @@ from typing import Any
 from parley.workspace.sandbox.entries import move_away, open_inner, open_parent
 
 MAX_BYTES = 32 << 20
-"""How much is kept in memory; what is beyond it is not restored."""
+"""How much of each path is kept in memory. What is beyond it is moved away if it was changed."""
+MAX_DEPTH = 32
 
 Saved = dict[str, Any]
-"""The `mode`, and `data` of a file, `target` of a symlink or `entries` of a folder."""
+"""The `mode`, and `data` of a file, `target` of a symlink, `entries` of a folder or `version` of what is not kept."""
 
 
 class ProtectedContents:
@@ -37,12 +38,11 @@ class ProtectedContents:
         """The folders above them, with their inodes."""
 
     def save(self) -> None:
-        budget = [MAX_BYTES]
         self.saved, self.folders = {}, {}
         for path in self._paths:
             try:
                 with open_parent(path) as (folder, name):
-                    saved = read_tree(folder, name, budget)
+                    saved = read_tree(folder, name, [MAX_BYTES])
             except OSError:
                 continue
             if saved is not None:
@@ -63,10 +63,16 @@ class ProtectedContents:
         for folder, inode in sorted(self.folders.items()):
             move_back(folder, inode, quarantine)
         changed: list[str] = []
+        problem: OSError | None = None
         for path, saved in self.saved.items():
-            with open_parent(path) as (folder_above, name):
-                if restore_tree(folder_above, name, saved, quarantine):
-                    changed.append(path)
+            try:
+                with open_parent(path) as (folder_above, name):
+                    if restore_tree(folder_above, name, saved, quarantine):
+                        changed.append(path)
+            except OSError as exc:  # the others are restored all the same
+                problem = problem or OSError(exc.errno, exc.strerror, path)
+        if problem is not None:
+            raise problem
         return changed
 
 
@@ -77,24 +83,33 @@ def folders_above(path: str) -> list[str]:
     return found
 
 
-def read_tree(folder: int, name: str, budget: list[int]) -> Saved | None:
-    """What an entry of an opened folder is; None if there is none, or it is too large."""
+def read_tree(folder: int, name: str, budget: list[int], depth: int = MAX_DEPTH) -> Saved | None:
+    """What an entry of an opened folder is; None if there is none."""
     try:
         status = os.lstat(name, dir_fd=folder)
-        saved: Saved = {"mode": stat.S_IMODE(status.st_mode)}
+    except OSError:
+        return None
+    saved: Saved = {"mode": stat.S_IMODE(status.st_mode)}
+    not_kept = {**saved, "version": version_of(status)}
+    try:
         if stat.S_ISLNK(status.st_mode):
             return {**saved, "target": os.readlink(name, dir_fd=folder)}
-        if stat.S_ISDIR(status.st_mode):
+        if stat.S_ISDIR(status.st_mode) and depth > 0:
             with open_inner(folder, name) as opened:
-                inner = {each: read_tree(opened, each, budget) for each in sorted(os.listdir(opened))}
+                inner = {each: read_tree(opened, each, budget, depth - 1) for each in sorted(os.listdir(opened))}
             return {**saved, "entries": {each: tree for each, tree in inner.items() if tree is not None}}
         if not stat.S_ISREG(status.st_mode) or status.st_size > budget[0]:
-            return None
+            return not_kept
         budget[0] -= status.st_size
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb") as file:
             return {**saved, "data": base64.b64encode(file.read()).decode()}
     except OSError:
-        return None
+        return not_kept
+
+
+def version_of(status: os.stat_result) -> list[int]:
+    """What differs after every change of an entry."""
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
 def move_back(path: str, inode: int, quarantine: str) -> None:
@@ -130,6 +145,11 @@ def exists(parent: int, name: str) -> bool:
 
 def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
     """Returns whether something had changed. Raises OSError."""
+    if "version" in saved:
+        if exists(folder, name) and version_of(os.lstat(name, dir_fd=folder)) != saved["version"]:
+            move_away(folder, name, quarantine)
+            return True
+        return False
     found = read_tree(folder, name, [MAX_BYTES])
     if found is not None and "entries" in saved and "entries" in found:
         changed = False
@@ -137,7 +157,7 @@ def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
             for inner in sorted({*saved["entries"], *os.listdir(opened)}):
                 if inner in saved["entries"]:
                     changed |= restore_tree(opened, inner, saved["entries"][inner], quarantine)
-                elif inner in found["entries"]:
+                else:
                     move_away(opened, inner, quarantine)
                     changed = True
         return changed
@@ -150,6 +170,8 @@ def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
 
 
 def write_tree(folder: int, name: str, saved: Saved) -> None:
+    if "version" in saved:
+        return
     if "target" in saved:
         os.symlink(saved["target"], name, dir_fd=folder)
     elif "entries" in saved:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -66,12 +67,16 @@ class ProtectedEntries:
     def restore(self, quarantine: str) -> list[str]:
         """Move new entries away and restore changed symlinks. Returns the paths. Raises OSError."""
         found: list[str] = []
+        problem: OSError | None = None
         for folder, before in self.before.items():
             for name, target in self._list(folder).items():
                 path = os.path.join(folder, name)
                 if name not in before or (before[name] and target != before[name]):
-                    with open_parent(path) as (opened, last):
-                        move_away(opened, last, quarantine)
+                    try:
+                        with open_parent(path) as (opened, last):
+                            move_away(opened, last, quarantine)
+                    except OSError as exc:  # the others are restored all the same
+                        problem = problem or OSError(exc.errno, exc.strerror, path)
                     found.append(path)
             for name, target in before.items():
                 path = os.path.join(folder, name)
@@ -80,6 +85,8 @@ class ProtectedEntries:
                         with open_parent(path) as (opened, last):
                             os.symlink(target, last, dir_fd=opened)
                         found.append(path)
+        if problem is not None:
+            raise problem
         return list(dict.fromkeys(found))
 
     def to_json(self) -> dict[str, object]:
@@ -119,17 +126,18 @@ class ProtectedEntries:
 
 
 @contextlib.contextmanager
-def open_folder(path: str) -> Iterator[int]:
+def open_folder(path: str, *, create: bool = False) -> Iterator[int]:
     """Open a folder by its real path. Raises OSError if there is a symlink on the way, or no folder."""
     current = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in path.split("/"):
-            if part:
-                flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-                inner = os.open(part, flags, dir_fd=current)
-                os.close(current)
-                current = inner
-        opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=current)
+        for part in filter(None, path.split("/")):
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=current)
+            inner = open_own(current, part, os.O_PATH)
+            os.close(current)
+            current = inner
+        opened = open_own(current, ".", os.O_RDONLY)
     finally:
         os.close(current)
     try:
@@ -141,11 +149,32 @@ def open_folder(path: str) -> Iterator[int]:
 @contextlib.contextmanager
 def open_inner(folder: int, name: str) -> Iterator[int]:
     """Open a folder in an opened one. Raises OSError if it is not a folder."""
-    opened = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    opened = open_own(folder, name, os.O_RDONLY)
     try:
         yield opened
     finally:
         os.close(opened)
+
+
+def open_own(folder: int, name: str, access: int) -> int:
+    """Open a folder in an opened one, although a command has taken away our rights to one of them. Raises OSError."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    with contextlib.suppress(PermissionError):
+        return os.open(name, access | flags, dir_fd=folder)
+    give_rights(folder)
+    inner = os.open(name, os.O_PATH | flags, dir_fd=folder)
+    try:
+        give_rights(inner)
+        return os.open(name, access | flags, dir_fd=folder)
+    finally:
+        os.close(inner)
+
+
+def give_rights(folder: int) -> None:
+    """Let the owner list and change an opened folder. Raises OSError."""
+    status = os.fstat(folder)
+    if status.st_uid == os.geteuid() and status.st_mode & 0o700 != 0o700:
+        os.chmod(f"/proc/self/fd/{folder}", stat.S_IMODE(status.st_mode) | 0o700)
 
 
 @contextlib.contextmanager
@@ -158,23 +187,36 @@ def open_parent(path: str) -> Iterator[tuple[int, str]]:
 
 def move_away(folder: int, name: str, quarantine: str) -> None:
     """Move an entry of an opened folder into a private folder, whatever it contains. Raises OSError."""
-    os.makedirs(quarantine, mode=0o700, exist_ok=True)
-    place = os.path.join(quarantine, f"{len(os.listdir(quarantine))}-{name.lstrip('.')}")
+    give_rights(folder)
     try:
-        os.rename(name, place, src_dir_fd=folder)
-    except OSError:  # on another file system
+        with open_folder(quarantine, create=True) as opened:
+            place = f"{len(os.listdir(opened))}-{name.lstrip('.')}"
+            os.rename(name, place, src_dir_fd=folder, dst_dir_fd=opened)
+    except OSError:  # on another file system, or a command has replaced it
         remove_entry(folder, name)
 
 
 def remove_entry(folder: int, name: str) -> None:
-    """Remove a file or a whole folder. Raises OSError."""
-    if not stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-        os.unlink(name, dir_fd=folder)
-        return
-    with open_inner(folder, name) as opened:
-        for inner in os.listdir(opened):
-            remove_entry(opened, inner)
-    os.rmdir(name, dir_fd=folder)
+    """Remove a file or a whole folder, however deep it is. Raises OSError."""
+    waiting = [name]
+    while waiting:
+        current = waiting.pop()
+        if not is_folder_in(folder, current):
+            os.unlink(current, dir_fd=folder)
+            continue
+        with open_inner(folder, current) as opened:
+            give_rights(opened)
+            for inner in os.listdir(opened):
+                if is_folder_in(opened, inner):
+                    waiting.append(f".parley-{secrets.token_hex(8)}")
+                    os.rename(inner, waiting[-1], src_dir_fd=opened, dst_dir_fd=folder)
+                else:
+                    os.unlink(inner, dir_fd=opened)
+        os.rmdir(current, dir_fd=folder)
+
+
+def is_folder_in(folder: int, name: str) -> bool:
+    return stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)
 
 
 def read_link(folder: int, name: str) -> str:

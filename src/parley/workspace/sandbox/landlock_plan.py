@@ -24,8 +24,10 @@ def plan_paths(policy: SandboxPolicy, runtime: tuple[str, ...], temp: str) -> li
     hidden = (*HIDDEN, *policy.unreadable)
     found = [("/", READ_DIR), *allow_around("/", hidden, READ)]
     found += [(f"/dev/{name}", READ_FILE | WRITE_FILE | IOCTL_DEV) for name in DEVICES]
-    for path in (*runtime, *policy.readable):
+    for path in runtime:
         found.append((path, READ))
+    for path in policy.readable:
+        found += allow_around(path, tuple(each for each in policy.unreadable if not is_beneath(path, each)), READ)
     for path in policy.writable:
         found += allow_around(path, policy.unreadable, READ)
         found += allow_around(path, (*policy.read_only, *policy.unreadable), EVERY_RIGHT)

@@ -111,11 +111,15 @@ class SandboxLauncher:
         self._folders = folders
         self._protected = protected
         self._serve = serve
+        self._is_idle = True
+        """Whether all processes of commands have ended, and what they changed was restored."""
+        self._undone: list[str] = []
+        """What was restored and not yet reported."""
 
     def start(self, control: socket.socket, environment: Mapping[str, str]) -> SandboxRun:
         """Start the supervisor. Raises OSError."""
         run = SandboxRun(self._take_placeholders(), self.after_command)
-        self._protected.save()
+        self.before_command()
         hello, far_hello = socket.socketpair()
         program = seccomp.build_filter(self._filter_rules(), os.uname().machine)
         filter_file = open_memory(program)
@@ -151,6 +155,8 @@ class SandboxLauncher:
 
     def before_command(self) -> None:
         """Take the protected files as they are now: the user may have changed them."""
+        self._restore()  # if commands of a supervisor that does not respond are left
+        self._is_idle = False
         self._protected.save()
 
     def accept(self, path: str) -> None:
@@ -158,11 +164,25 @@ class SandboxLauncher:
         self._protected.accept(path)
 
     def after_command(self) -> list[str]:
-        """Restore protected files. Returns the paths that a command created or changed."""
+        """Restore protected files. Returns what commands created or changed, one sentence each."""
+        self._restore()
+        undone, self._undone = self._undone, []
+        return undone
+
+    def after_last_process(self) -> None:
+        """A process that a command left behind may have changed protected files after the end of the command."""
+        self._restore()
+        self._is_idle = True
+
+    def _restore(self) -> None:
+        if self._is_idle:
+            return
+        reason = "it is protected, because it decides what runs later"
         try:
-            return self._protected.restore(self._folders.quarantine)
+            changed = self._protected.restore(self._folders.quarantine)
+            self._undone += [f"{path}: {reason}; the change was undone" for path in changed]
         except OSError as exc:
-            return [f"{exc.filename} ({exc.strerror})"]
+            self._undone.append(f"{exc.filename}: {reason}, but the change could not be undone: {exc.strerror}")
 
     def _take_placeholders(self) -> list[cleanup.PlaceholderRecord]:
         if self._offer.kind != "bubblewrap" or self.policy.filesystem_disabled:
@@ -221,6 +241,12 @@ def open_memory(data: bytes) -> int:
     os.write(file, data)
     os.lseek(file, 0, os.SEEK_SET)
     return file
+
+
+def installation_paths() -> tuple[str, ...]:
+    """The folders of our program. A command that can change them runs outside of the sandbox with our next import."""
+    folders = (str(ROOT / "parley"), sys.prefix, sys.base_prefix)
+    return tuple(dict.fromkeys(os.path.realpath(folder) for folder in folders))
 
 
 def runtime_paths(policy: SandboxPolicy) -> tuple[str, ...]:

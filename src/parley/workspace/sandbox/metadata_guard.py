@@ -35,6 +35,8 @@ NOTIFICATION, REPLY = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
 MAX_PATH_BYTES, MAX_VALUE_BYTES = 4096, 65536
 SPECIAL_MODES = stat.S_ISUID | stat.S_ISGID
+OWN_ATTRIBUTES = (b"user.", b"system.posix_acl_")
+"""Others, such as the capabilities of a program, need privileges that commands do not have, even if we do."""
 
 
 class Call(NamedTuple):
@@ -191,6 +193,8 @@ class MetadataGuard:
             return (memory.read(32),)
         if call.action in ("set", "remove"):
             name = read_text(memory, first, 256)
+            if not name.startswith(OWN_ATTRIBUTES):
+                raise PermissionError(errno.EPERM, "privileged attribute")
             if call.action == "remove":
                 return (name,)
             if third > MAX_VALUE_BYTES:

@@ -22,7 +22,9 @@ MountKind = Literal["writable", "read_only", "hidden", "empty"]
 PRIVATE_TEMP = "/tmp"
 HIDDEN_RUNTIME = "/run"
 """It contains the sockets of services."""
-NAMESPACES = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
+NAMESPACES = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--as-pid-1")
+"""Our supervisor is the first process. That of bubblewrap has no system call filter, and commands could write to its
+memory."""
 
 
 class MountPlan(Struct, frozen=True, kw_only=True):

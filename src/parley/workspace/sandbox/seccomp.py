@@ -25,6 +25,8 @@ NAMESPACE_FLAGS = 0x7E020000
 NEW_TIME_NAMESPACE = 0x80
 """Only for unshare: in clone, this bit belongs to the exit signal."""
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+ATTRIBUTE_REQUESTS = (0x40086602, 0x40046602, 0x401C5820, 0x40087602, 0x40047602, 0x800C6613)
+"""To set the flags, the project, the version and the encryption of a file. An owner needs no right to write for it."""
 PERSONALITIES = (0, 8, 0xFFFFFFFF)
 """Linux, Linux with 32 bits, and the question for the current one."""
 
@@ -109,6 +111,9 @@ ABSENT: Numbers = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
+SCHEDULING = (((203, 122), 0), ((142, 118), 0), ((144, 119), 0), ((314, 274), 0), ((141, 140), 1), ((251, 30), 1))
+"""sched_setaffinity, sched_setparam, sched_setscheduler, sched_setattr, setpriority and ioprio_set, each with the
+position of the process; 0 is the caller."""
 CLONE, CLONE3, UNSHARE = (56, 220), (435, 435), (272, 97)
 SOCKET, SOCKETPAIR, IOCTL, PERSONALITY, PRLIMIT = (41, 198), (53, 199), (16, 29), (135, 92), (302, 261)
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -147,10 +152,12 @@ def build_filter(rules: FilterRules, machine: str) -> bytes:
         code += on_call(UNSHARE[column], refuse_bits(0, NAMESPACE_FLAGS | NEW_TIME_NAMESPACE))
     if rules.shares_host:
         code += refuse(SHARED_MEMORY.values(), column, errno.EPERM)
-        code += on_call(PRLIMIT[column], allow_values(0, (0,)))
+        for numbers, position in ((PRLIMIT, 0), *SCHEDULING):
+            code += on_call(numbers[column], allow_values(position, (0,)))
     code += on_call(SOCKET[column], socket_rule(rules.families))
     code += on_call(SOCKETPAIR[column], socketpair_rule(all_types=AF_UNIX in rules.families))
-    code += on_call(IOCTL[column], refuse_values(1, (TIOCSTI, TIOCLINUX)))
+    requests = (TIOCSTI, TIOCLINUX, *(ATTRIBUTE_REQUESTS if rules.shares_host else ()))
+    code += on_call(IOCTL[column], refuse_values(1, requests))
     code += on_call(PERSONALITY[column], allow_values(0, PERSONALITIES))
     code.append((RETURN, 0, 0, ALLOW))
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
