@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -23,6 +24,8 @@ from parley.gateway.hub import HubSettings
 from parley.gateway.live_session import LiveSession
 from parley.protocol.base import Struct
 from parley.workspace.remote.choice import SessionWorkspace, WorkspaceAway, find_options, read_workspace
+
+AWAY, BACK = "workspace_away", "workspace_back"
 
 
 class HubFiles(Protocol):
@@ -55,7 +58,9 @@ class SessionWorkspaces:
         self._addresses: dict[str, str] = {}
         """The workspace services of the hosts that are there."""
         self._used: dict[str, UsedWorkspace] = {}
-        """The `local` sessions of other hosts that have an engine here."""
+        """The `local` sessions of other hosts that have an engine here, or were told that their host is away."""
+        self._told: WeakKeyDictionary[LiveSession, str] = WeakKeyDictionary()
+        """What the clients of a session were told last."""
 
     def make_engine(self, live: LiveSession, start: EngineStart, chosen: SessionWorkspace, epoch: int) -> Engine:
         """Start an engine on the files of its session."""
@@ -66,10 +71,10 @@ class SessionWorkspaces:
         if options is not None:
             return self._start(used, options)
         if chosen.wait:
-            live.publish_notice("workspace_away", f"{reason}; until then, prompts wait")
+            self._tell(live, AWAY, f"{reason}; until then, prompts wait")
             used.waiting = WaitingEngine(start)
             return used.waiting
-        live.publish_notice("workspace_away", reason)
+        self._tell(live, AWAY, reason)
         folder = self._hub.settings.state / "away"  # an empty one: files of this host are not those of the session
         folder.mkdir(mode=0o700, exist_ok=True)
         environment = {**start.environment, AWAY_VARIABLE: reason}
@@ -124,30 +129,32 @@ class SessionWorkspaces:
         if homes := self._find_homes(row["workspace"] for row in rows):
             await self._look(homes, is_sure=True)
         for session_id, used in list(self._used.items()):
-            if self._hub.find_live(session_id) is not used.live or used.live.engine is None:
+            if self._hub.find_live(session_id) is not used.live:
                 del self._used[session_id]
             else:
                 await self._update(used)
 
     async def _update(self, used: UsedWorkspace) -> None:
         live, engine = used.live, used.live.engine
-        options, _ = self._find_options(used.chosen, used.start.cwd)
-        if options == used.options or engine is None:
+        options, reason = self._find_options(used.chosen, used.start.cwd)
+        if options == used.options or (engine is not None and live.is_busy and not self.is_waiting(live)):
             return
-        if used.waiting is not None and used.options is None:
-            assert options is not None
+        if options is None:
+            self._tell(live, AWAY, reason)
+        elif used.options is None:
+            self._tell(live, BACK, f"the host {used.chosen.host} is back: the session uses its files again")
+        if options is not None and used.options is None and used.waiting is not None:
             used.options = options
-            self._announce_back(used)
             used.waiting.begin(self._start(used, options))
-        elif live.state == "idle" and not live.is_busy:
-            if used.options is None:
-                self._announce_back(used)
-            del self._used[live.id]
+            return
+        used.options, used.waiting = options, None
+        if engine is not None:
             await live.unload(engine)  # the next one is started with what is there then
 
-    def _announce_back(self, used: UsedWorkspace) -> None:
-        text = f"the host {used.chosen.host} is back: the session uses its files again"
-        used.live.publish_notice("workspace_back", text)
+    def _tell(self, live: LiveSession, code: str, text: str) -> None:
+        if self._told.get(live) != code:
+            self._told[live] = code
+            live.publish_notice(code, text)
 
 
 class WaitingEngine:
