@@ -117,11 +117,11 @@ async def test_prompts_wait_for_the_host_with_the_files_if_the_session_says_so(t
 
 async def test_a_shared_session_uses_the_files_of_every_host(tmp_path: Path) -> None:
     shared = ("--workspace-default", "shared", *OPTIONS)
-    async with cluster_rig(tmp_path) as rig, rig.host("one", *shared) as one:
+    async with cluster_rig(tmp_path) as rig, rig.host("one", *shared):
         session = await rig.gateway.create()
         await ask(rig, session, call("Bash", command="echo one >> marks"))
-        await one.kill()
         async with rig.host("two", *shared):
+            await move(rig, session, "two")
             await ask(rig, session, call("Bash", command="echo two >> marks"))
             assert (await describe(rig, session))["workspace"]["kind"] == "shared"
         assert (rig.root / "marks").read_text() == "one\ntwo\n"
