@@ -23,6 +23,7 @@ from parley.gateway.engines import Engine, EngineStart, EngineTask
 from parley.gateway.hub import HubSettings
 from parley.gateway.live_session import LiveSession
 from parley.protocol.base import Struct
+from parley.workspace import private_files
 from parley.workspace.remote.choice import SessionWorkspace, WorkspaceAway, find_options, read_workspace
 
 AWAY, BACK = "workspace_away", "workspace_back"
@@ -76,7 +77,8 @@ class SessionWorkspaces:
             return used.waiting
         self._tell(live, AWAY, reason)
         folder = self._hub.settings.state / "away"  # an empty one: files of this host are not those of the session
-        folder.mkdir(mode=0o700, exist_ok=True)
+        with private_files.open_folder(folder, below=1, make=True):
+            pass
         environment = {**start.environment, AWAY_VARIABLE: reason}
         return EngineTask(msgspec.structs.replace(start, cwd=str(folder), environment=environment))
 
