@@ -84,6 +84,7 @@ SHARED = {
     "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",
     "parley.workspace.syscalls": "calls of the system that Python has no name for: whoever needs one",
     "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
+    "parley.workspace.remote.choice": "where the files of a session are: whoever creates or runs one says it",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
 
@@ -104,6 +105,7 @@ ALLOWED = {
         "parley.cli.commands.network.workspace",
         "parley.workspace.remote.address",
     ): "a door is the one who knows what it stands on",
+    ("parley.cli.commands.network.host", "parley.workspace.process.tree"): "a host hides its token, too",
     ("parley.cli.commands.network.workspace", "parley.workspace.remote.handshake"): "and who may come in",
     ("parley.cli.run", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     ("parley.cli.run", "parley.transports.reader"): "a door is the one who knows what it stands on",

@@ -9,12 +9,15 @@ from typing import Protocol
 
 from parley.cluster.session_log.engine_store import EngineStore
 from parley.cluster.session_log.records import AnyRecord, LineRecord
+from parley.cluster.session_workspaces import SessionWorkspaces
+from parley.gateway.engines import Engine, EngineStart
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.line_log import TIME, TIMES, LineLog
 from parley.gateway.live_session import LiveSession
 from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.server_log import ServerLog
 from parley.stores.base import Store
+from parley.workspace.remote.choice import SessionWorkspace
 
 NEW_SESSION_ID: ContextVar[str] = ContextVar("new_session_id", default="")
 """The id of the session that the current request creates. Its shard is the one that the request was sent to."""
@@ -42,6 +45,9 @@ class Places(Protocol):
 
     async def on_deleted(self, session_id: str) -> None: ...
 
+    def find_epoch(self, session_id: str) -> int:
+        """Of the lease under which a session is run. Raises SessionError."""
+
 
 class HostLimits(Protocol):
     """What the hub asks of `TenantLimits`."""
@@ -63,6 +69,8 @@ class ClusterHub(SessionHub):
         self._places = places
         self.limits: HostLimits | None = None
         """What tenants and tokens may use in the whole cluster."""
+        self.workspaces: SessionWorkspaces | None = None
+        """Where the files of sessions are; None if all hosts have the same."""
 
     def new_id(self, source: str | None = None) -> str:
         return NEW_SESSION_ID.get() or self._places.new_id(source)
@@ -75,6 +83,12 @@ class ClusterHub(SessionHub):
 
     def copy_store(self, session_id: str, new_id: str) -> Store:
         return self._places.begin_copy(session_id, new_id)
+
+    def make_engine(self, live: LiveSession, start: EngineStart, chosen: SessionWorkspace | None) -> Engine:
+        if self.workspaces is None or chosen is None:
+            return super().make_engine(live, start, chosen)
+        epoch = self._places.find_epoch(live.id)
+        return self.workspaces.make_engine(live, start, chosen, epoch)
 
     async def fork(self, principal: Principal, session_id: str, uuid: str | None, title: str) -> LiveSession:
         copy = await super().fork(principal, session_id, uuid, title)

@@ -25,7 +25,9 @@ from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import HostInfo, host_key
 from parley.cluster.host_sessions import HostSessions, ShardService
 from parley.cluster.session_log.records import VERSION, NewerVersion
+from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import ShardEvents, ShardKeeper, now
+from parley.compose.workspace.server import WorkspaceService
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings
@@ -34,6 +36,7 @@ from parley.gateway.server import keep_up, measure_lag
 from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 from parley.version import __version__
+from parley.workspace.remote.choice import SessionWorkspace
 
 __all__ = ["NEW_SESSION_ID", "Host", "HostSettings"]
 
@@ -54,6 +57,12 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     """A folder with the keys of tenants; empty for none."""
     workspace: str = ""
     """The address of the workspace service of this machine, if there is one."""
+    workspace_service: WorkspaceService | None = None
+    """How to serve the folders of this machine to the other hosts."""
+    workspace_token: str = ""
+    """What the workspace services of all hosts ask for."""
+    default_workspace: SessionWorkspace = SessionWorkspace()
+    """Where the files of new sessions are."""
     metrics: tuple[str, int] | None = None
     """Where probes and Prometheus find it: address and port."""
 
@@ -71,6 +80,10 @@ class Host:
         self.sessions = HostSessions(cluster, settings.name, self.shards, settings.hub, log)
         self.sessions.on_unreadable = self._on_unreadable
         self.hub = self.sessions.hub
+        self.hub.default_workspace = msgspec.structs.replace(settings.default_workspace, host=settings.name)
+        self.workspaces = self.hub.workspaces = SessionWorkspaces(
+            cluster.registry, settings.name, settings.workspace_token, self.hub
+        )
         self.gate = Gate(Tokens(self.hub.database, None), is_open=True)
         """Everybody on the bus is the administrator, unless the bridge replaces it."""
         self.services: list[ShardService] = []
@@ -104,6 +117,7 @@ class Host:
             group.create_task(self.shards.run(self._events()))
             group.create_task(keep_up(self.sessions.evict_idle, "unload idle sessions", self.log))
             group.create_task(keep_up(self.sessions.summaries.write_changed, "list the sessions", self.log))
+            group.create_task(keep_up(self.workspaces.refresh, "look for the files of sessions", self.log))
             group.create_task(keep_up(self.hub.expire_questions, "expire questions", self.log))
             group.create_task(measure_lag(self.hub.metrics))
 

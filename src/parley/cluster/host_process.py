@@ -22,6 +22,7 @@ from parley.cluster.base import Cluster
 from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.operations.metrics_server import MetricsServer
+from parley.compose.workspace.server import format_address, serve_workspace
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
 from parley.gateway.server_log import ServerLog
 
@@ -65,7 +66,19 @@ async def serve_host(
 ) -> None:
     """Raises ClusterError or SessionError."""
     cluster = await connect()
+    workspace = None
     try:
+        if settings.workspace_service is not None:
+            hub = settings.hub
+            workspace = await serve_workspace(
+                settings.workspace_service.address,
+                hub.root,
+                settings.workspace_token,
+                hub.environment,
+                certificate=settings.workspace_service.certificate,
+                log=log.warn,
+            )
+            settings = msgspec.structs.replace(settings, workspace=format_address(workspace.address))
         host = Host(cluster, settings, log)
         tokens = await add_bridge(host, prefix)
         stop = asyncio.Event()
@@ -80,4 +93,6 @@ async def serve_host(
             await metrics.close()
             await tokens.close()
     finally:
+        if workspace is not None:
+            await workspace.close()
         await cluster.close()

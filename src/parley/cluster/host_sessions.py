@@ -173,9 +173,12 @@ class HostSessions:
         """Whether a turn of the shard runs that does not wait for an answer."""
         for hosted in self.in_shard(shard):
             live = self.hub.find_live(hosted.key.session)
-            if live is not None and live.is_busy and live.state != "requires_action":
+            if live is not None and live.is_busy and live.state != "requires_action" and not self._waits(live):
                 return True
         return False
+
+    def _waits(self, live: LiveSession) -> bool:
+        return self.hub.workspaces is not None and self.hub.workspaces.is_waiting(live)
 
     # Use.
 
@@ -232,6 +235,8 @@ class HostSessions:
         except (NewerVersion, LogDamaged) as exc:
             self.on_unreadable(key, exc)
             raise
+        if self.hub.workspaces is not None:
+            await self.hub.workspaces.look_for(state.rows["sessions"].values())
         if not self._leases.may_act(shard, epoch):
             raise NotOwner(f"shard {shard} of session {key.session} was lost by host {self._host}")
         if state.is_deleted:
@@ -362,6 +367,13 @@ class HostSessions:
         copy = CopyTranscripts(source)
         self._copies[new_id] = copy.new
         return EngineStore(copy, None)
+
+    def find_epoch(self, session_id: str) -> int:
+        hosted = self.find(session_id)
+        epoch = self._leases.epoch(hosted.shard)
+        if epoch is None:
+            raise SessionError(f"the session {session_id} is leaving the host {self._host}")
+        return epoch
 
     async def on_deleted(self, session_id: str) -> None:
         hosted = self.find_hosted(session_id)

@@ -10,12 +10,14 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
-from parley.permissions.base import Decision, PathsAndHosts, Policy, ToolRequest, is_auto_disabled
+from parley.permissions.base import Decision, Deny, PathsAndHosts, Policy, ToolRequest, is_auto_disabled
 from parley.protocol.base import Json
 from parley.settings.base import UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
-from parley.tools.catalog import canonical_name
+from parley.tools.catalog import FILE_EFFECTS, canonical_name, find_traits
 
+AWAY_VARIABLE = "PARLEY_WORKSPACE_AWAY"
+"""Set by a host of a cluster that does not reach the files of a session: the reason."""
 BYPASS = "bypassPermissions"
 ROOT_UNATTENDED = "root without approval requests"
 """Not a mode, but the reason why bypassPermissions is not used."""
@@ -87,6 +89,8 @@ def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     options, merged = launch.options, launch.settings.merged
     if launch.remote is not None:
         return open_policy(launch, session_id)
+    if reason := launch.environment.get(AWAY_VARIABLE):
+        return AwayPolicy(lambda: open_policy(launch, session_id), reason)
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
@@ -136,6 +140,27 @@ class LazyPolicy:
 
     def list_paths_and_hosts(self) -> PathsAndHosts:
         return self.open().list_paths_and_hosts()
+
+
+class AwayPolicy(LazyPolicy):
+    """The policy of a session whose files are on a machine that is away: what would touch files here is denied."""
+
+    def __init__(self, factory: Callable[[], Policy], reason: str) -> None:
+        super().__init__(factory)
+        self._reason = reason
+
+    def open(self) -> Policy:
+        if self._policy is None:
+            self._policy = self._factory()
+        return self._policy
+
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        if not request.runs_elsewhere and find_traits(request.tool).effect in {*FILE_EFFECTS, "runs_commands"}:
+            return Deny(message=f"The call was not run: {self._reason}.", source="internal", reason_type="other")
+        return super().decide(request, mode)
+
+    def is_hidden(self, path: str) -> bool:
+        return True
 
 
 def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:

@@ -132,7 +132,10 @@ CREATE TABLE usage (
     FOREIGN KEY (session, number) REFERENCES turns ON DELETE CASCADE
 );
 """
-STEPS = (FIRST_SCHEMA, INDEX_SCHEMA)
+WORKSPACE_SCHEMA = """
+ALTER TABLE sessions ADD COLUMN workspace TEXT;
+"""
+STEPS = (FIRST_SCHEMA, INDEX_SCHEMA, WORKSPACE_SCHEMA)
 """Step n brings a file from version n to version n + 1."""
 VERSION = len(STEPS)
 

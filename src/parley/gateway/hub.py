@@ -39,11 +39,12 @@ from parley.gateway.security.access import Principal, Quotas, Scope
 from parley.gateway.security.audit import AuditLog
 from parley.gateway.security.quotas import Spending
 from parley.gateway.server_log import ServerLog
-from parley.gateway.session_options import SessionRequest, format_options, require
+from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
 from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry, Store
+from parley.workspace.remote.choice import SessionWorkspace, read_workspace
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
@@ -86,6 +87,7 @@ class NewSession(Struct, frozen=True):
     creator: str
     cwd: str
     options: bytes
+    workspace: str | None
 
 
 class SessionHub:
@@ -128,6 +130,8 @@ class SessionHub:
     """Whether a turn that was interrupted continues when its session is loaded, and does not fail."""
     engine_argv: tuple[str, ...] = ()
     """Options of every engine, whatever those of its session say."""
+    default_workspace: SessionWorkspace | None = None
+    """Where the files of new sessions are; None for here, and nowhere else."""
 
     def new_id(self, source: str | None = None) -> str:
         """The id of a new session. `source`: the session that it is a copy of."""
@@ -145,6 +149,12 @@ class SessionHub:
         """Where the transcript of a copy is kept; None for where the options of the session say."""
         return None
 
+    def make_engine(self, live: LiveSession, start: EngineStart, chosen: SessionWorkspace | None) -> Engine:
+        """Start an engine on the files of its session."""
+        if chosen is not None and chosen.kind == "remote":
+            start = msgspec.structs.replace(start, argv=(*start.argv, "--workspace", chosen.address))
+        return EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+
     # Sessions.
 
     def create(self, principal: Principal, wanted: SessionRequest, checked: Sequence[str] = ()) -> LiveSession:
@@ -154,12 +164,16 @@ class SessionHub:
         """
         require(principal, Scope.CREATE, "creating a session")
         self._check_draining()
+        workspace = choose_workspace(wanted.workspace, self.default_workspace, principal)
+        if workspace is not None and workspace.kind == "remote" and wanted.cwd:
+            raise Refusal("invalid_options", "cwd: the folder of a remote workspace is a part of its address")
         cwd = self.find_directory(wanted.cwd or ".", principal)
         argv = [*format_options(wanted, principal), *checked]
         self._check_session_quota(principal)
         session_id = self.new_id()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
-        new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv))
+        stored = None if workspace is None else msgspec.json.encode(workspace).decode()
+        new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv), stored)
         self._insert(new, wanted.title or "")
         return self.get(principal, session_id)
 
@@ -174,7 +188,7 @@ class SessionHub:
         require(principal, Scope.CREATE, "forking a session")
         row = self._row(principal, session_id)
         self._check_draining()
-        self.find_directory(row["cwd"], principal)
+        self.find_directory(row["cwd"], principal, may_be_away=row["workspace"] is not None)
         self._check_session_quota(principal)
         new_id, live = self.new_id(session_id), self.get(principal, session_id)
         self.audit.write("fork", principal, session=new_id, source=session_id, uuid=uuid)
@@ -186,7 +200,7 @@ class SessionHub:
         result = await asyncio.to_thread(copy_session, source, new_id, path, uuid)
         try:
             self._check_session_quota(principal)  # others were created meanwhile
-            new = NewSession(new_id, row["tenant"], principal.name, row["cwd"], row["options"])
+            new = NewSession(new_id, row["tenant"], principal.name, row["cwd"], row["options"], row["workspace"])
             self._insert(new, title or (f"{row['title']} (fork)" if row["title"] else ""))
             self.spending.start_at(new_id, result)
         except BaseException:
@@ -199,9 +213,9 @@ class SessionHub:
     def _insert(self, new: NewSession, title: str) -> None:
         now = time.time()
         self.database.change(
-            "INSERT INTO sessions (id, tenant, creator, cwd, options, engine_id, title, created_at, used_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(new.id, new.tenant, new.creator, new.cwd, new.options, new.id, title, now, now),
+            "INSERT INTO sessions (id, tenant, creator, cwd, options, workspace, engine_id, title, created_at, used_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            *(new.id, new.tenant, new.creator, new.cwd, new.options, new.workspace, new.id, title, now, now),
         )
         self.indexer.mark(new.id)
 
@@ -332,14 +346,17 @@ class SessionHub:
     def _log_path(self, session_id: str) -> Path:
         return self.settings.state / "lines" / f"{session_id}.jsonl"
 
-    def find_directory(self, given: str, principal: Principal) -> str:
-        """Where a new session works, without symbolic links. Raises Refusal."""
+    def find_directory(self, given: str, principal: Principal, *, may_be_away: bool = False) -> str:
+        """Where a new session works, without symbolic links. Raises Refusal.
+
+        `may_be_away`: the directory may be on another machine.
+        """
         if "\0" in given:
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         path = os.path.realpath(os.path.join(self.settings.root, given))
         if not (is_below(path, [self.settings.root]) and is_below(path, self._find_roots(principal))):
             raise Refusal("outside_roots", f"the directory {given!r} is outside the roots that the token allows")
-        if not os.path.isdir(path):
+        if not may_be_away and not os.path.isdir(path):
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path
 
@@ -415,7 +432,7 @@ class SessionHub:
         start = msgspec.structs.replace(
             start, argv=(*start.argv, *ASKS_CLIENTS, *self.engine_argv, which, row["engine_id"])
         )
-        engine: Engine = EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+        engine = self.make_engine(live, start, read_workspace(row["workspace"]))
         if wire is not None:
             engine = RecordedEngine(engine, wire)
         self.metrics.count("parley_engine_starts_total")

@@ -618,6 +618,10 @@ class LiveSession:
         self._track(_head.decode(line))
         self._publish(line)
 
+    def publish_notice(self, code: str, text: str) -> None:
+        """Tell the clients, also later ones, something about the session."""
+        self._publish(self._make_notice(code, text))
+
     def announce_shutdown(self) -> None:
         """Tell the clients that the server is about to stop, and that they can connect again."""
         line = encode(WorkerShuttingDown(reason="host_exit", session_id=self.id, uuid=str(uuid4())))

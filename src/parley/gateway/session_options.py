@@ -13,6 +13,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope, is_asking
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.protocol.options import parse
+from parley.workspace.remote.choice import Kind, SessionWorkspace, check_address
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,6 +35,17 @@ class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Any further options of the command line. Needs the scope 'admin'."""
 
 
+class WorkspaceRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the files of a session are."""
+
+    kind: Kind
+    """`local`: on the host that creates it. `shared`: on every host, at the same path. `remote`: at an address."""
+    address: str = ""
+    """Of a `parley workspace`, with the folder. Needs the scope 'admin', unless it is the default of the server."""
+    wait: bool | None = None
+    """Whether prompts wait while the host with the files is away; None for the default of the server."""
+
+
 class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a new session is created with."""
 
@@ -43,6 +55,8 @@ class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     permission_mode: str | UnsetType = UNSET
     """The same as in `options`; official clients send it here."""
     options: SessionOptions | None = None
+    workspace: WorkspaceRequest | None = None
+    """Where its files are; by default, what the host says."""
 
 
 FLAGS = {
@@ -83,6 +97,48 @@ def format_options(wanted: SessionRequest, principal: Principal) -> list[str]:
     if unknown:
         raise Refusal("invalid_options", f"options.args: unknown option {unknown[0]!r}")
     return argv
+
+
+def choose_workspace(
+    wanted: WorkspaceRequest | None, default: SessionWorkspace | None, principal: Principal
+) -> SessionWorkspace | None:
+    """The workspace of a new session. Raises Refusal.
+
+    `default`: what the host has if nothing is wanted; None for a server that is not part of a cluster.
+    """
+    if wanted is None:
+        if default is None:
+            return None
+        wanted = WorkspaceRequest(kind=default.kind)
+    if wanted.kind == "remote":
+        return SessionWorkspace(kind="remote", address=choose_address(wanted.address, default, principal))
+    if default is None:
+        text = f"workspace.kind {wanted.kind!r} is for clusters: this server uses its own files; 'remote' is possible"
+        raise Refusal("invalid_options", text)
+    if wanted.address:
+        raise Refusal("invalid_options", f"workspace.address is for the kind 'remote', not {wanted.kind!r}")
+    if wanted.kind == "shared":
+        return SessionWorkspace(kind="shared")
+    wait = default.wait if wanted.wait is None else wanted.wait
+    return SessionWorkspace(kind="local", host=default.host, wait=wait)
+
+
+def choose_address(given: str, default: SessionWorkspace | None, principal: Principal) -> str:
+    """Raises Refusal."""
+    address = default.address if default is not None else ""
+    if given and given != address:
+        # The server at the address gets a proof that we have the token, which it could pass on.
+        require(principal, Scope.ADMIN, "workspace.address")
+        address = given
+    if not address:
+        raise Refusal("invalid_options", "workspace.address is missing: the server has no default address")
+    if principal.roots:
+        text = f"the token {principal.name!r} is limited to directories of the server, and the workspace is remote"
+        raise Refusal("outside_roots", text)
+    try:
+        return check_address(address)
+    except UsageError as exc:
+        raise Refusal("invalid_options", f"workspace.address: {exc}") from None
 
 
 def require(principal: Principal, scope: Scope, what: str) -> None:

@@ -337,6 +337,29 @@ ROWS: tuple[Command, ...] = (
                         "DIR",
                     ),
                     Flag(
+                        "--workspace-default",
+                        "Where the files of new sessions are: local (on the host that creates them), shared (the same "
+                        "path on every host), or the address of a `parley workspace`. Default: local with "
+                        "--workspace-listen, otherwise shared.",
+                        "local|shared|ADDRESS",
+                    ),
+                    Flag(
+                        "--workspace-listen",
+                        "Serve the folders below --root to the other hosts, for local sessions that they run.",
+                        "HOST:PORT",
+                    ),
+                    Flag("--workspace-tls-cert", "The certificate of --workspace-listen.", "FILE"),
+                    Flag("--workspace-tls-key", "Its key, if it is in another file.", "FILE"),
+                    Flag(
+                        "--workspace-token-file",
+                        "The token of the workspaces, the same on all hosts, in a file that only you can read.",
+                        "FILE",
+                    ),
+                    Flag(
+                        "--wait-for-workspace",
+                        "Prompts of local sessions wait while the host with their files is away.",
+                    ),
+                    Flag(
                         "--audit-log",
                         "Append who did what to this file. Without it, the audit log ends with the host.",
                         "FILE",

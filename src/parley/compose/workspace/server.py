@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from parley.errors import UsageError
 from parley.permissions.paths.filesystem import RealFilesystem
+from parley.protocol.base import Struct
 from parley.settings.env_vars import child_environment
 from parley.settings.sources import config_folder
 from parley.settings.tree import TREE_FACTS
-from parley.workspace.remote.address import WorkspaceAddress
+from parley.workspace.remote.address import WorkspaceAddress, dial
+from parley.workspace.remote.handshake import read_token_file
 from parley.workspace.remote.server import GRACE_SECONDS, ServerPlace, WorkspaceServer
 
 MAX_READ_BYTES = 16 << 20
 """Of a file whose contents are a fact, such as a git index."""
+PROBE_SECONDS = 1.0
+EVERYWHERE = ("0.0.0.0", "::")
+
+
+class WorkspaceService(Struct, frozen=True, kw_only=True):
+    """How a host serves its folders to the other hosts."""
+
+    address: WorkspaceAddress
+    certificate: tuple[str, str] | None = None
+
+
+def read_service(listen: str, certificate: str, key: str) -> WorkspaceService:
+    """Raises UsageError."""
+    address = WorkspaceAddress.parse(listen)
+    if address.host in EVERYWHERE:
+        raise UsageError(f"--workspace-listen needs an address that the other hosts can reach, not {listen}")
+    if not certificate and not address.is_private:
+        raise UsageError(f"{listen} is not a loopback address: --workspace-listen needs --workspace-tls-cert for it")
+    return WorkspaceService(address=address, certificate=(certificate, key or certificate) if certificate else None)
+
+
+def read_workspace_token(path: str) -> str:
+    """The token in a file; empty without a file. Raises UsageError, also if others can read it."""
+    return read_token_file(path) if path else ""
+
+
+def format_address(address: WorkspaceAddress) -> str:
+    """As other machines reach it, without a folder."""
+    if address.path:
+        return str(address)
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{'tls' if address.is_encrypted else 'tcp'}://{host}:{address.port}"
+
+
+async def is_listening(address: str) -> bool:
+    """Whether something listens at the address of a workspace server."""
+    try:
+        _, writer = await dial(WorkspaceAddress.parse(address), None, PROBE_SECONDS)
+    except OSError:
+        return False
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return True
 
 
 async def serve_workspace(

@@ -10,6 +10,7 @@ import msgspec
 
 from parley.gateway.security.access import Principal
 from parley.protocol.base import UNSET, Struct, UnsetType
+from parley.workspace.remote.choice import SessionWorkspace, read_workspace
 
 if TYPE_CHECKING:
     from parley.gateway.live_session import LiveSession
@@ -44,6 +45,8 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     """Why the last turn failed."""
     preview: str
     """The start of what the model said last."""
+    workspace: SessionWorkspace | UnsetType = UNSET
+    """Where its files are, if they are not simply on the server."""
     match: str | UnsetType = UNSET
     """Where a search found what it looked for."""
 
@@ -87,6 +90,7 @@ def describe_session(row: Row, live: LiveSession | None, match: str | None = Non
         turns=row["turns"],
         last_error=row["last_error"],
         preview=row["preview"],
+        workspace=read_workspace(row["workspace"]) or UNSET,
         match=UNSET if match is None else match,
     )
 

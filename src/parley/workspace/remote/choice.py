@@ -14,8 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
+
 from parley.errors import SessionError
 from parley.protocol.base import Struct
+from parley.workspace.remote.address import WorkspaceAddress
+
+Kind = Literal["local", "shared", "remote"]
 
 
 class WorkspaceAway(SessionError):
@@ -23,11 +28,24 @@ class WorkspaceAway(SessionError):
 
 
 class SessionWorkspace(Struct, frozen=True, kw_only=True):
-    kind: Literal["local", "shared", "remote"] = "shared"
+    kind: Kind = "shared"
     host: str = ""
     """The host that has the folder, for `local`."""
     address: str = ""
     """The address of the server with its folder, for `remote`."""
+    wait: bool = False
+    """Whether prompts wait for the host, for `local`. Otherwise they run, and tools report that it is away."""
+
+
+def read_workspace(stored: str | None) -> SessionWorkspace | None:
+    """As the row of a session has it; None if it uses the files of the machine that it runs on."""
+    return None if stored is None else msgspec.json.decode(stored, type=SessionWorkspace)
+
+
+def check_address(text: str) -> str:
+    """Raises UsageError if it is not the address of a workspace server."""
+    WorkspaceAddress.parse(text)
+    return text
 
 
 def find_options(chosen: SessionWorkspace, cwd: str, owner: str, addresses: Mapping[str, str]) -> list[str]:

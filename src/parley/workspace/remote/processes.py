@@ -30,7 +30,7 @@ from parley.workspace.process.processes import (
     RunningCommand,
 )
 from parley.workspace.remote import calls
-from parley.workspace.remote.link import WorkspaceLink, WorkspaceUnavailable
+from parley.workspace.remote.link import END_SECONDS, WorkspaceLink, WorkspaceUnavailable
 
 STDOUT, STDERR = 1, 2
 REPORT_BYTES = 256 * 1024
@@ -127,8 +127,9 @@ class RemoteProcesses(Processes):
         for command in list(self._remote):
             command.drop()
         try:
-            await self._link.request(calls.StopAll())
-        except (ToolError, OSError):
+            async with asyncio.timeout(None if self._link.is_connected else END_SECONDS):
+                await self._link.request(calls.StopAll())
+        except (ToolError, OSError, TimeoutError):
             return  # the server ends them when its grace period is over
 
     def _abandon(self, command: RunningCommand) -> None:
