@@ -89,18 +89,6 @@ def test_the_turn_that_spends_the_budget_fails_and_so_does_every_later_one(stage
     assert results[0]["total_cost_usd"] == pytest.approx(HELLO_COST_USD)
 
 
-def test_a_sandbox_that_is_missing_is_reported_or_stops_the_start(stage: Stage) -> None:
-    optional = {"enabled": True, "failIfUnavailable": False}
-    reported = stage.run("query", [HELLO], prompt="Hi", options={"sandbox": optional})
-    refused = stage.run("query", [HELLO], prompt="Hi", options={"sandbox": {"enabled": True}})
-
-    [notice] = only(reported, "informational")
-    assert notice["data"]["content"] in reported.of("stderr")
-    assert notice["data"]["content"].startswith("Sandbox disabled: sandbox is enabled but this engine has no sandbox.")
-    assert refused.requests == []
-    assert "Sandbox required but unavailable" in refused.of("raised")[0]["text"]
-
-
 # Sessions.
 
 

@@ -57,9 +57,10 @@ class EndpointFinder:
     async def find(self) -> ModelEndpoint:
         """Raises ModelError."""
         if self._found is None and self._find is not None:
-            from parley._threads import run_in_thread
+            import asyncio
 
-            self._found = await run_in_thread(self._find)
+            # Not a daemon thread: the process ends after a helper, which ends when it is told to.
+            self._found = await asyncio.to_thread(self._find)
         assert self._found is not None
         return self._found
 

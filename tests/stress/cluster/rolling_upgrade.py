@@ -39,11 +39,11 @@ AnyRecord = (
     NoteRecord
     |'''
 PATCHES = {
-    "records.py": (
+    "session_log/records.py": (
         (f"VERSION = {VERSION}\n", f"VERSION = {VERSION + 1}\n"),
         ("AnyRecord = (\n   ", NEW_KIND),
     ),
-    "session_writer.py": (
+    "session_log/writer.py": (
         ("records=[*prefix, *records])", 'records=[*prefix, *records, NoteRecord(text="new")])'),
         ("import AnyRecord, Batch, encode_batch", "import AnyRecord, Batch, NoteRecord, encode_batch"),
     ),
