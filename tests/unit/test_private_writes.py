@@ -47,7 +47,6 @@ ALLOWED = {
     "parley.testing.plugin": "the folders of a test",
     "parley.workspace.sandbox.cleanup": "a record in a private folder, and empty folders that hold a mask",
     "parley.workspace.sandbox.contents": "protected files, by the descriptor of their folder, no link followed",
-    "parley.workspace.sandbox.entries": "the same, and into a private folder",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})
 WRITING_METHODS = frozenset({"write_text", "write_bytes", "touch", "mkdir", "symlink_to", "hardlink_to"})
