@@ -491,7 +491,7 @@ def find_owned(url: str, host: str) -> set[int]:
     return asyncio.run(find())
 
 
-# The programme.
+# The program.
 
 
 def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], list[float]]:

@@ -38,7 +38,7 @@ class LeaseLost(ClusterError):
 
 
 class NoResponders(ClusterError):
-    """Nobody listens to a subject at the moment. The caller may try again with the same command id."""
+    """No one listens to a subject at the moment. The caller may try again with the same command id."""
 
 
 class SessionKey(Struct, frozen=True, order=True):
@@ -119,7 +119,7 @@ class Ownership(Protocol):
     shards: int
 
     async def acquire(self, shard: int, host: str) -> Lease | None:
-        """Take a shard that nobody has; None if another host has it. Raises ClusterError.
+        """Take a shard without an owner; None if another host has it. Raises ClusterError.
 
         A host that has it gets a new lease and loses the old one, so that it can take its shards back after a restart.
         """
@@ -155,7 +155,7 @@ class Bus(Protocol):
     """Messages that are not stored. Subjects are words separated by dots; `*` is one word and `>` the rest."""
 
     async def request(self, subject: str, data: bytes, timeout_seconds: float) -> bytes:
-        """The reply of the one who listens. Raises NoResponders at once if nobody does, ClusterError at the timeout."""
+        """The reply of the listener. Raises NoResponders at once if there is none, ClusterError at the timeout."""
 
     async def request_all(self, subject: str, data: bytes, timeout_seconds: float, most: int) -> list[bytes]:
         """The replies of all who listen: up to `most`, or those that came in time."""
@@ -167,7 +167,7 @@ class Bus(Protocol):
         """Handle messages one after the other, in the order in which one sender sent them."""
 
     def new_inbox(self) -> str:
-        """A subject that nobody else uses."""
+        """A subject that no one else uses."""
 
     @property
     def max_payload_bytes(self) -> int: ...

@@ -41,7 +41,7 @@ def remove_leftovers(parent: Path) -> None:
             with open(folder / "lock", "rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # it is in use, or somebody else has removed it
+        except OSError:  # it is in use, or another host has removed it
             continue
 
 

@@ -193,7 +193,7 @@ class HostSessions:
             hosted.users -= 1
             hosted.used_at = time.monotonic()
             if not hosted.exists and not hosted.users and hosted.writer.position == 0:
-                self._forget(hosted)  # nobody has created it
+                self._forget(hosted)  # it was never created
                 hosted.writer.fail(NotOwner("the session does not exist"))
 
     async def open(self, key: SessionKey) -> HostedSession:

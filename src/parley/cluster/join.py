@@ -41,7 +41,7 @@ class Wanted(Struct, frozen=True):
 async def join_cluster(
     address: NatsAddress, options: NatsClusterOptions, wanted: Wanted, *, is_host: bool = False
 ) -> Cluster:
-    """Connect as the cluster is configured. `is_host`: configure it if nobody has. Raises ClusterError."""
+    """Connect as the cluster is configured. `is_host`: configure it if no host has. Raises ClusterError."""
     found = await find_config(address, options.prefix)
     if found is None and not is_host:
         raise NoCluster(f"there is no cluster {options.prefix!r} on NATS at {address.describe()}; start a host first")

@@ -212,7 +212,7 @@ class PostgresClusterLog:
                 await self.close()  # the server may have been restarted: the other connections are gone, too
             raise ClusterError(f"{self._where} failed: {format_error(exc)}") from None
         finally:
-            # After an error nobody knows its state.
+            # After an error its state is unknown.
             if connection is not None:
                 await connection.close()
 

@@ -2,7 +2,7 @@
 
 A lease counts from before its renewal was sent, and ends a margin before its time: then the sessions of the shard are
 stopped at once, whatever the network does. Each host claims its share, ceil(shards / hosts), and gives up what it has
-above that, shards without a running turn first. Nobody coordinates: all read the same rows.
+above that, shards without a running turn first. There is no coordinator: all read the same rows.
 
 See also: `host.py` says what happens to the sessions of a shard.
 """
@@ -24,9 +24,9 @@ MARGIN_SHARE = 0.2
 CYCLES = 3
 """How often in a TTL leases are renewed."""
 LOOKS = 10
-"""How often in a TTL a host looks for shards that nobody has."""
+"""How often in a TTL a host looks for shards without an owner."""
 OVERDUE = 4
-"""After which part of the TTL a shard that nobody has is anybody's."""
+"""After which part of the TTL any host takes a shard without an owner, whatever its share."""
 MOST_AT_ONCE = 8
 """How many shards are given up at the same time."""
 
@@ -66,14 +66,14 @@ class Situation(Struct, frozen=True, kw_only=True):
     host: str
     hosts: Mapping[str, HostInfo]
     taken: Collection[int]
-    """The shards that somebody has."""
+    """The shards with an owner."""
     moves: Mapping[int, str] = {}
     drained: Collection[str] = ()
     shards: int
     unreadable: Collection[int] = ()
     """The shards with sessions that only a newer host can run."""
     overdue: Collection[int] = ()
-    """The shards that nobody has taken for a while: a host that counts does not claim its share."""
+    """The shards without an owner for a while: a host that counts does not claim its share."""
 
 
 class Plan(Struct, frozen=True):
@@ -124,7 +124,7 @@ class ShardKeeper:
         self._claimed: set[int] = set()
         """The shards that are being claimed."""
         self._free_since: dict[int, float] = {}
-        """When this host first saw that nobody has a shard."""
+        """When this host first saw a shard without an owner."""
         self._events: ShardEvents
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -177,7 +177,7 @@ class ShardKeeper:
         except LeaseLost:
             self._lose(shard, held)
         except (ClusterError, TimeoutError):
-            pass  # it may still be ours: until its time is over
+            pass  # it may still be ours: until its time is up
         else:
             held.lease = lease
             if self._now() < held.ends_at:  # once stopped, it stays so: its sessions are gone
@@ -232,7 +232,7 @@ class ShardKeeper:
             await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
 
     async def _find_free(self) -> set[int]:
-        """The shards that nobody has."""
+        """The shards without an owner."""
         free = set(range(self.count)) - set(await self._ownership.leases()) - set(self._held)
         self._free_since = {shard: self._free_since.get(shard, self._now()) for shard in free}
         return free

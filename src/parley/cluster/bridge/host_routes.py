@@ -33,7 +33,7 @@ EDITORS = PATH + "acp/"
 PRINCIPAL = "parley.principal"
 """The key of an ASGI scope with the principal that the gateway has found."""
 REFUSED = 400
-NOBODY = Editor(RpcConnection(lambda line: None), ClientCapabilities())
+NO_EDITOR = Editor(RpcConnection(lambda line: None), ClientCapabilities())
 """Sessions of a hub do not use the files and terminals of the editor."""
 
 
@@ -102,7 +102,7 @@ class HostRoutes:
         }
         if method in openers:
             kind = NewSessionParams if method == "create" else OpenSessionParams
-            link = await openers[method](msgspec.json.decode(body, type=kind), NOBODY)
+            link = await openers[method](msgspec.json.decode(body, type=kind), NO_EDITOR)
             return LinkInfo(
                 id=link.id, cwd=link.cwd, title=link.title, servers=link.servers, may_bypass=link.may_bypass
             )

@@ -118,7 +118,7 @@ def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[Clus
 
 
 def add_rows(rows: Iterable[Json], key: str) -> list[Json]:
-    """Rows with the same key become one, with the sums of their figures. A price that nobody knows stays unknown."""
+    """Rows with the same key become one, with the sums of their figures. A price that no host knows stays unknown."""
     found: dict[str, Json] = {}
     for row in rows:
         before = found.get(row[key])

@@ -1,7 +1,7 @@
 """Find the owner of a session and pass requests on to it.
 
 There is no routing table: a request goes to the subject of the session, where only the owner of its shard listens. If
-nobody does, or the owner dies, the request is sent again with the same command id until another host has the shard.
+no one does, or the owner dies, the request is sent again with the same command id until another host has the shard.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Pauses:
         self._seconds = FIRST_PAUSE_SECONDS
 
     async def wait(self, *, worked: bool = False) -> bool:
-        """False if the deadline has come. `worked`: whether the last attempt had begun to do what it was for."""
+        """False if the deadline has come. `worked`: whether the last attempt had started to do what it was for."""
         if worked and time.monotonic() - self._resumed_at > SETTLED_SECONDS:
             self._start()
         if time.monotonic() + self._seconds > self._deadline:

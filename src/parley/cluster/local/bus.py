@@ -33,7 +33,7 @@ class LocalBus:
                 reply.set_result(answer)
 
         if not self._send(Request(subject, data, respond)):
-            raise NoResponders(f"nobody listens to {subject}")
+            raise NoResponders(f"no one listens to {subject}")
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await reply
@@ -54,7 +54,7 @@ class LocalBus:
         self._send(Request(subject, data, ignore))
 
     def _send(self, request: Request) -> bool:
-        """Whether somebody listens."""
+        """Whether anyone listens."""
         if len(request.data) > self.max_payload_bytes:
             raise make_too_long("the bus", len(request.data), self.max_payload_bytes)
         listeners = [one for one in self._subscriptions if matches(one.subject, request.subject)]

@@ -29,7 +29,7 @@ class LocalOwnership:
     async def renew(self, lease: Lease) -> Lease:
         held = self._get(lease.shard)
         if held is None or held.epoch != lease.epoch:
-            raise LeaseLost(f"shard {lease.shard} is held by {held.host if held else 'nobody'}, not by {lease.host}")
+            raise LeaseLost(f"shard {lease.shard} is held by {held.host if held else 'no host'}, not by {lease.host}")
         return self._put(
             Lease(shard=lease.shard, host=lease.host, epoch=lease.epoch, revision=self._database.next_revision())
         )

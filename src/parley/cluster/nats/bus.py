@@ -34,7 +34,7 @@ class NatsBus:
         async with self._connection.open_inbox() as inbox:
             await self._connection.publish(subject, data, inbox.subject)
             while len(found) < most and (reply := await inbox.receive(max(0.0, end - clock()))):
-                if (reply.headers or {}).get("Status") == "503":  # nobody listens
+                if (reply.headers or {}).get("Status") == "503":  # no one listens
                     break
                 found.append(reply.data)
         return found

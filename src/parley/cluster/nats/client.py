@@ -8,12 +8,12 @@ from nats.aio.subscription import Subscription
 
 class AbortingClient(Client):
     async def _attempt_reconnect(self) -> None:
-        # The original waits until the server has read everything. A frozen one never does.
+        # nats-py waits until the server has read everything. A frozen one never does.
         self.abort()
         await super()._attempt_reconnect()
 
     async def _connect_to_server(self, s: Srv) -> None:
-        # The original does not close the socket of an attempt that failed.
+        # nats-py does not close the socket of an attempt that failed.
         self.abort()
         await super()._connect_to_server(s)
 

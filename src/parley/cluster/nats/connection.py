@@ -251,7 +251,7 @@ class NatsConnection:
                 raise asyncio.CancelledError
             return result
         except errors.NoRespondersError:
-            raise NoResponders(f"{self.where}: nobody listens to {subject}") from None
+            raise NoResponders(f"{self.where}: no one listens to {subject}") from None
         except (TimeoutError, errors.TimeoutError):
             raise self._make_silent_error(f" on {subject} within {limit_seconds:g} s") from None
         except errors.Error as exc:

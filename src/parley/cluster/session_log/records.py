@@ -75,7 +75,7 @@ class EntryRecord(Record, frozen=True, kw_only=True, tag="entry"):
 
 
 class AgentRecord(Record, frozen=True, kw_only=True, tag="agent"):
-    """A subagent has begun a transcript."""
+    """A subagent has started a transcript."""
 
     session: str
     agent: str

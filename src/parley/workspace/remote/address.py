@@ -45,7 +45,7 @@ class WorkspaceAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody on a network can read along, even without TLS."""
+        """Whether no one on a network can read along, even without TLS."""
         if self.path or self.host == "localhost":
             return True
         try:

@@ -130,7 +130,7 @@ class RemoteProcesses(Processes):
             async with asyncio.timeout(None if self._link.is_connected else END_SECONDS):
                 await self._link.request(calls.StopAll())
         except (ToolError, OSError, TimeoutError):
-            return  # the server ends them when its grace period is over
+            return  # the server ends them after its grace period
 
     def _abandon(self, command: RunningCommand) -> None:
         """The server ends what it does not stop; nothing has to be done here."""
@@ -334,7 +334,7 @@ class RemoteRecord(OutputRecord):
             self._link.post(append, self._set_problem)
 
     def close(self) -> None:
-        """Wait until all of it is written: whoever gets the path may read the file at once."""
+        """Wait until all of it is written: the one who gets the path may read the file at once."""
         if self._is_closed:
             return
         self._is_closed = True

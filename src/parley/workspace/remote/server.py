@@ -278,7 +278,7 @@ def set_socket_options(writer: asyncio.StreamWriter) -> None:
 
 
 def remove_stale_socket(path: str) -> None:
-    """Remove the socket of a server that was killed. Raises UsageError if another one listens, or it is no socket."""
+    """Remove the socket of a killed server. Raises UsageError if another one listens, or it is not a socket."""
     try:
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             raise UsageError(f"cannot listen on unix:{path}: the file exists and is not a socket")

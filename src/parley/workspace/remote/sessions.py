@@ -181,7 +181,7 @@ class ServedSession:
         """End all commands and calls. What is known of the commands is kept for another engine."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        await asyncio.shield(self._closing)  # whoever waits may be cancelled; the commands end all the same
+        await asyncio.shield(self._closing)  # the caller may be cancelled; the commands end all the same
 
     async def _close(self) -> None:
         if self.channel is not None:

@@ -109,7 +109,7 @@ def encode_job(folders: dict[str, str], roots: tuple[str, ...], watched: Protect
 
 
 def main(alive: int, job_file: int) -> None:
-    """Clean up when nobody holds the other end of the pipe `alive`: the engine and the sandbox are gone."""
+    """Clean up when no process holds the other end of the pipe `alive`: the engine and the sandbox are gone."""
     with open(job_file, "rb") as file:
         job: dict[str, Any] = json.load(file)
     os.chdir("/")
