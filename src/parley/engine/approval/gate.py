@@ -79,7 +79,7 @@ class Approval(Struct, frozen=True, kw_only=True):
         record: Json = {
             "tool_use_id": self.call.id,
             "tool": self.call.name,
-            "decision": "allow" if isinstance(decision, Allow) else "deny",
+            "decision": name_decision(decision),
             "source": decision.source,
             "reason": decision.reason,
             "mode": self.mode,
@@ -145,6 +145,10 @@ class SessionMode:
                 self._journal.append_event("mode", grants.mode_record(self.current, self._previous))
             except SessionError as exc:
                 self._warn(str(exc))
+
+
+def name_decision(decision: Allow | Deny) -> str:
+    return "allow" if isinstance(decision, Allow) else "deny"
 
 
 class ApprovalGate:
@@ -218,8 +222,7 @@ class ApprovalGate:
             pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
             with context.observer.permission(call.name, call.id) as observation:
                 decision = await self._ask_anyone(decision, pending)
-                taken = "allow" if isinstance(decision, Allow) else "deny"
-                observation.set_attributes(decision=taken, source=decision.source)
+                observation.set_attributes(decision=name_decision(decision), source=decision.source)
 
         # Record. An unchanged input is bound to what was shown, not to what has become of it since.
         is_changed = isinstance(decision, Allow) and decision.input is not call.input
