@@ -18,7 +18,7 @@ AUTO = SandboxRules(auto_allows=True)
 
 
 def rule(text: str, behavior: Any) -> Rule:
-    found = parse_rule(text, behavior, "user", "/work")
+    found = parse_rule(text, behavior, "user", "/project")
     assert isinstance(found, Rule)
     return found
 
@@ -27,8 +27,8 @@ def judge(
     command: str, sandbox: SandboxRules | None, *rules: Rule, mode: str = "default", outside: bool | None = None
 ) -> Any:
     input = {"command": command} | ({} if outside is None else {"dangerouslyDisableSandbox": outside})
-    request = ToolRequest(tool="Bash", input=input, cwd="/work", search_path="/usr/bin:/bin", home=HOME)
-    return decide(request, RuleSet(cwd="/work", rules=rules, sandbox=sandbox), mode, RealFilesystem(HOME))
+    request = ToolRequest(tool="Bash", input=input, cwd="/project", search_path="/usr/bin:/bin", home=HOME)
+    return decide(request, RuleSet(cwd="/project", rules=rules, sandbox=sandbox), mode, RealFilesystem(HOME))
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_rules_for_files_and_hosts_apply_to_commands() -> None:
         rule("Bash(ls)", "allow"),
     )
 
-    found = list_paths_and_hosts(rules, "/work", HOME)
+    found = list_paths_and_hosts(rules, "/project", HOME)
 
     assert found.edit == ("/data",)
-    assert found.no_edit == ("/work/frozen",)
-    assert found.no_read == ("/home/me/keys", "/work/**/.env")
+    assert found.no_edit == ("/project/frozen",)
+    assert found.no_read == ("/home/me/keys", "/project/**/.env")
     assert (found.hosts, found.no_hosts) == (("a.example",), ("b.example",))

@@ -1,6 +1,6 @@
 """Tell what the sandbox refused, from what a command wrote.
 
-A refused system call is an ordinary error for a program: `cat: /root/.ssh/id_rsa: Permission denied`. Most programs
+A refused system call is an ordinary error for a program: `cat: /home/me/.ssh/id_rsa: Permission denied`. Most programs
 name the file. If the policy refuses that file, the sandbox is the reason, and the model is told so; otherwise the error
 has nothing to do with the sandbox.
 """
