@@ -107,6 +107,7 @@ ALLOWED = {
     ): "a door is the one who knows what it stands on",
     ("parley.cli.commands.network.host", "parley.workspace.process.tree"): "a host hides its token, too",
     ("parley.cli.commands.network.workspace", "parley.workspace.remote.handshake"): "and who may come in",
+    ("parley.cluster.operations.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
     ("parley.cli.run", "parley.transports.stdio"): "a door is the one who knows what it stands on",
     ("parley.cli.run", "parley.transports.reader"): "a door is the one who knows what it stands on",
     ("parley.cli.spare", "parley.transports.stdio"): "a door is the one who knows what it stands on",

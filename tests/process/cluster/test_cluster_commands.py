@@ -98,11 +98,12 @@ async def test_a_host_shows_its_metrics_to_probes(tmp_path: Path) -> None:
         assert (await asyncio.to_thread(fetch, "/sessions"))[0] == 404
 
 
-async def test_the_demo_shows_a_console_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def start_demo(folder: Path) -> tuple[asyncio.subprocess.Process, str]:
+    """The demo, and what it has written when it is ready."""
     process = await asyncio.create_subprocess_exec(
         *(PARLEY, "cluster", "demo", "--no-browser"),
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TMPDIR": str(folder)},
     )
     assert process.stderr is not None
     text = ""
@@ -111,7 +112,17 @@ async def test_the_demo_shows_a_console_and_leaves_nothing_behind(tmp_path: Path
             line = (await process.stderr.readline()).decode()
             assert line, text
             text += line
-        pids = [int(pid) for pid in re.findall(r"process (\d+)", text)]
+    return process, text
+
+
+def read_pids(text: str) -> list[int]:
+    return [int(pid) for pid in re.findall(r"process (\d+)", text)]
+
+
+async def test_the_demo_shows_a_console_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    process, text = await start_demo(tmp_path)
+    pids = read_pids(text)
+    async with asyncio.timeout(PATIENCE_SECONDS):
         url = re.search(r"console on (http://[^/]+)/console/#token=(\S+)", text)
         assert url is not None
         request = urllib.request.Request(f"{url[1]}/sessions", headers={"Authorization": f"Bearer {url[2]}"})
@@ -124,3 +135,12 @@ async def test_the_demo_shows_a_console_and_leaves_nothing_behind(tmp_path: Path
     assert process.returncode == 0
     assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_the_processes_of_a_killed_demo_end(tmp_path: Path) -> None:
+    process, text = await start_demo(tmp_path)
+    os.kill(process.pid, signal.SIGKILL)
+    await process.communicate()  # stderr is not inherited
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while any(os.path.exists(f"/proc/{pid}") for pid in read_pids(text)):  # noqa: ASYNC110  # not our children
+            await asyncio.sleep(0.05)

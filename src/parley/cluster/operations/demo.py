@@ -25,6 +25,7 @@ from typing import Self
 
 from parley.errors import UsageError
 from parley.protocol.base import Json
+from parley.workspace.process.tree import SET_PDEATHSIG, prctl
 
 START_SECONDS = 30.0
 STOP_SECONDS = 5.0
@@ -42,6 +43,11 @@ STORY = (
     ("A short turn", "say Send me another prompt: I answer from any host."),
 )
 """The sessions that the demo begins with: their titles and prompts."""
+
+
+def end_with_parent() -> None:
+    """Let the kernel end this process if the demo is killed (Linux)."""
+    prctl(SET_PDEATHSIG, signal.SIGTERM)
 
 
 class DemoProcess:
@@ -69,6 +75,7 @@ class DemoProcess:
                 stderr=output,
                 env=self._environment,
                 start_new_session=True,
+                preexec_fn=end_with_parent,  # noqa: PLW1509  # the demo has one thread
             )
         self.ended_at = 0.0
 
