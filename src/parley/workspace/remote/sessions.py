@@ -42,6 +42,10 @@ MAX_COMMANDS = 256
 MAX_CALLS = 4096
 OWN_DEPTH = 4
 """How many folders above an own file are ours (private_files)."""
+FORGOTTEN = (
+    "the workspace does not know this command: it was restarted during this call, or the connection was lost for longer"
+    " than its grace period. What the command has done is not known."
+)
 FactFinders = Mapping[str, Callable[[str, int], Any]]
 
 
@@ -361,7 +365,7 @@ class ServedSession:
 
     def _find_command(self, number: int) -> ServedCommand:
         if (command := self._commands.get(number)) is None or command.running is None:
-            raise ToolError("the workspace does not know the command any more")
+            raise ToolError(FORGOTTEN)
         return command
 
     async def _wait(self, call: calls.WaitForCommand) -> calls.CommandEnded:
