@@ -163,9 +163,6 @@ def find_latest(path: Path) -> int:
 
 async def run_until_signal(runner: EvalRunner, planned: Sequence[PlannedRun], concurrency: int) -> bool:
     """Run all; returns whether a signal ended it early. Sessions and commands are ended first."""
-    from parley.sdk.gc_tuning import tune_gc
-
-    tune_gc()
     loop, running = asyncio.get_running_loop(), asyncio.ensure_future(runner.run(planned, concurrency))
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in signals:
