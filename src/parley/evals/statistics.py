@@ -119,7 +119,9 @@ def compare_results(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> 
 
     def compare_by(key: str) -> list[RateChange]:
         rates = {rate.name: rate for rate in summarize_by(key, kept[1])}
-        return [compare_rates(rate.name, rate, rates[rate.name]) for rate in summarize_by(key, kept[0])]
+        # By name: the lines of a results file are in the order in which the runs ended.
+        old_rates = sorted(summarize_by(key, kept[0]), key=lambda rate: rate.name)
+        return [compare_rates(rate.name, rate, rates[rate.name]) for rate in old_rates]
 
     return Comparison(
         configurations=compare_by("configuration"),
