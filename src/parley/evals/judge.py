@@ -73,7 +73,6 @@ async def judge_run(
 
     config = workspace.parent / "judge"
     config.mkdir(exist_ok=True)
-    prompt = await asyncio.to_thread(build_prompt, case, run, workspace)
     options: Options[Any] = Options(
         engine="local",
         model=judge.model,
@@ -89,6 +88,7 @@ async def judge_run(
         budget=budget,
     )
     try:
+        prompt = await asyncio.to_thread(build_prompt, case, run, workspace)
         async with asyncio.timeout(judge.timeout_seconds):
             result = await run_prompt(prompt, options)
     except BudgetExceeded:

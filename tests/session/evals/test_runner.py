@@ -13,6 +13,7 @@ from parley.evals.plan import digest_suite, plan_runs
 from parley.evals.results import FILE_NAME, ResultsHeader, RunRecord, create_results, resume_results
 from parley.evals.runner import EvalRunner
 from parley.evals.suite import EvalBudget, read_suite
+from parley.testing import read_script, running
 from parley.testing.recording import read_wire_recording
 
 WRITE = '[[turn]]\ntools = [{ name = "Write", input = { file_path = "out.txt", content = "made" } }]\n'
@@ -143,6 +144,17 @@ async def test_no_run_starts_after_the_budget_and_a_resume_does_the_rest(tmp_pat
     rest = await evaluate(tmp_path, suite)
     assert [(run.run, run.outcome) for run in rest] == [(number, "passed") for number in (1, 2, 3, 4)]
     assert rest[:2] == first
+
+
+async def test_a_budget_in_dollars_ends_the_run_that_exceeds_it_and_starts_no_other(tmp_path: Path) -> None:
+    costly = read_script('at_end = "repeat"\n[[turn]]\ntext = "Done."\nusage = { input_tokens = 500000 }\n', "a script")
+    with running(costly) as server:
+        suite = f'runs = 4\nconcurrency = 1\n[defaults]\nmodel = "sonnet"\nenv.ANTHROPIC_BASE_URL = "{server.url}"\n'
+        found = await evaluate(tmp_path, suite + CASE, usd=2.0)
+
+    assert [(run.run, run.outcome) for run in found] == [(1, "passed"), (2, "stopped")]
+    assert found[0].cost_usd is not None
+    assert 1 < found[0].cost_usd < 2
 
 
 async def test_the_judge_decides_by_the_rubric_and_sees_what_the_agent_changed(tmp_path: Path) -> None:
