@@ -28,6 +28,7 @@ LAYERS = (
     {"cluster"},
     {"gateway"},
     {"acp"},
+    {"evals"},
     {"sdk"},
     {"resident"},
     {"local_engine"},
@@ -121,6 +122,10 @@ ALLOWED = {
     ("parley.sdk.launch.in_process", "parley.transports.memory"): "a door is the one who knows what it stands on",
     ("parley.testing.source", "parley.models.recording.replay"): "or a tape",
     ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",
+    (
+        "parley.evals.recorded_client",
+        "parley.testing.recording",
+    ): "a run keeps the recording that `parley replay` plays",
     ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
     ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
 }

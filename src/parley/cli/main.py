@@ -31,6 +31,7 @@ SUBCOMMANDS = {
     "config": "parley.cli.commands.setup.config",
     "console": "parley.cli.commands.network.console",
     "doctor": "parley.cli.commands.doctor.main",
+    "eval": "parley.cli.commands.eval",
     "help": "parley.cli.commands.reference.help",
     "host": "parley.cli.commands.network.host",
     "init": "parley.cli.commands.setup.init",

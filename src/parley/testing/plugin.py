@@ -6,6 +6,8 @@
     parley_home         an environment without your keys and settings
     parley_config       lets a test keep its sessions in a directory of its own, and not read your settings
 
+`pytest -p parley.testing.plugin --parley-evals FILE` runs the cases of `parley eval` as tests (`eval_items.py`).
+
 `parley` is another name of `parley_executable`. It hides the package of that name in the test.
 
 The plugin is not loaded automatically.
@@ -30,6 +32,30 @@ from parley.testing.model_server import ModelServer, running
 from parley.testing.source import AnswerSource, from_recording
 
 Start = Callable[..., ModelServer]
+EVALS = "--parley-evals"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("parley")
+    group.addoption(EVALS, action="append", default=[], metavar="FILE", help="run the cases of `parley eval` as tests")
+    group.addoption("--parley-eval-results", metavar="DIR", help="keep the results of --parley-evals in this folder")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without other arguments, only the cases run."""
+    files = [str(Path(file).absolute()) for file in config.getoption(EVALS)]
+    if files:
+        is_alone = config.args_source is not pytest.Config.ArgsSource.ARGS
+        config.args = files if is_alone else [*config.args, *files]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path not in [Path(file).absolute() for file in parent.config.getoption(EVALS)]:
+        return None
+    from parley.testing.eval_items import EvalFile
+
+    collector: pytest.Collector = EvalFile.from_parent(parent, path=file_path)
+    return collector
 
 
 class MakeOptions(Protocol):

@@ -290,6 +290,34 @@ ROWS: tuple[Command, ...] = (
         is_shared=True,
     ),
     Command(
+        name="eval",
+        help="Run cases against agents and report how many pass.",
+        actions={
+            "": Action(
+                "Run the cases of FILE (TOML) with every configuration, and print the pass rates. With --compare, "
+                "compare two results instead.",
+                "FILE [OTHER]",
+                (
+                    Flag("--runs", "Run each case N times with each configuration (default: `runs` in FILE).", "N"),
+                    Flag("--concurrency", "Run N sessions at the same time (default: `concurrency` in FILE).", "N"),
+                    Flag("--case", "Run only cases whose name matches this pattern. Repeatable.", "PATTERN"),
+                    Flag("--configuration", "Run only configurations that match this pattern. Repeatable.", "PATTERN"),
+                    Flag("--results", "Write to this folder (default: eval-results/NAME-N, with the next N).", "DIR"),
+                    Flag("--resume", "Continue the latest results, or those of --results: run what has no result."),
+                    Flag("--budget-usd", "Start no run after this many dollars (default: `budget.usd` in FILE).", "N"),
+                    Flag("--budget-turns", "Start no run after this many model calls in all.", "N"),
+                    Flag("--min-pass-rate", "Exit 1 if a configuration passes less often, from 0 to 1.", "RATE"),
+                    Flag("--keep-failed", "Keep the workspaces of runs that do not pass, in the results."),
+                    Flag("--compare", "Compare two results: FILE is the first, OTHER the second."),
+                    JSON,
+                ),
+            )
+        },
+        notes="Exit codes: 0 if enough runs pass, 1 if not, 2 if FILE or the arguments are invalid, 3 if the budget "
+        "ended before the runs, 130 after Ctrl-C. Commands of a case run outside the sandbox and may run what the "
+        "agent wrote.",
+    ),
+    Command(
         name="help",
         help="Show the help of Parley or of a command.",
         actions={"": Action("Show the help of Parley, of a command, or of an action.", "[COMMAND] [ACTION]")},
