@@ -24,6 +24,7 @@ from parley.testing.fake import messages
 from parley.testing.fake.link import ClientLink, FakeOptions
 from parley.testing.fake.messages import FakeMessages
 from parley.testing.fake.scenario import (
+    MAX_LINE_BYTES,
     CallStep,
     ExitStep,
     HangStep,
@@ -119,15 +120,15 @@ class FakeEngine:
 
     async def _read(self) -> None:
         """Raises ScenarioMismatch for a line that is not a message."""
-        framer = Framer()
+        framer = Framer(MAX_LINE_BYTES)
         async for chunk in self._transport.chunks():
             for line in framer.feed(chunk):
-                self._receive(line)
+                if isinstance(line, bytes):
+                    self._receive(line)
         self._prompts.put_nowait(None)
-        self._link.fail_requests("the client closed its end")
+        self._link.close()
 
-    def _receive(self, line: Any) -> None:
-        data = bytes(line)
+    def _receive(self, data: bytes) -> None:
         if not data.strip():
             return
         try:

@@ -35,6 +35,8 @@ class ClientLink:
         self._hooks: dict[str, list[Json]] = {}
         self._sdk_servers = set(options.sdk_servers)
         self._connected: set[str] = set()
+        self._closed: Json | None = None
+        """The answer to every request, after the client has closed its end."""
 
     def register(self, initialize: Json) -> None:
         """Take the hooks and servers that the client names when it connects."""
@@ -63,6 +65,8 @@ class ClientLink:
 
     async def request(self, request: Json, request_id: str | None = None) -> Json:
         """Send a control request, and wait for the answer."""
+        if self._closed is not None:
+            return self._closed
         request_id = request_id or self._make.new_uuid()
         future: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._waiting[request_id] = future
@@ -84,11 +88,12 @@ class ClientLink:
                 self.send({"type": "control_cancel_request", "request_id": request_id})
         self._waiting.clear()
 
-    def fail_requests(self, error: str) -> None:
-        """Answer all requests with an error: the client is gone."""
+    def close(self) -> None:
+        """The client has closed its end: answer all its requests with an error."""
+        self._closed = {"subtype": "error", "error": "the client closed its end"}
         for future in self._waiting.values():
             if not future.done():
-                future.set_result({"subtype": "error", "error": error})
+                future.set_result(self._closed)
 
     async def run_hooks(self, event: str, input: Json) -> list[Json]:
         """Run the hooks of the client for an event; their replies."""
