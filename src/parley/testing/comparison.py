@@ -17,7 +17,7 @@ from parley.protocol.base import Json
 ID_KEYS = frozenset(
     ("uuid", "session_id", "sessionId", "request_id", "id", "tool_use_id", "parent_tool_use_id", "prompt_id", "task_id")
 ) | frozenset(("api_message_id", "toolUseID", "agent_id", "parentUuid", "messageId", "user_message_id"))
-TIME_KEYS = frozenset(["timestamp", "started_at", "resetsAt", "transcript_path", "messaging_socket_path"])
+UNCOMPARED_KEYS = frozenset(["timestamp", "started_at", "resetsAt", "transcript_path", "messaging_socket_path", "pid"])
 VARYING = re.compile(
     r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"
     r"|\b(?:toolu|msg|req)_[0-9A-Za-z]{8,}\b"
@@ -128,7 +128,7 @@ def find_difference(recorded: Any, actual: Any, ids: IdMap, places: Mapping[str,
 def _find_in_objects(recorded: Json, actual: Json, ids: IdMap, places: Mapping[str, str], where: str) -> str | None:
     for key in dict.fromkeys([*recorded, *actual]):
         one, two, path = recorded.get(key), actual.get(key), f"{where}.{key}"
-        if key in TIME_KEYS or (key.endswith("_ms") and type(one) in (int, float) and type(two) in (int, float)):
+        if key in UNCOMPARED_KEYS or (key.endswith("_ms") and type(one) in (int, float) and type(two) in (int, float)):
             continue
         if key in ID_KEYS and isinstance(one, str) and isinstance(two, str):
             if not ids.pair(one, two):

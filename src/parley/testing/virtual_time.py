@@ -2,15 +2,16 @@
 
     seconds, value = run_in_virtual_time(work())      # how long it would have taken, and what it returned
 
-Hours pass in milliseconds, and only timers make time pass. Do not use threads, processes or sockets in it: the clock
-does not wait for them. If nothing is left that could ever happen, TimeoutError is raised: that is a hang.
+Hours pass in milliseconds, and only timers make time pass. The clock stops while a thread of the loop or of the engine
+works. It does not wait for processes and sockets: do not use them in it. If nothing is left that could ever happen,
+TimeoutError is raised: that is a hang.
 """
 
 from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,11 +29,14 @@ class Jumping(selectors.DefaultSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
+        self.thread_work: set[asyncio.Future[Any]] = set()
 
     def select(self, timeout: float | None = None) -> Any:
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
+        if self.thread_work:
+            return super().select(None)  # its result wakes the loop
         if timeout is None:
             raise TimeoutError("all tasks wait, and nothing will ever happen")
         self.now += timeout
@@ -43,9 +47,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._jumping = Jumping()
         super().__init__(self._jumping)
+        self.thread_work = self._jumping.thread_work
+        """The work that threads do now."""
 
     def time(self) -> float:
         return self._jumping.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
+        future = super().run_in_executor(executor, func, *args)
+        self.thread_work.add(future)
+        future.add_done_callback(self.thread_work.discard)
+        return future
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> tuple[float, T]:
