@@ -20,7 +20,7 @@ from parley.testing.fake.link import FakeOptions
 from parley.testing.fake.scenario import Scenario, load_scenario
 from parley.testing.record import RecordedTransport
 from parley.testing.recording import WireHeader, WireRecorder, WireRecording, read_wire_recording
-from parley.testing.replay_run import replay_engine
+from parley.testing.replay.run import replay_engine
 from parley.transports.base import Transport
 from parley.transports.memory import create_pair
 

@@ -7,7 +7,7 @@
 A line is sent when everything that the other side had sent before it has arrived. The other side may send lines
 earlier than recorded, and lines that stand between two of ours in any order.
 
-See also: `replay_run.py` joins a player with a transport; `comparison.py` says what equals what.
+See also: `run.py` joins a player with a transport; `comparison.py` says what equals what.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from parley.errors import ParleyError
 from parley.protocol.base import Struct
-from parley.testing.comparison import (
+from parley.testing.recording import WireLine, WireRecording
+from parley.testing.replay.comparison import (
     IdMap,
     answered_id,
     find_difference,
@@ -25,7 +26,6 @@ from parley.testing.comparison import (
     read_message,
     show,
 )
-from parley.testing.recording import WireLine, WireRecording
 
 Side = Literal["client", "engine"]
 OTHER: Mapping[Side, Side] = {"client": "engine", "engine": "client"}

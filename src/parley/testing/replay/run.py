@@ -3,7 +3,7 @@
     code = await replay_engine(recording, transport, stderr)            # the exit code
     await replay_client(recording, ["parley", "--print", ...])          # raises ReplayDifference
 
-See also: `replay.py`, which decides what is sent and compares what arrives.
+See also: `player.py`, which decides what is sent and compares what arrives.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from parley.errors import UsageError
 from parley.protocol.framing import Framer
 from parley.testing.recording import WireRecording
-from parley.testing.replay import STDERR, Cue, ReplayDifference, SidePlayer
+from parley.testing.replay.player import STDERR, Cue, ReplayDifference, SidePlayer
 from parley.transports.base import Transport
 
 WAIT_SECONDS = 10.0
