@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from parley.models.fake.script import ScriptedTurn as ScriptedTurn
     from parley.models.fake.script import call as call
     from parley.models.fake.script import read_script as read_script
-    from parley.testing.expect import expect as expect
+    from parley.testing.assertions import expect as expect
     from parley.testing.fake.scenario import load_scenario as load_scenario
     from parley.testing.fake.scenario import read_scenario as read_scenario
     from parley.testing.in_process import engine_wire as engine_wire
@@ -29,7 +29,7 @@ NAMES = {
     "read_script": "parley.models.fake.script",
     "running": "parley.testing.model_server",
     "run_session_store_conformance": "parley.testing.session_store",
-    "expect": "parley.testing.expect",
+    "expect": "parley.testing.assertions",
     **dict.fromkeys(("load_scenario", "read_scenario"), "parley.testing.fake.scenario"),
     **dict.fromkeys(("engine_wire", "replay_wire", "scenario_wire"), "parley.testing.in_process"),
     "read_wire_recording": "parley.testing.recording",
