@@ -128,6 +128,15 @@ ALLOWED = {
     ): "a run keeps the recording that `parley replay` plays",
     ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
     ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
+    ("parley.cli.commands.wire.fake", "parley.testing.fake.scenario"): "the command plays a scenario",
+    ("parley.cli.commands.wire.fake", "parley.testing.fake.serve"): "on its own streams",
+    ("parley.cli.commands.wire.replay", "parley.testing.fake.serve"): "an engine that was killed is killed again",
+    ("parley.cli.commands.wire.replay", "parley.testing.recording"): "the command plays a recording",
+    ("parley.cli.commands.wire.replay", "parley.testing.replay.player"): "and reports differences",
+    ("parley.cli.commands.wire.replay", "parley.testing.replay.run"): "on its own streams",
+    ("parley.cli.commands.wire.replay", "parley.transports.stdio"): "a door is the one who knows what it stands on",
+    ("parley.testing.fake.serve", "parley.transports.stdio"): "a fake engine has the streams of a process",
+    ("parley.testing.in_process", "parley.transports.memory"): "or those of a test",
 }
 
 IMPURE = frozenset(

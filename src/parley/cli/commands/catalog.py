@@ -318,6 +318,21 @@ ROWS: tuple[Command, ...] = (
         "agent wrote.",
     ),
     Command(
+        name="fake",
+        help="Play a scenario file as an engine, to test a client.",
+        actions={
+            "": Action(
+                "Play the scenario on stdin and stdout, as an engine that was started with these arguments.",
+                "SCENARIO [ARGUMENT] ...",
+                (
+                    Flag("--install", "Write an executable to PATH that plays the scenario, for clients.", "PATH"),
+                    Flag("--check", "Only check the scenario."),
+                ),
+            )
+        },
+        notes="Put `--` before the arguments. SCENARIO is a TOML file; see docs/testing/fake.md.",
+    ),
+    Command(
         name="help",
         help="Show the help of Parley or of a command.",
         actions={"": Action("Show the help of Parley, of a command, or of an action.", "[COMMAND] [ACTION]")},
@@ -614,6 +629,31 @@ ROWS: tuple[Command, ...] = (
             "tag": "use `git tag` instead",
             "restore-set-aside": "Parley has no marketplaces",
         },
+    ),
+    Command(
+        name="replay",
+        help="Play one side of a recorded conversation, and compare the other side with it.",
+        actions={
+            "": Action(
+                "Play the engine of a recording on stdin and stdout, or with --client its client to an engine. At the "
+                "first difference, print the line of the recording and exit 1.",
+                "RECORDING [ARGUMENT] ...",
+                (
+                    Flag(
+                        "--client",
+                        "Play the client to the engine that the arguments start (default: the recorded command). "
+                        "RECORDING may be a directory of recordings.",
+                    ),
+                    Flag("--install", "Write an executable to PATH that plays the engine, for clients.", "PATH"),
+                    Flag("--pace", "Multiply the recorded pauses by FACTOR; 0 (default) means no pauses.", "FACTOR"),
+                    Flag("--wait-seconds", "With --client: how long the engine may be silent (default: 10).", "N"),
+                    Flag("--jobs", "With --client: replay N recordings at a time (default: one per processor).", "N"),
+                    Flag("--allow-cut", "Accept a recording whose end is missing."),
+                ),
+            )
+        },
+        notes="Put `--` before the arguments. `parley tap` makes recordings. Ids, times and the working directory may "
+        "differ from the recording.",
     ),
     Command(
         name="resident",
