@@ -25,6 +25,7 @@ ALLOWED = {
     "parley.cli.commands.sessions": "an export goes where the person says, be it a pipe or a device",
     "parley.cli.commands.setup.init": "new files of a project, in the directory that the user names",
     "parley.cli.commands.setup.link": "one link in the directory that the user names; never over a file",
+    "parley.cli.commands.wire.launcher_script": "a script where the user says; never over a file of another",
     "parley.cli.bundle": "bytecode of our own modules, next to that of Python, in the folder of the package",
     "parley.gateway.demo.seed": "the example project of the demo, in a new folder of its own, from mkdtemp",
     "parley.gateway.wire.wire_log": "files with mode 0600 in the state folder, which has mode 0700",
