@@ -32,6 +32,7 @@ LAYERS = (
     {"resident"},
     {"local_engine"},
     {"compose"},
+    {"inspector"},
     {"memory implementation"},
     {"engine"},
     FAMILIES,
@@ -123,6 +124,8 @@ ALLOWED = {
     ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",
     ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
     ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
+    ("parley.cli.commands.wire.recordings", "parley.testing.recording"): "the format that tests replay",
+    ("parley.cli.commands.wire.tap", "parley.testing.recording"): "and who writes it",
 }
 
 IMPURE = frozenset(
