@@ -25,6 +25,8 @@ ALLOWED = {
     "parley.cli.commands.sessions": "an export goes where the person says, be it a pipe or a device",
     "parley.cli.commands.setup.init": "new files of a project, in the directory that the user names",
     "parley.cli.commands.setup.link": "one link in the directory that the user names; never over a file",
+    "parley.cli.commands.wire.tap": "text goes where the person says, be it a terminal or a pipe; and /dev/null",
+    "parley.inspector.relay": "/dev/null in place of a closed stream",
     "parley.cli.commands.wire.launcher_script": "a script where the user says; never over a file of another",
     "parley.cli.bundle": "bytecode of our own modules, next to that of Python, in the folder of the package",
     "parley.gateway.demo.seed": "the example project of the demo, in a new folder of its own, from mkdtemp",

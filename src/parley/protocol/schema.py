@@ -12,6 +12,16 @@ from parley.protocol.blocks import KINDS, Block
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.requests import list_requests
 
+PASSED_ON = {
+    "Text": ("citations", "cache_control"),
+    "ToolUse": ("cache_control", "caller"),
+    "ToolResult": ("cache_control",),
+    "Image": ("cache_control",),
+    "Document": ("title", "context", "citations", "cache_control"),
+    "ServerToolUse": ("cache_control", "caller"),
+    "ServerToolResult": ("cache_control", "caller"),
+}
+"""Fields that the API has and the engine passes on unread."""
 TYPES = {str: "string", dict: "object", list: "array", bool: "boolean", type(None): "null"}
 
 
@@ -67,6 +77,7 @@ def block_schema(cls: type[Block]) -> Json:
     for key in cls.keys:
         types = [TYPES[kind] for kind in key.types]
         properties[key.name] = {"type": types[0] if len(types) == 1 else types}
+    properties |= {name: {} for name in PASSED_ON.get(cls.__name__, ())}
     required = ["type", *(key.name for key in cls.keys if key.required)]
     description = {"description": cls.__doc__} if cls.__doc__ else {}
     return {

@@ -428,6 +428,22 @@ ROWS: tuple[Command, ...] = (
         },
     ),
     Command(
+        name="inspect",
+        help="Show a recording of `parley tap`.",
+        actions={
+            "": Action(
+                "Print the lines of a recorded conversation, what was not answered, how long answers took, and what "
+                "the schema does not have. A file of plain JSON lines is read as output of an engine.",
+                "RECORDING",
+                (
+                    Flag("--html", "Write a report as one HTML file.", "FILE"),
+                    Flag("--summary", "Print only the summary."),
+                    JSON,
+                ),
+            )
+        },
+    ),
+    Command(
         name="link",
         help="Create a symbolic link named claude or miriad-code to Parley.",
         actions={
@@ -667,6 +683,26 @@ ROWS: tuple[Command, ...] = (
         },
     ),
     Command(
+        name="schema",
+        help="Print the schema of the protocol, or what a recording has that is not in it.",
+        actions={
+            "": Action(
+                "List the messages of the protocol, or show one: a message (result, system/init), a control request "
+                "(can_use_tool) or a part (Usage).",
+                "[MESSAGE]",
+                (
+                    Flag("--json", "Print JSON Schema."),
+                    Flag("--typescript", "Print TypeScript types."),
+                    Flag(
+                        "--profile", "Only what is used in this output profile; `parley schema` lists them.", "PROFILE"
+                    ),
+                    Flag("--check", "Print which messages and fields of a recording the schema does not have.", "FILE"),
+                ),
+            )
+        },
+        notes="With --check, the exit code is 1 if something is not in the schema.",
+    ),
+    Command(
         name="serve",
         help="Serve sessions over HTTP and WebSocket.",
         actions={
@@ -789,6 +825,30 @@ ROWS: tuple[Command, ...] = (
             ),
         },
         notes=f"{SESSION_NOTE} {STORE_NOTE} `import` and `fork` accept --session-id ID for the new session.",
+    ),
+    Command(
+        name="tap",
+        help="Show and record what a client and an engine say to each other.",
+        actions={
+            "": Action(
+                "Start an engine and pass stdin, stdout, stderr, signals and the exit code on, unchanged. A copy is "
+                "shown on stderr and can be recorded. Put -- before ENGINE.",
+                "ENGINE [ARG] ...",
+                (
+                    Flag("--record", "Record the conversation in FILE, or in a new file of a folder.", "FILE"),
+                    Flag("--html", "Write a report as one HTML file, or as a new file of a folder.", "FILE"),
+                    Flag("--show", "Show the conversation in FILE instead of on stderr; tty is your terminal.", "FILE"),
+                    Flag("--quiet", "Do not show the conversation."),
+                    Flag(
+                        "--install",
+                        "Start nothing; write a script that runs this command, for clients that take only a path.",
+                        "PATH",
+                    ),
+                ),
+            )
+        },
+        notes="Secrets are removed from what is shown and recorded: values of variables with names such as *_API_KEY, "
+        "fields with such names, and text that looks like a key. `parley inspect` shows a recording.",
     ),
     Command(
         name="trust",

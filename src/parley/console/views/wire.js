@@ -15,6 +15,20 @@ const NO_FILTER = { text: "", direction: "", type: "", unknownOnly: false };
 
 export function View({ id }) {
   const { timeline, schema, problem, revision } = useTimeline(id);
+  const shown = useShownRows(timeline, schema, revision);
+  return html`<section class="wire" aria-labelledby="wire-title">
+    <header class="conversation-head">
+      <a class="icon-button" href=${link.session(id)} aria-label="Back to the conversation" title="Back to the conversation"><${Icon} name="back" /></a>
+      <h1 id="wire-title" class="conversation-title">Wire <${ShownCount} shown=${shown} /></h1>
+      <${Export} id=${id} />
+    </header>
+    ${problem && html`<p class="empty-line" role="alert">${visible(problem.message)}</p>`}
+    <${WireLines} shown=${shown} empty=${problem ? "" : "This session has not said anything yet."} />
+  </section>`;
+}
+
+/* The rows that match a filter, and how to change it. `show` scrolls to a row. */
+export function useShownRows(timeline, schema, revision) {
   const [filter, setFilter] = useState(NO_FILTER);
   const rows = useMemo(() => timeline.rows.filter((row) => matches(row, filter, schema)), [timeline, revision, filter, schema]);
   const types = useMemo(() => [...new Set(timeline.rows.map((row) => row.type))].sort(), [timeline, revision]);
@@ -23,19 +37,21 @@ export function View({ id }) {
     setFilter(NO_FILTER);
     requestAnimationFrame(() => handle.current?.scrollTo(row.key));
   };
-  return html`<section class="wire" aria-labelledby="wire-title">
-    <header class="conversation-head">
-      <a class="icon-button" href=${link.session(id)} aria-label="Back to the conversation" title="Back to the conversation"><${Icon} name="back" /></a>
-      <h1 id="wire-title" class="conversation-title">Wire <span class="count">${rows.length === timeline.rows.length ? rows.length : `${rows.length} of ${timeline.rows.length}`}</span></h1>
-      <${Export} id=${id} />
-    </header>
-    ${problem && html`<p class="empty-line" role="alert">${visible(problem.message)}</p>`}
-    <${Filters} filter=${filter} types=${types} onChange=${(change) => setFilter({ ...filter, ...change })} />
+  return { timeline, schema, revision, filter, setFilter, rows, types, handle, show };
+}
+
+export function ShownCount({ shown: { rows, timeline } }) {
+  return html`<span class="count">${rows.length === timeline.rows.length ? rows.length : `${rows.length} of ${timeline.rows.length}`}</span>`;
+}
+
+/* The filter, what waits, and the lines. */
+export function WireLines({ shown, empty }) {
+  const { timeline, schema, revision, filter, setFilter, rows, types, handle, show } = shown;
+  return html`<${Filters} filter=${filter} types=${types} onChange=${(change) => setFilter({ ...filter, ...change })} />
     <${OpenRequests} timeline=${timeline} revision=${revision} onShow=${show} />
     ${rows.length > 0
       ? html`<${VirtualList} items=${rows} estimate=${() => ROW_PIXELS} label="Lines" handle=${handle} draw=${(row) => html`<${Row} row=${row} schema=${schema} start=${timeline.rows[0].time} mark=${row.latencyMs ?? row.waitsFor} onShow=${show} />`} />`
-      : html`<p class="empty-line">${timeline.rows.length ? "No line matches the filter." : problem ? "" : "This session has not said anything yet."}</p>`}
-  </section>`;
+      : html`<p class="empty-line">${timeline.rows.length ? "No line matches the filter." : empty}</p>`}`;
 }
 
 /* The lines so far, and new ones while the view is open. */
@@ -98,12 +114,15 @@ function OpenRequests({ timeline, onShow }) {
   if (!open.length) return null;
   return html`<section class="wire-open" aria-labelledby="wire-open-title">
     <h2 id="wire-open-title">Without an answer <span class="count">${open.length}</span></h2>
-    <ul>${open.slice(-10).map((row) => html`<li key=${row.key}><button class="link-button" onClick=${() => onShow(row)}><${Arrow} row=${row} /> ${shorten(`${row.type} ${row.detail}`, 80)} <span class="muted">#${row.number}</span></button></li>`)}</ul>
+    <ul>${open.slice(-10).map((row) => html`<li key=${row.key}><button class="link-button" onClick=${() => onShow(row)}><${Arrow} row=${row} /> ${shorten(`${row.type} ${row.detail}`, 80)} <span class="muted">#${row.number}</span></button> <span class="muted small">${formatDuration((timeline.until - row.time) * 1000)}</span></li>`)}</ul>
   </section>`;
 }
 
+const ARROWS = { in: ["→", "to the engine"], out: ["←", "from the engine"], err: ["!", "stderr of the engine"] };
+
 function Arrow({ row }) {
-  return html`<span class="wire-arrow" data-direction=${row.direction} role="img" aria-label=${row.direction === "in" ? "to the engine" : "from the engine"}>${row.direction === "in" ? "→" : "←"}</span>`;
+  const [arrow, label] = ARROWS[row.direction];
+  return html`<span class="wire-arrow" data-direction=${row.direction} role="img" aria-label=${label}>${arrow}</span>`;
 }
 
 const opened = new WeakSet();

@@ -38,7 +38,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.security.tokens import TokenRequest
 from parley.gateway.session_options import SessionRequest
-from parley.gateway.wire.redaction import WireRedactor
+from parley.inspector.redaction import WireRedactor
 from parley.protocol.base import Json
 
 MOST_WAITING = 1000

@@ -24,26 +24,15 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from parley.gateway.engines import Engine
+from parley.inspector.records import Direction, Record
 
 log = logging.getLogger(__name__)
 
-
-class Direction(StrEnum):
-    """As the engine sees it."""
-
-    IN = "in"
-    OUT = "out"
-
-
-Record = tuple[int, float, Direction, int, Any]
-"""The number, the time, the direction, the size in bytes, and the line."""
 
 WIRE_BYTES = 16 * 1024 * 1024
 """How large the files of a session may be together."""

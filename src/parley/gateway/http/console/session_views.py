@@ -18,8 +18,9 @@ from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.wire.recording import make_recording
-from parley.gateway.wire.redaction import WireRedactor
-from parley.gateway.wire.wire_log import Record, WireLog
+from parley.gateway.wire.wire_log import WireLog
+from parley.inspector.records import Record
+from parley.inspector.redaction import WireRedactor
 
 MOST_LINES = 2000
 PAGE_LINES = 200

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.gateway.wire.redaction import WireRedactor, names_secret
-from parley.gateway.wire.wire_log import Direction, Record
+from parley.inspector.records import Direction, Record
+from parley.inspector.redaction import WireRedactor, names_secret
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 

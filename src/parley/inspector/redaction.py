@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from parley.gateway.wire.wire_log import Record
+from parley.inspector.records import Record
 from parley.models.redaction import REDACTED, Redactor, find_secrets
 
 PIECES = ("text", "thinking", "partial_json")
@@ -24,6 +24,9 @@ SECRET_WORDS = frozenset({"key", "token", "secret", "password", "passwd", "passp
 class WireRedactor:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._redactor = Redactor(find_secrets(environment))
+
+    def redact_text(self, text: str) -> str:
+        return self._redactor.redact_text(text)
 
     def redact(self, records: Sequence[Record]) -> list[Record]:
         lines = [self._redact_line(line) for *_, line in records]

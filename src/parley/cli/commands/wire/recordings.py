@@ -1,0 +1,94 @@
+"""Recordings of conversations as the inspector writes and reads them.
+
+`read_conversation` also reads a file of plain JSON lines, such as the output of `claude --output-format stream-json`:
+all of it is read as output of an engine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from parley.errors import UsageError
+from parley.inspector.clean_lines import KeptLine
+from parley.inspector.records import Direction
+from parley.protocol.base import Struct
+from parley.testing.recording import Sender, WireHeader, WireLine, WireRecorder, WireRecording, read_wire_recording
+
+SENDERS: dict[Direction, Sender] = {
+    Direction.IN: "client",
+    Direction.OUT: "engine",
+    Direction.ERR: "engine_stderr",
+}
+DIRECTIONS = {sender: direction for direction, sender in SENDERS.items()}
+
+
+class RecordingKeeper:
+    """Writes lines to a recording."""
+
+    def __init__(self, recorder: WireRecorder) -> None:
+        self._recorder = recorder
+
+    def add(self, line: KeptLine) -> None:
+        """Raises OSError."""
+        _, at, direction, *_ = line.record
+        if line.eof:
+            self._recorder.eof(at * 1000, SENDERS[direction])
+        else:
+            self._recorder.line(at * 1000, SENDERS[direction], line.data, eol=line.eol)
+
+    def end(self, at: float, exit_code: int) -> None:
+        """Raises OSError."""
+        self._recorder.end(at * 1000, exit_code)
+
+    def close(self) -> None:
+        self._recorder.close()
+
+
+def choose_path(given: str, suffix: str) -> Path:
+    """A file, or a new one in the folder that is given."""
+    path = Path(given)
+    if given.endswith(os.sep) or path.is_dir():
+        return path / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}{suffix}"
+    return path
+
+
+class ReadConversation(Struct, frozen=True, kw_only=True):
+    """A recording, and where it is cut."""
+
+    recording: WireRecording
+    problem: str = ""
+    """What is missing at its end, with the line."""
+
+
+def read_conversation(given: str) -> ReadConversation:
+    """A recording, also if its end is missing, or a file of plain JSON lines. Raises UsageError."""
+    try:
+        data = Path(given).read_bytes()
+    except OSError as exc:
+        raise UsageError(f"cannot read {given}: {exc.strerror}") from None
+    if is_plain(data):
+        return ReadConversation(recording=read_plain(given, data))
+    found = read_wire_recording(given, allow_cut=True)
+    count = data.count(b"\n") + (not data.endswith(b"\n"))
+    problem = "" if found.exit_code is not None else f"{given}:{count}: the recording is cut here; its end is missing"
+    return ReadConversation(recording=found, problem=problem)
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether the first line is a message, and not the header of a recording."""
+    try:
+        first = msgspec.json.decode(data.partition(b"\n")[0])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(first, dict) and ("type" in first or "jsonrpc" in first)
+
+
+def read_plain(name: str, data: bytes) -> WireRecording:
+    lines = [
+        WireLine(0.0, "engine", line, number=number) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()
+    ]
+    return WireRecording(name, WireHeader(command=()), lines, exit_code=None)

@@ -1,0 +1,172 @@
+"""Look at a copy of what the relay passes on: show it, record it, and keep it for a report.
+
+    observer = Observer(show, recorder, redactor)
+    observer.run(line)                  # until the relay is gone
+
+It runs in a process of its own. Nothing that goes wrong here reaches the conversation: what cannot be recorded or
+shown is said once, and the rest continues.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from parley.inspector.clean_lines import CleanLines, KeptLine
+from parley.inspector.conversation import Conversation
+from parley.inspector.records import Direction
+from parley.inspector.redaction import WireRedactor
+from parley.inspector.relay import CHUNK_BYTES, CLIENT, ENDED, ENGINE, FRAME, LOST, NUMBER, STARTED, STDERR
+from parley.inspector.text import TextView
+from parley.inspector.timeline import WireRow
+
+DIRECTIONS = {CLIENT: Direction.IN, ENGINE: Direction.OUT, STDERR: Direction.ERR}
+AGES_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0)
+"""When it is said that a request still waits."""
+
+
+class Keeper(Protocol):
+    """Where lines without secrets go: a recording or a report."""
+
+    def add(self, line: KeptLine) -> None:
+        """Raises OSError."""
+
+    def end(self, at: float, exit_code: int) -> None:
+        """Raises OSError."""
+
+    def close(self) -> None:
+        """Raises OSError."""
+
+
+class FrameReader:
+    """Reads frames of the relay."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._data = bytearray()
+        self.is_open = True
+
+    def read(self, seconds: float | None) -> Iterator[tuple[int, float, bytes]]:
+        """Wait for bytes; the whole frames so far: kind, time, data."""
+        poll = select.poll()
+        poll.register(self._line, select.POLLIN)
+        if poll.poll(None if seconds is None else max(0.0, seconds) * 1000):
+            data = self._line.recv(CHUNK_BYTES)
+            self.is_open = bool(data)
+            self._data += data
+        while len(self._data) >= FRAME.size:
+            kind, at, size = FRAME.unpack_from(self._data)
+            if len(self._data) < FRAME.size + size:
+                break
+            yield kind, at, bytes(self._data[FRAME.size : FRAME.size + size])
+            del self._data[: FRAME.size + size]
+
+
+class Observer:
+    def __init__(self, show: Callable[[str], None], keepers: list[Keeper], redactor: WireRedactor) -> None:
+        """`show` writes a line of text."""
+        self.conversation = Conversation()
+        self.exit_code: int | None = None
+        self._show = show
+        self._keepers = keepers
+        self._view = TextView(redactor.redact_text)
+        self._clean = CleanLines(redactor, self._keep)
+        self._halves = {direction: bytearray() for direction in Direction}
+        self._started = time.monotonic()
+        self._number = 1
+        """The line of the recording that was written last; the first is its header."""
+        self._said: dict[int, int] = {}
+        """How often it was said of a row that it waits."""
+
+    def run(self, line: socket.socket) -> None:
+        """Until the relay has ended."""
+        frames = FrameReader(line)
+        while frames.is_open:
+            for kind, at, data in frames.read(self._next_age()):
+                self._handle(kind, at, data)
+            self._say_ages()
+        self._finish()
+
+    def _handle(self, kind: int, at: float, data: bytes) -> None:
+        if kind == STARTED:
+            self._started = at
+        elif kind == LOST:
+            (lost,) = NUMBER.unpack(data)
+            self._show(f"{lost} bytes were passed on but not recorded, because they came faster than they are written")
+        elif kind == ENDED:
+            (self.exit_code,) = NUMBER.unpack(data)
+        else:
+            self._receive(DIRECTIONS[kind], at - self._started, data)
+
+    def _receive(self, direction: Direction, at: float, data: bytes) -> None:
+        """Bytes of a stream; none at its end."""
+        half = self._halves[direction]
+        if not data:
+            if half:
+                self._add(direction, at, bytes(half), eol=False)
+                half.clear()
+            self._number += 1
+            self._clean.add(KeptLine(record=(self._number, at, direction, 0, None), data=b"", eof=True))
+            return
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            half += data
+            return
+        lines = (bytes(half) + whole).split(b"\n")
+        half[:] = rest
+        for line in lines:
+            self._add(direction, at, line)
+
+    def _add(self, direction: Direction, at: float, data: bytes, *, eol: bool = True) -> None:
+        self._number += 1
+        seen = self.conversation.add(self._number, at, direction, data)
+        self._show(self._view.format_line(seen) + ("" if eol else "  (no newline)"))
+        self._clean.add(KeptLine(record=seen.record, data=data, eol=eol))
+
+    def _keep(self, line: KeptLine) -> None:
+        self._tell_keepers(lambda keeper: keeper.add(line))
+
+    def _tell_keepers(self, tell: Callable[[Keeper], None]) -> None:
+        for keeper in list(self._keepers):
+            try:
+                tell(keeper)
+            except OSError as exc:
+                self._keepers.remove(keeper)
+                self._show(f"cannot record any more: {exc.strerror}; the conversation continues")
+
+    def _finish(self) -> None:
+        now = time.monotonic() - self._started
+        for direction, half in self._halves.items():
+            if half:
+                self._add(direction, now, bytes(half), eol=False)
+        self._clean.flush()
+        if self.exit_code is not None:
+            code = self.exit_code
+            self._tell_keepers(lambda keeper: keeper.end(now, code))
+        for line in self._view.format_summary(self.conversation, describe_ending(self.exit_code)):
+            self._show(line)
+
+    def _next_age(self) -> float | None:
+        """In how many seconds something is to be said about a row that waits."""
+        due = min(map(self._due, self.conversation.timeline.open), default=float("inf"))
+        return due - (time.monotonic() - self._started) if due < float("inf") else None
+
+    def _due(self, row: WireRow) -> float:
+        said = self._said.get(row.number, 0)
+        return row.time + AGES_SECONDS[said] if said < len(AGES_SECONDS) else float("inf")
+
+    def _say_ages(self) -> None:
+        now = time.monotonic() - self._started
+        for row in self.conversation.timeline.open:
+            if self._due(row) <= now:
+                self._said[row.number] = self._said.get(row.number, 0) + 1
+                self._show(self._view.format_waiting(row, now))
+
+
+def describe_ending(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "its end was not recorded"
+    return f"the engine was ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
