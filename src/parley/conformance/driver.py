@@ -49,7 +49,7 @@ SETTLE_SECONDS = 2.0
 """How long processes of an engine may take to end after it."""
 DISABLED = ("DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER")
 
-Reply = Json | Callable[[Json], Any]
+Reply = Json | str | Callable[[Json], Any]
 
 
 class Missed(Exception):
@@ -79,7 +79,7 @@ class EngineDriver:
         self._requests = 0
 
     async def __aenter__(self) -> EngineDriver:
-        self.root = Path(os.path.realpath(tempfile.mkdtemp(prefix="parley-conform-")))
+        self.root = make_folder()
         self.home, self.cwd, self.tmp = (self.root / name for name in ("home", "cwd", "tmp"))
         for folder in (self.home, self.cwd, self.tmp):
             folder.mkdir()
@@ -199,7 +199,9 @@ class EngineDriver:
     def _serve(self, message: Json) -> None:
         """Answer a control request of the engine, if the scenario says how."""
         request = message.get("request")
-        reply = self._handlers.get(str(request.get("subtype"))) if isinstance(request, dict) else None
+        if not isinstance(request, dict):
+            return
+        reply = self._handlers.get(str(request.get("subtype")))
         given = reply(request) if callable(reply) else reply
         if inspect.isawaitable(given):
             self._readers.append(asyncio.create_task(self._reply_later(message, given)))
@@ -389,6 +391,11 @@ class EngineDriver:
         """Wait until the engine ends by itself. Raises Missed."""
         if await self._end(self.deadline_seconds) is None:
             raise self.missed(f"the engine did not end within {self.deadline_seconds:g} s")
+
+
+def make_folder() -> Path:
+    """A new temporary folder, without symbolic links in its path: engines name folders by their real path."""
+    return Path(os.path.realpath(tempfile.mkdtemp(prefix="parley-conform-")))
 
 
 def read_body(raw: bytes) -> Json | None:

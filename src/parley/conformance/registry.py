@@ -49,8 +49,6 @@ class BehaviourCheck(Struct, frozen=True, kw_only=True):
 
 SCENARIOS: dict[str, Play] = {}
 CHECKS: dict[str, BehaviourCheck] = {}
-INVARIANTS: list[tuple[str, Judge]] = []
-"""What holds in every scenario; see scenarios/invariants.py."""
 
 
 def scenario(name: str) -> Callable[[Play], Play]:

@@ -168,7 +168,8 @@ def terminal_reason(log: ScenarioLog) -> None:
 
 @check(
     "turn.order", "out.control_response", "request.initialize", "flag.verbose", on="two-turns",
-    basis="traces README, fact 1", expects="nothing before the answer to initialize; then system/init, assistant, result",
+    basis="traces README, fact 1",
+    expects="nothing before the answer to initialize; then system/init, assistant, result",
 )  # fmt: skip
 def order(log: ScenarioLog) -> None:
     wanted = ["control_response", "system/init", "assistant", "result"]
@@ -178,7 +179,8 @@ def order(log: ScenarioLog) -> None:
 
 
 @check(
-    "turn.content-forms", "user.type", "user.message.role", "user.message.content", on="two-turns", basis="messages.md §4",
+    "turn.content-forms", "user.type", "user.message.role", "user.message.content", on="two-turns",
+    basis="messages.md §4",
     expects="a prompt reaches the model, as a string and as a list of blocks",
 )  # fmt: skip
 def content_forms(log: ScenarioLog) -> None:

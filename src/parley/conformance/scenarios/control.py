@@ -91,7 +91,8 @@ def reconnect_unknown(log: ScenarioLog) -> None:
 
 
 @check(
-    "control.unknown-request", "in.control_request", "envelope.error", on="control-requests", basis="traces README, bad input",
+    "control.unknown-request", "in.control_request", "envelope.error", on="control-requests",
+    basis="traces README, bad input",
     expects="an unknown request is answered with an error, and the session goes on",
 )  # fmt: skip
 def unknown_request(log: ScenarioLog) -> None:
@@ -191,7 +192,8 @@ async def rewind(engine: EngineDriver) -> None:
 
 @check(
     "request.rewind_files", "client_env.CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING", "user.uuid", on="rewind",
-    basis="trace 100", expects="canRewind true; the file has its old text, the new one is gone; an error for an unknown id",
+    basis="trace 100",
+    expects="canRewind true; the file has its old text, the new one is gone; an error for an unknown id",
 )  # fmt: skip
 def rewound(log: ScenarioLog) -> None:
     need(log.facts.get("changed") == "ALPHA\n", log.summary())
@@ -236,7 +238,8 @@ async def session_state(engine: EngineDriver) -> None:
 
 
 @check(
-    "system.session_state_changed", "out.system/session_state_changed", "client_env.CLAUDE_CODE_SDK_READS_SESSION_STATE",
+    "system.session_state_changed", "out.system/session_state_changed",
+    "client_env.CLAUDE_CODE_SDK_READS_SESSION_STATE",
     on="session-state", basis="trace 102",
     expects="running, requires_action while asking, running, and idle after the result, each with sdk_host_only",
 )  # fmt: skip

@@ -27,7 +27,8 @@ async def prompt_flags(engine: EngineDriver) -> None:
     engine.on("can_use_tool", {"behavior": "deny", "message": "not asked for"})
     await engine.turn(
         "go", *ASK, "--system-prompt", "You are a lighthouse keeper.", "--tools", "Read,Bash", "--betas", BETA,
-        "--settings", json.dumps({"env": {"CONFORM_VALUE": "value=yes"}}), "--setting-sources", "", "--add-dir", str(further),
+        "--settings", json.dumps({"env": {"CONFORM_VALUE": "value=yes"}}), "--setting-sources", "", "--add-dir",
+        str(further),
         "--allowedTools", "Bash(printenv:*)", "--effort", "low", "--strict-mcp-config",
     )  # fmt: skip
 
@@ -40,7 +41,8 @@ def system_text(log: ScenarioLog, number: int = 0) -> str:
 
 
 @check(
-    "flag.system-prompt", on="prompt-flags", basis="trace 107", expects="the prompt is in the system text of the request",
+    "flag.system-prompt", on="prompt-flags", basis="trace 107",
+    expects="the prompt is in the system text of the request",
 )  # fmt: skip
 def own_prompt(log: ScenarioLog) -> None:
     need("You are a lighthouse keeper." in system_text(log), system_text(log))

@@ -46,7 +46,7 @@ async def all_hooks(engine: EngineDriver) -> None:
     """Every event of a turn with a good and a failing command."""
     engine.model.play(TOUCH, bash("exit 3", "toolu_fail"), say("ok"))
     events = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop", "PermissionRequest")
-    await hooked_turn(engine, dict.fromkeys((*events, "Notification"), {}))
+    await hooked_turn(engine, {event: {} for event in (*events, "Notification")})
 
 
 @check(
@@ -155,7 +155,8 @@ async def hook_context(engine: EngineDriver) -> None:
 
 
 @check(
-    "hook.context", "hook.UserPromptSubmit", "hook.PostToolUse", "hook_output.decision-block-+reason", on="hook-context",
+    "hook.context", "hook.UserPromptSubmit", "hook.PostToolUse", "hook_output.decision-block-+reason",
+    on="hook-context",
     basis="traces 059 and 060", expects="additionalContext and the reason of a block reach the model",
 )  # fmt: skip
 def context_arrives(log: ScenarioLog) -> None:
@@ -204,7 +205,7 @@ async def hook_permission(engine: EngineDriver) -> None:
 
 @check(
     "hook.PermissionRequest", on="hook-permission", basis="trace 064",
-    expects="the hook is called with tool_name and tool_input; its `allow` lets the call run though the client is silent",
+    expects="the hook is called with tool_name and tool_input; its `allow` lets the call run",
 )  # fmt: skip
 def permission_hook(log: ScenarioLog) -> None:
     calls = log.hooks("PermissionRequest")
@@ -232,7 +233,7 @@ async def hook_fails(engine: EngineDriver) -> None:
 
 @check(
     "hook.failure", "ask.hook_callback", "initialize.hooks", on="hook-fails", basis="control.md §8.1, §8.2",
-    expects="a failed hook does not end the turn; a matcher for other tools is not called; an unknown event is accepted",
+    expects="a failed hook does not end the turn; other matchers are not called; an unknown event is accepted",
 )  # fmt: skip
 def failed_hook(log: ScenarioLog) -> None:
     called = [request.get("callback_id") for request in log.asked("hook_callback")]

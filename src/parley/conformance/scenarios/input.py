@@ -8,7 +8,8 @@ from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 
 ODD_LINES = (
-    "", "   ", "\r", "{}", '{"type":"mystery","x":1}', '{"type":"keep_alive"}', '{"type":"system","subtype":"x"}', "[]", "42",
+    "", "   ", "\r", "{}", '{"type":"mystery","x":1}', '{"type":"keep_alive"}', '{"type":"system","subtype":"x"}',
+    "[]", "42",
     '{"type":"control_response","response":{"subtype":"success","request_id":"nope","response":{}}}',
     '{"type":"control_cancel_request","request_id":"zz"}',
 )  # fmt: skip
@@ -30,7 +31,8 @@ async def odd_lines(engine: EngineDriver) -> None:
 
 @check(
     "in.anything-else", "in.keep_alive", "in.control_cancel_request", "framing.Blank-lines", "framing.type",
-    "framing.Unknown-fields", "in.control_response", "envelope.heartbeat", on="odd-lines", basis="traces README, bad input",
+    "framing.Unknown-fields", "in.control_response", "envelope.heartbeat", on="odd-lines",
+    basis="traces README, bad input",
     expects="blank lines, unknown types and answers to nothing are ignored; the prompt after them is answered",
 )  # fmt: skip
 def odd_lines_ignored(log: ScenarioLog) -> None:

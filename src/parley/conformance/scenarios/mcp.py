@@ -138,7 +138,8 @@ async def stdio_server(engine: EngineDriver) -> None:
 
 
 @check(
-    "mcp.stdio", on="stdio-server", basis="trace 069", expects="the tool is asked for, runs, and its text is the result",
+    "mcp.stdio", on="stdio-server", basis="trace 069",
+    expects="the tool is asked for, runs, and its text is the result",
 )  # fmt: skip
 def stdio_tool(log: ScenarioLog) -> None:
     need([request.get("tool_name") for request in log.asked("can_use_tool")] == ["mcp__calc__add"], log.summary())

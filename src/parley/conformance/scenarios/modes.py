@@ -7,6 +7,7 @@ from parley.conformance.model import bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.conformance.scenarios.permissions import allow
+from parley.models.fake.script import ScriptedTurn
 
 QUESTION = {
     "question": "Which one?", "header": "Pick", "multiSelect": False,
@@ -15,7 +16,7 @@ QUESTION = {
 PLAN = "# Plan\n1. Write the file"
 
 
-def write(engine: EngineDriver, name: str, id: str):  # type: ignore[no-untyped-def]
+def write(engine: EngineDriver, name: str, id: str) -> ScriptedTurn:
     return use("Write", {"file_path": str(engine.cwd / name), "content": "w\n"}, id)
 
 
@@ -44,7 +45,8 @@ def edits_pass(log: ScenarioLog) -> None:
 async def bypass(engine: EngineDriver) -> None:
     engine.on("can_use_tool", {"behavior": "deny", "message": "no"})
     engine.model.play(
-        bash("touch x.txt", "toolu_x"), bash("rm x.txt && touch y.txt", "toolu_y"), bash("mv y.txt z.txt", "toolu_z"), say("ok")
+        bash("touch x.txt", "toolu_x"), bash("rm x.txt && touch y.txt", "toolu_y"), bash("mv y.txt z.txt", "toolu_z"),
+        say("ok")
     )  # fmt: skip
     await engine.turn("go", *ASK, *BYPASS, "--disallowedTools", "Bash(mv:*)")
     engine.keep("x.txt", "y.txt", "z.txt")
@@ -86,7 +88,8 @@ async def auto_mode(engine: EngineDriver) -> None:
 
 
 @check(
-    "mode.auto", on="auto-mode", basis="trace 050", expects="the mode is accepted, or another one is named, and the turn ends",
+    "mode.auto", on="auto-mode", basis="trace 050",
+    expects="the mode is accepted, or another one is named, and the turn ends",
 )  # fmt: skip
 def auto_is_accepted(log: ScenarioLog) -> None:
     need(log.first("system/init").get("permissionMode") in ("auto", "default"), log.first("system/init"))

@@ -253,7 +253,8 @@ def allow_rule(log: ScenarioLog) -> None:
 
 
 @check(
-    "flag.disallowedTools+--disallowed-tools", "rule.compound-commands", "rule.Tool+Tool", on="rules", basis="trace 048",
+    "flag.disallowedTools+--disallowed-tools", "rule.compound-commands", "rule.Tool+Tool", on="rules",
+    basis="trace 048",
     expects="`Bash(rm:*)` never runs, alone or in a compound; a bare `Write` is not offered and does not run",
 )  # fmt: skip
 def deny_rule(log: ScenarioLog) -> None:

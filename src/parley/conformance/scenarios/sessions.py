@@ -92,7 +92,8 @@ def unknown_id(log: ScenarioLog) -> None:
 
 
 @check(
-    "session.bad-id", "flag.session-id", "exit.crash-/-bad-flag-/-cannot-start", on="unknown-session", basis="trace 080",
+    "session.bad-id", "flag.session-id", "exit.crash-/-bad-flag-/-cannot-start", on="unknown-session",
+    basis="trace 080",
     expects="an id that is no uuid is refused: exit code not 0, text on stderr, nothing on stdout",
 )  # fmt: skip
 def bad_id(log: ScenarioLog) -> None:
@@ -116,7 +117,8 @@ async def transcript(engine: EngineDriver) -> None:
 
 
 @check(
-    "transcript.main-transcript", "transcript.project-dir", "transcript.config-dir", on="transcript", basis="cli.md §6.1",
+    "transcript.main-transcript", "transcript.project-dir", "transcript.config-dir", on="transcript",
+    basis="cli.md §6.1",
     expects="one file .claude/projects/KEY/ID.jsonl, readable by its owner only",
 )  # fmt: skip
 def transcript_file(log: ScenarioLog) -> None:
@@ -147,7 +149,8 @@ async def session_mirror(engine: EngineDriver) -> None:
 
 
 @check(
-    "flag.session-mirror", "top.transcript_mirror", "out.transcript_mirror", on="session-mirror", basis="messages.md §9",
+    "flag.session-mirror", "top.transcript_mirror", "out.transcript_mirror", on="session-mirror",
+    basis="messages.md §9",
     expects="`transcript_mirror` with filePath and entries, among them the prompt, before the result",
 )  # fmt: skip
 def mirrored(log: ScenarioLog) -> None:
@@ -166,7 +169,7 @@ async def resume_at(engine: EngineDriver) -> None:
     await engine.initialize()
     engine.user("FIRST-PROMPT", uuid=str(uuid4()))
     await engine.result()
-    anchor = [line for line in engine.log.all("assistant")][-1].get("uuid")
+    anchor = engine.log.last("assistant").get("uuid")
     dropped = str(uuid4())
     engine.user("SECOND-PROMPT", uuid=dropped)
     await engine.result()
@@ -175,9 +178,7 @@ async def resume_at(engine: EngineDriver) -> None:
         "THIRD-PROMPT", f"--resume={CHOSEN}", f"--resume-session-at={anchor}", f"--resume-drops-turn={dropped}"
     )
     await engine.start(f"--resume={CHOSEN}", f"--resume-session-at={anchor}", f"--resume-drops-turn={uuid4()}")
-    await engine.initialize()
     engine.user("FOURTH-PROMPT")
-    await engine.result()
     await engine.finish()
 
 

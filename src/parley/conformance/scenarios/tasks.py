@@ -53,7 +53,7 @@ def agent_of_initialize(log: ScenarioLog) -> None:
     expects="the lines of the subagent name the call that started it; all others have null",
 )  # fmt: skip
 def parent_is_named(log: ScenarioLog) -> None:
-    parents = {}
+    parents: dict[str, object] = {}
     for line in [*log.all("assistant"), *log.all("user")]:
         for block in line["message"]["content"] if isinstance(line["message"]["content"], list) else []:
             key = str(block.get("id") or block.get("tool_use_id") or block.get("text"))
