@@ -29,6 +29,8 @@ SUBCOMMANDS = {
     "cluster": "parley.cli.commands.network.cluster",
     "completion": "parley.cli.commands.reference.completion",
     "config": "parley.cli.commands.setup.config",
+    "conform": "parley.cli.commands.conformance.engine",
+    "conform-client": "parley.cli.commands.conformance.client",
     "console": "parley.cli.commands.network.console",
     "doctor": "parley.cli.commands.doctor.main",
     "eval": "parley.cli.commands.eval",

@@ -107,6 +107,12 @@ CLUSTER_FLAGS = (
     Flag("--accept-loss", "Start also if the settings of NATS could lose what was acknowledged."),
     Flag("--log", "Keep the logs of sessions in this database instead of on NATS.", "postgres:DSN"),
 )
+CONFORM_FLAGS = (
+    Flag("--json", "Write the report as JSON.", "FILE"),
+    Flag("--html", "Write the report as one HTML page.", "FILE"),
+    Flag("--workers", "How many scenarios run at a time (default: 2).", "N"),
+    Flag("--timeout", "How long a scenario waits for a line, in seconds (default: 20).", "N"),
+)
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -249,6 +255,39 @@ ROWS: tuple[Command, ...] = (
         notes="KEY is a key of settings.json. Use a dot for a key inside an object: permissions.defaultMode, env.NAME. "
         "Values of secret variables are not shown.",
         is_shared=True,
+    ),
+    Command(
+        name="conform",
+        help="Check whether an engine does what the protocol says.",
+        actions={
+            "": Action(
+                "Run the conformance suite on an engine and print a scored report. Exit 1 if a check fails.",
+                "[ENGINE] [ARGS] ...",
+                (
+                    Flag("--level", "Only these levels: core, control, sessions, dialects.", "LEVELS"),
+                    Flag("--only", "Only checks whose id, behaviour or scenario matches a pattern. Repeatable.", "ID"),
+                    *CONFORM_FLAGS,
+                    Flag("--list", "List the checks and the behaviours without one, and run nothing."),
+                    Flag("--compare", "Compare reports written with --json: give two files or more."),
+                ),
+            )
+        },
+        notes="Put -- before the engine. The engine gets a home, a working directory and a scripted model of its own "
+        "(ANTHROPIC_BASE_URL on loopback, a dummy key). No request leaves the machine.",
+    ),
+    Command(
+        name="conform-client",
+        help="Check whether a client program does what the protocol says.",
+        actions={
+            "": Action(
+                "Run a client against a fake engine that plays scenarios. Exit 1 if a check fails.",
+                "COMMAND [ARGS] ...",
+                (Flag("--only", "Only checks whose id matches a pattern. Repeatable.", "ID"), *CONFORM_FLAGS),
+            )
+        },
+        notes="Put -- before the command. It must run one prompt and end: with 0 if the turn succeeded. It finds the "
+        "engine as `claude` on PATH, in CLAUDE_CODE_EXECUTABLE, CLAUDE_CLI_PATH or PARLEY_ENGINE, or in place of the "
+        "word {engine}.",
     ),
     Command(
         name="console",
