@@ -23,8 +23,9 @@ from parley.workspace.process.processes import CommandOutput
 from parley.workspace.sandbox.base import SandboxedCommand
 from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
 from tests.helpers import kernel
+from tests.helpers.forked import PARLEY
 from tests.helpers.policies import Json, Machine, Run
-from tests.helpers.process import PARLEY, ProcessHarness
+from tests.helpers.process import ProcessHarness
 from tests.helpers.session import PATIENCE_SECONDS
 
 NO_BUBBLEWRAP: Json = {"sandbox": {"bwrapPath": "/nonexistent"}}

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.helpers.process import PARLEY
+from tests.helpers.forked import PARLEY
 
 SUITE = """
 [[configuration]]
