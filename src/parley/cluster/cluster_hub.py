@@ -139,6 +139,7 @@ class ClusterHub(SessionHub):
         """Forget a session without a word to anybody: its connections end, its engine says nothing more."""
         live = self._sessions.pop(session_id, None)
         if live is not None:
+            self._unloaded += 1
             if live.engine is not None:
                 live.engine.silence()
             for client in list(live.clients):

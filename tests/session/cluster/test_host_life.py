@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -57,6 +59,22 @@ async def test_a_session_that_is_not_used_costs_nothing_and_comes_back(cluster: 
         assert await ask(one, key, "say back") == "back"
         numbers = [line["result"] for line in await stored_lines(cluster, key) if line["type"] == "result"]
         assert numbers == [*map(str, range(20)), "back"]
+
+
+async def test_a_session_that_is_not_used_leaves_no_memory_behind(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one", idle_seconds=0)
+    gc.disable()  # what is freed now is freed by the host
+    try:
+        async with started(one):
+            await one.wait_shards(SHARDS)
+            key = await one.create()
+            await ask(one, key, "say hello")
+            async with one.host.sessions.use(key) as hosted:
+                parts = [weakref.ref(hosted), weakref.ref(hosted.live)]
+            del hosted
+            await wait_until(lambda: not any(part() for part in parts))
+    finally:
+        gc.enable()
 
 
 async def test_the_registry_lists_sessions_that_are_not_loaded(cluster: Cluster, tmp_path: Path) -> None:
