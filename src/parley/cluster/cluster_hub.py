@@ -66,6 +66,7 @@ class ClusterHub(SessionHub):
     def __init__(self, settings: HubSettings, log: ServerLog, places: Places) -> None:
         """Raises SessionError."""
         super().__init__(settings, log)
+        self.database.change("PRAGMA synchronous=OFF")  # its file is not used again after a power failure
         self._places = places
         self.limits: HostLimits | None = None
         """What tenants and tokens may use in the whole cluster."""

@@ -120,6 +120,7 @@ class Talker:
         self._looked_at = len(self.viewer.lines)
 
     async def _answer(self, request_id: str) -> None:
+        await asyncio.sleep(self.dice.random() * self.think_seconds)
         while self.holds_questions:  # noqa: ASYNC110  # no event: the faults set it for many talkers
             await asyncio.sleep(RETRY_SECONDS)
         path = f"/questions/{self.session_id}/{request_id}/answer"
