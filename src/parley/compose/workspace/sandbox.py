@@ -64,7 +64,7 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
     """Built when the first command runs. `asks`: whether the client can be asked about hosts."""
     from parley.permissions import rules
     from parley.workspace.sandbox.commands import LocalCommandSandbox
-    from parley.workspace.sandbox.entries import ProtectedNames
+    from parley.workspace.sandbox.folders import ProtectedNames
 
     names = ProtectedNames(
         folders=rules.PROTECTED_FOLDERS,

@@ -20,7 +20,8 @@ import sys
 from typing import Any
 
 from parley.workspace.sandbox.contents import ProtectedContents
-from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames, open_parent
+from parley.workspace.sandbox.entries import ProtectedEntries
+from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames, open_parent
 
 
 class PlaceholderRecord:
@@ -96,7 +97,7 @@ class ProtectedFiles:
     def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
         pairs = tuple((outer, inner) for outer, inner in job["pairs"])
         names = ProtectedNames(frozenset(job["folders"]), frozenset(job["files"]), pairs)
-        entries = ProtectedEntries((), names)
+        entries = ProtectedEntries(FolderIndex(job["roots"], names, job["beyond"]))
         entries.before = job["before"]
         contents = ProtectedContents(())
         contents.saved, contents.folders = job["saved"], job["parents"]
