@@ -24,9 +24,11 @@ class ProtectedEntries:
         self.before = index.entries
         """The entries to restore, by folder."""
 
-    def accept(self) -> None:
-        """Take the current entries as those to restore."""
+    def look(self) -> None:
         self._index.refresh()
+
+    def accept(self) -> None:
+        """Take the entries that were found last as those to restore."""
         self.before = self._index.entries
 
     def accept_change(self, path: str) -> None:
@@ -60,6 +62,8 @@ class ProtectedEntries:
                     found.append(path)
         for folder, before in self.before.items():
             found += restore_links(folder, before)
+        if found:
+            self._index.refresh()
         if problem is not None:
             raise problem
         return list(dict.fromkeys(found))
@@ -72,6 +76,7 @@ class ProtectedEntries:
             "files": sorted(names.files),
             "pairs": names.pairs,
             "before": self.before,
+            "searched": self._index.roots,
             "beyond": sorted(self._index.beyond),
         }
 
