@@ -139,7 +139,7 @@ class CommandPlace(Protocol):
     """Where a command runs."""
 
     kind: SandboxKind
-    confinement: Confinement
+    confinement: Confinement | None
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment of the command."""

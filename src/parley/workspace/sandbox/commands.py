@@ -33,6 +33,7 @@ from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
 from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
+from parley.workspace.search_path import without_programs_of
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
@@ -65,7 +66,7 @@ class LocalCommandPlace:
 
     def __init__(self, kind: SandboxKind, launcher: SandboxLauncher, config: SandboxConfig, proxy: EgressProxy) -> None:
         self.kind = kind
-        self.confinement: Confinement = launcher
+        self.confinement: Confinement | None = launcher
         self._launcher = launcher
         self._config = config
         self._proxy = proxy
@@ -90,6 +91,28 @@ class LocalCommandPlace:
             for text in texts
         ]
         return [line for line in dict.fromkeys(found) if not any(text in line for text in ignored)]
+
+
+class OutsidePlace:
+    """Outside of the sandbox, for a command that the settings exclude.
+
+    Programs in folders that commands may change are not found there, also not by the programs that it starts.
+    """
+
+    kind: SandboxKind = "none"
+    confinement: Confinement | None = None
+
+    def __init__(self, writable: tuple[str, ...]) -> None:
+        self._writable = writable
+
+    def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
+        found = dict(environment)
+        for folder in self._writable:
+            found = without_programs_of(folder, found)
+        return found
+
+    def find_violations(self, command: str, output: str) -> list[str]:
+        return []
 
 
 class ProtectedTree:
@@ -134,12 +157,15 @@ class LocalCommandSandbox:
         self._has_warned = False
         self._trees: dict[tuple[str, ...], ProtectedTree] = {}
 
-    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
+    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | OutsidePlace | None:
         config = self._read_config()
         self._ask_host, self._report_refusal = command.ask_host, command.report_refusal
         must = command.scope.confined == "sandbox"
-        if must or (config.enabled and not self._runs_outside(command, config)):
+        wants_outside = command.wants_outside and config.allows_outside
+        if must or (config.enabled and not wants_outside):
             offer = await self._find_offer()
+            if offer.kind != "none" and not must and config.is_excluded(command.command):
+                return OutsidePlace(config.policy.writable)
             if offer.kind != "none":
                 return self._open(offer, await self._protect(config.policy, command.folders), config)
             if must:
@@ -174,12 +200,6 @@ class LocalCommandSandbox:
             await self._proxy.close()
         if self._folders is not None:
             shutil.rmtree(self._folders.temp, ignore_errors=True)
-
-    @staticmethod
-    def _runs_outside(command: SandboxedCommand, config: SandboxConfig) -> bool:
-        if command.wants_outside and config.allows_outside:
-            return True
-        return config.is_excluded(command.command)
 
     async def _find_offer(self) -> SandboxOffer:
         import asyncio
