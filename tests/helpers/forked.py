@@ -30,6 +30,8 @@ PARLEY = str(Path(sys.executable).with_name("parley"))
 INTEGER = struct.Struct("i")
 MAX_BYTES = 1 << 20
 PATIENCE_SECONDS = 90
+SERVERS = ("parley.gateway.http.app", "parley.cluster.host_process", "parley.cluster.gateway.server")
+"""What `parley serve` and `parley host` load when they start."""
 
 
 class ForkedRun(msgspec.Struct):
@@ -62,8 +64,9 @@ class ForkedProcess:
 class ForkedPipes:
     """A forked process with streams, as `asyncio.subprocess.Process` has them."""
 
-    stdin: asyncio.StreamWriter
-    stdout: asyncio.StreamReader
+    stdin: asyncio.StreamWriter | None = None
+    stdout: asyncio.StreamReader | None = None
+    stderr: asyncio.StreamReader | None = None
 
     def __init__(self, process: ForkedProcess) -> None:
         self._process = process
@@ -87,17 +90,28 @@ class ForkedPipes:
             os.kill(self.pid, number)
 
     @classmethod
-    async def start(cls, argv: Sequence[str], *, cwd: Path | str, env: Mapping[str, str], stderr: int) -> ForkedPipes:
-        (stdin, feed), (out, stdout) = os.pipe(), os.pipe()
-        started = cls(shared.start(argv, (stdin, stdout, stderr), cwd=cwd, env=env))
-        for descriptor in (stdin, stdout):
+    async def start(
+        cls, argv: Sequence[str], *, env: Mapping[str, str], cwd: Path | str = ".", stderr: int | None = None
+    ) -> ForkedPipes:
+        """Start the executable. `stderr` is a descriptor; without it, stderr can be read, too."""
+        (read, feed), (out, stdout) = os.pipe(), os.pipe()
+        errors, written = (None, stderr) if stderr is not None else os.pipe()
+        started = cls(shared.start(argv, (read, stdout, written), cwd=Path(cwd).absolute(), env=env))
+        for descriptor in (read, stdout, *([] if errors is None else [written])):
             os.close(descriptor)
         loop = asyncio.get_running_loop()
-        started.stdout = asyncio.StreamReader(1 << 26)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(started.stdout), os.fdopen(out, "rb"))
         transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, os.fdopen(feed, "wb"))
         started.stdin = asyncio.StreamWriter(transport, protocol, None, loop)
+        started.stdout = await open_reader(out)
+        started.stderr = None if errors is None else await open_reader(errors)
         return started
+
+
+async def open_reader(descriptor: int) -> asyncio.StreamReader:
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb"))
+    return reader
 
 
 class ForkServer:
@@ -202,7 +216,7 @@ def serve(connection: socket.socket) -> None:
     from parley.cli.main import SUBCOMMANDS
     from parley.compose.preload import preload
 
-    for module in sorted(set(SUBCOMMANDS.values())):
+    for module in (*sorted(set(SUBCOMMANDS.values())), *SERVERS):
         import_module(module)
     preload()
     reports: dict[int, int] = {}

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.cluster_processes import SHARDS, RunningCluster
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, free_port
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, free_port
 
 
 async def run_parley(cluster: RunningCluster, *words: str) -> tuple[int, str, str]:

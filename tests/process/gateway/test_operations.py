@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
 from tests.helpers.tls import make_certificate
 
 OFFLINE = ("--model", "offline")

@@ -58,7 +58,7 @@ async def test_a_server_whose_certificate_is_not_known_gets_nothing(
 
 def test_the_commands_take_the_certificates_of_nats(server: NatsServer) -> None:
     assert server.certificate is not None
-    from tests.helpers.gateway import PARLEY
+    from tests.helpers.forked import PARLEY
 
     known = ("--nats-ca", server.certificate[0])
     for more, expected in ((known, "there is no cluster"), ((), "certificate")):
