@@ -20,7 +20,7 @@ from claude_agent_sdk import (
 from telling import TASK, one_prompt, options, tell, tell_error
 
 
-@tool("add", "Adds.", {"a": int, "b": int})
+@tool("add", "Adds.", {"a": int, "b": int})  # type: ignore[untyped-decorator]  # not installed here
 async def add(given: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": str(given["a"] + given["b"])}]}
 
