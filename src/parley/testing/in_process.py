@@ -122,11 +122,17 @@ def engine_wire(
     return InProcessWire(play, record=record, command=[program, *words])
 
 
-def scenario_wire(scenario: Scenario | str | os.PathLike[str], *, partial: bool = False) -> InProcessWire:
+def scenario_wire(
+    scenario: Scenario | str | os.PathLike[str], *, partial: bool = False, record: Path | None = None
+) -> InProcessWire:
     """An engine that plays a scenario, given as a file or with `read_scenario`. Raises UsageError."""
     loaded = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
     options = FakeOptions(partial=partial)
-    return InProcessWire(lambda transport, stderr: FakeEngine(loaded, transport, options, stderr).run())
+    return InProcessWire(
+        lambda transport, stderr: FakeEngine(loaded, transport, options, stderr).run(),
+        record=record,
+        command=["parley", "fake", loaded.name],
+    )
 
 
 def replay_wire(

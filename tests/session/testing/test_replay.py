@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from parley import Client, Options, PermissionResultAllow, PermissionResultDeny
-from parley.testing import expect, read_scenario, read_wire_recording, replay_wire, run_in_virtual_time
+from parley.testing import expect, read_scenario, read_wire_recording, replay_wire, run_in_virtual_time, scenario_wire
 from parley.testing.fake.engine import FakeEngine
-from parley.testing.in_process import InProcessWire
 from parley.testing.recording import WireRecording
 from parley.testing.replay.player import ReplayDifference, SidePlayer
 from parley.testing.replay.run import ReplayRun
@@ -53,17 +52,10 @@ def converse(wire: Any, *prompts: str, decide: Callable[..., Any] = allow) -> tu
     return run_in_virtual_time(talk(wire, prompts or ("one", "two"), decide))
 
 
-def fake(scenario: str = SCENARIO, record: Path | None = None) -> InProcessWire:
-    read = read_scenario(scenario)
-    return InProcessWire(
-        lambda transport, stderr: FakeEngine(read, transport, stderr=stderr).run(), record=record, command=["fake"]
-    )
-
-
 @pytest.fixture
 def recording(tmp_path: Path) -> WireRecording:
     path = tmp_path / "talk.jsonl"
-    converse(fake(record=path))
+    converse(scenario_wire(read_scenario(SCENARIO), record=path))
     return read_wire_recording(path)
 
 
