@@ -127,7 +127,7 @@ def scenario_wire(
 ) -> InProcessWire:
     """An engine that plays a scenario, given as a file or with `read_scenario`. Raises UsageError."""
     loaded = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-    options = FakeOptions(partial=partial)
+    options = FakeOptions(cwd=os.getcwd(), partial=partial)
     return InProcessWire(
         lambda transport, stderr: FakeEngine(loaded, transport, options, stderr).run(),
         record=record,
