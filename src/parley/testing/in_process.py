@@ -104,8 +104,12 @@ def engine_wire(
     env: Mapping[str, str],
     clock: Clock | None = None,
     record: Path | None = None,
+    program: str = "parley",
 ) -> InProcessWire:
-    """A real engine, started with these arguments. `clock`: its ids and times (`make_virtual_clock`)."""
+    """A real engine, started with these arguments. `clock`: its ids and times (`make_virtual_clock`).
+
+    `record`: write a recording, which names `program` as the executable.
+    """
     words = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose", *argv]
     engine = LocalEngine(words, cwd, env, clock=clock)
 
@@ -115,17 +119,29 @@ def engine_wire(
             stderr(line)
         return engine.exit_code or 0
 
-    return InProcessWire(play, record=record, command=["parley", *words])
+    return InProcessWire(play, record=record, command=[program, *words])
 
 
-def scenario_wire(scenario: Scenario | str | os.PathLike[str], *, partial: bool = False) -> InProcessWire:
+def scenario_wire(
+    scenario: Scenario | str | os.PathLike[str], *, partial: bool = False, record: Path | None = None
+) -> InProcessWire:
     """An engine that plays a scenario, given as a file or with `read_scenario`. Raises UsageError."""
     loaded = scenario if isinstance(scenario, Scenario) else load_scenario(scenario)
-    options = FakeOptions(partial=partial)
-    return InProcessWire(lambda transport, stderr: FakeEngine(loaded, transport, options, stderr).run())
+    options = FakeOptions(cwd=os.getcwd(), partial=partial)
+    return InProcessWire(
+        lambda transport, stderr: FakeEngine(loaded, transport, options, stderr).run(),
+        record=record,
+        command=["parley", "fake", loaded.name],
+    )
 
 
-def replay_wire(recording: WireRecording | str | os.PathLike[str], *, pace: float = 0) -> InProcessWire:
+def replay_wire(
+    recording: WireRecording | str | os.PathLike[str], *, pace: float = 0, record: Path | None = None
+) -> InProcessWire:
     """An engine that replays its side of a recording; `pace` 1 is the recorded pace. Raises UsageError."""
     loaded = recording if isinstance(recording, WireRecording) else read_wire_recording(recording)
-    return InProcessWire(lambda transport, stderr: replay_engine(loaded, transport, stderr, pace=pace))
+    return InProcessWire(
+        lambda transport, stderr: replay_engine(loaded, transport, stderr, pace=pace),
+        record=record,
+        command=loaded.header.command,
+    )

@@ -130,9 +130,11 @@ def read_wire_recording(path: str | os.PathLike[str], *, allow_cut: bool = False
     whole, _, half = data.rpartition(b"\n")
     texts = whole.split(b"\n") if whole else []
     if half and not allow_cut:
-        raise broken(name, len(texts) + 1, f"the line is cut after {len(half)} bytes", "a whole line, with a newline")
+        raise broken(
+            name, len(texts) + 1, f"a line that is cut after {len(half)} bytes", "a whole line, with a newline"
+        )
     if not texts:
-        raise broken(name, 1, "the file is empty", 'a header such as {"parley_recording": 1, "command": ["claude"]}')
+        raise broken(name, 1, "an empty file", 'a header such as {"parley_recording": 1, "command": ["claude"]}')
     header = read_header(texts[0], name)
     lines: list[WireLine] = []
     for number, text in enumerate(texts[1:], 2):

@@ -94,6 +94,8 @@ async def test_options_reach_the_session(tmp_path: Path) -> None:
             assert await turn.text() == "Hi."
         _, listed = await server.request("GET", "/sessions")
         assert [session["cwd"] for session in listed["sessions"]] == [str(server.root / "sub")]
+        async with parley.Client(options(server, model=parley.Script(["From a script."]))) as client:
+            assert (await client.run("Hi")).text == "From a script."
 
 
 async def test_a_cut_connection_is_made_again(tmp_path: Path) -> None:

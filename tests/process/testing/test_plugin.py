@@ -14,7 +14,7 @@ import pytest
 from parley import Client, Options, SyncClient, UserMessage, run_sync
 from parley.errors import UsageError
 from parley.models.fake.script import Script, ScriptedTurn
-from parley.testing import call
+from parley.testing import call, read_scenario, scenario_wire
 from tests.helpers import paths
 
 if TYPE_CHECKING:
@@ -111,3 +111,20 @@ def test_the_executable_is_found_and_its_home_is_empty(
     assert parley == parley_executable
     assert list(Path(parley_home["HOME"]).iterdir()) == []
     assert not [name for name in parley_home if "KEY" in name]
+
+
+def test_a_client_of_any_language_can_start_a_scenario_or_a_recording(
+    fake_claude: Any, replayed_claude: Any, tmp_path: Path
+) -> None:
+    scenario = fake_claude('[[turn]]\nsteps = [{ say = "Hello." }]\n')
+    assert run_sync("Hi", Options(cli_path=scenario)).text == "Hello."
+    with pytest.raises(UsageError, match=r"scenario.toml:2: found `sya`"):
+        fake_claude('[[turn]]\nsteps = [{ sya = "Hello." }]\n')
+
+    async def record() -> None:
+        wire = scenario_wire(read_scenario('[[turn]]\nsteps = [{ say = "Again." }]\n'), record=tmp_path / "talk.jsonl")
+        async with Client(transport=wire) as client:
+            await client.run("Hi")
+
+    asyncio.run(record())
+    assert run_sync("Hi", Options(cli_path=replayed_claude(tmp_path / "talk.jsonl"))).text == "Again."

@@ -1,4 +1,7 @@
-"""`scripted:FILE`: a fake model that plays a script file. `script.py` describes the format."""
+"""`scripted:FILE`: a fake model that plays a script file. `script.py` describes the format.
+
+`scripted:{"turn": [...]}` has the script itself, for an engine that cannot read the file: on a gateway.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from parley.errors import UsageError
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
-from parley.models.fake.script import ScriptPlayer, play, read_script
+from parley.models.fake.script import Script, ScriptPlayer, play, read_script
 from parley.models.model_file import read_model_file
 
 if TYPE_CHECKING:
@@ -19,19 +22,23 @@ if TYPE_CHECKING:
 class Scripted:
     """Plays one script from start to end."""
 
-    def __init__(self, path: Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None) -> None:
+    def __init__(
+        self, script: Script | Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None
+    ) -> None:
         """The deadlines apply to turns with a fault. Raises UsageError."""
-        try:
-            self._player = ScriptPlayer(read_script(read_model_file(path).decode(), str(path)))
-        except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"cannot read script {path}: {exc}") from None
+        self._player = ScriptPlayer(script if isinstance(script, Script) else load(script))
         self._new_id = new_id
         self._deadlines = deadlines
 
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
         """Raises UsageError."""
-        return cls(Path(setup.cwd, name), setup.new_id, setup.deadlines)
+        is_script = name.startswith("{")
+        return cls(
+            read_script(name, "in the name of the model") if is_script else Path(setup.cwd, name),
+            setup.new_id,
+            setup.deadlines,
+        )
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         turn = self._player.turn_for(request)
@@ -48,3 +55,11 @@ class Scripted:
 
     async def close(self) -> None:
         pass
+
+
+def load(path: Path) -> Script:
+    """Raises UsageError."""
+    try:
+        return read_script(read_model_file(path).decode(), str(path))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read script {path}: {exc}") from None

@@ -135,7 +135,10 @@ def build_argv(options: Options[Any], config: Json, files: list[str]) -> list[st
     if options.model:
         given["model"] = options.model
         if not isinstance(options.model, str):
-            given["model"] = f"scripted:{write_temporary_file(options.model.to_json(), files)}"
+            script = options.model.to_json()
+            # A gateway may run elsewhere, and cannot read files of this machine.
+            is_local = options.engine in ("process", "local")
+            given["model"] = f"scripted:{write_temporary_file(script, files) if is_local else script.decode()}"
     settings = merge_settings(options)
     if settings is not None:
         given["settings"] = write_private_file(settings, files, options) if isinstance(settings, dict) else settings

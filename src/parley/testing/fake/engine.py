@@ -75,7 +75,8 @@ class FakeEngine:
         self._transport = transport
         self._options = options or FakeOptions()
         self._stderr = stderr
-        self._make = FakeMessages(scenario.file, self._options.cwd)
+        self._session_id = self._options.session_id or scenario.file.session_id
+        self._make = FakeMessages(scenario.file, self._options.cwd, self._session_id)
         self._link = ClientLink(transport, self._make, self._options)
         self._prompts: asyncio.Queue[str | None] = asyncio.Queue()
         self._heard: dict[str, asyncio.Event] = {}
@@ -336,7 +337,7 @@ class FakeEngine:
         """Run the hooks of the client for an event; their replies."""
         if not (always or self._scenario.file.auto_hooks):
             return []
-        about = {"session_id": self._scenario.file.session_id, "transcript_path": "", "cwd": self._options.cwd}
+        about = {"session_id": self._session_id, "transcript_path": "", "cwd": self._options.cwd}
         return await self._link.run_hooks(
             event, {**about, "permission_mode": "default", "hook_event_name": event, **input}
         )

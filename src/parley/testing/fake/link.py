@@ -22,6 +22,8 @@ class FakeOptions(Struct, frozen=True, kw_only=True):
     """Whether events are streamed."""
     sdk_servers: frozenset[str] = frozenset()
     """The MCP servers in the client's own process."""
+    session_id: str | None = None
+    """Instead of that of the scenario."""
 
 
 class ClientLink:

@@ -24,9 +24,10 @@ CHUNK_CHARS = 40
 class FakeMessages:
     """Makes messages. Ids are numbers that count up."""
 
-    def __init__(self, file: ScenarioFile, cwd: str) -> None:
+    def __init__(self, file: ScenarioFile, cwd: str, session_id: str) -> None:
         self._file = file
         self._cwd = cwd
+        self._session_id = session_id
         self._numbers = count(1)
         self._results = 0
 
@@ -123,7 +124,7 @@ class FakeMessages:
         return {"type": "control_request", "request_id": request_id, "request": request}
 
     def _stamp(self) -> Json:
-        return {"session_id": self._file.session_id, "uuid": self.new_uuid()}
+        return {"session_id": self._session_id, "uuid": self.new_uuid()}
 
 
 def success(request_id: Any, response: Json | None = None) -> Json:

@@ -39,7 +39,7 @@ class FakeCommandLine(Struct, frozen=True, kw_only=True):
 
 
 def read_command_line(argv: Sequence[str], cwd: str) -> FakeCommandLine:
-    """Flags that are unknown or have invalid values are ignored, as an engine of another version would know them."""
+    """Without arguments, lines are read and written. Flags that are unknown or have invalid values are ignored."""
     try:
         parsed = parse(argv)
         options, words = parsed.options, parsed.words
@@ -47,17 +47,22 @@ def read_command_line(argv: Sequence[str], cwd: str) -> FakeCommandLine:
         options, words = CliOptions(), tuple(argv[argv.index("--") + 1 :] if "--" in argv else ())
     partial = bool(options.include_partial_messages) or "--include-partial-messages" in argv
     return FakeCommandLine(
-        options=FakeOptions(cwd=cwd, partial=partial, sdk_servers=find_sdk_servers(argv)),
+        options=FakeOptions(
+            cwd=cwd,
+            partial=partial,
+            sdk_servers=find_sdk_servers(argv),
+            session_id=options.session_id or options.resume,
+        ),
         prompt=" ".join(words) or None,
         output=last_value(argv, "--output-format") or "text",
-        reads_lines=last_value(argv, "--input-format") == "stream-json",
+        reads_lines=not argv or last_value(argv, "--input-format") == "stream-json",
         wants_version=any(word in ("--version", "-v") for word in argv),
     )
 
 
 def last_value(argv: Sequence[str], flag: str) -> str | None:
     """The value of a flag, as `--flag VALUE` or `--flag=VALUE`."""
-    pairs = zip(argv, [*argv[1:], ""], strict=True)
+    pairs = zip(argv, [*argv[1:], ""], strict=False)
     found = [word.partition("=")[2] if "=" in word else after for word, after in pairs if word.split("=")[0] == flag]
     return found[-1] if found else None
 

@@ -123,13 +123,18 @@ class SidePlayer:
         return f"{self._name(at)}: expected {what} from the {self._peer}"
 
     def _find_candidates(self, kind: tuple[str, str | None]) -> list[int]:
-        """The recorded lines that this may be: those before our next line, else the next one of the same kind."""
+        """The recorded lines that this may be: those before our next line, else the next one of the same kind.
+
+        A side may be ahead of the recording, but it does not leave out a request: we would wait for it for ever.
+        """
         ours = (at for at in range(self._next, len(self._lines)) if self._lines[at].sender == self._side)
         end = next(ours, len(self._lines))
         found: list[int] = []
+        skips_request = False
         for at in self._missing:
-            if found and at >= end:
+            if at >= end and (found or skips_request):
                 break
+            skips_request = skips_request or self._kinds[at][0].startswith("control_request")
             if self._kinds[at] == kind and not self._lines[at].eof:
                 found.append(at)
         return found

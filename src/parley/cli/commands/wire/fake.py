@@ -21,9 +21,8 @@ def run_fake(given: GivenArgs) -> int:
     if given.has("check"):
         return write_lines([describe(scenario)])
     if given.has("install"):
-        path = Path(given.one("install"))
-        write_launcher(path, ["fake", str(Path(given.words[0]).absolute()), "--"])
-        return write_lines([f"{path} plays {given.words[0]}"])
+        write_launcher(Path(given.one("install")), ["fake", str(Path(given.words[0]).absolute()), "--"])
+        return write_lines([f"{given.one('install')} plays {given.words[0]}"])
     from parley.testing.fake.serve import serve_scenario
 
     return serve_scenario(scenario, given.words[1:], warn)
