@@ -126,6 +126,7 @@ ALLOWED = {
     ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
     ("parley.cli.commands.wire.recordings", "parley.testing.recording"): "the format that tests replay",
     ("parley.cli.commands.wire.tap", "parley.testing.recording"): "and who writes it",
+    ("parley.cli.commands.wire.inspect", "parley.testing.recording"): "and who shows it",
 }
 
 IMPURE = frozenset(
