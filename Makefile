@@ -10,7 +10,7 @@ TIERS := unit session process compat stress
 WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: hello check lint types test $(TIERS) compiled shuffled compat-newest drift parity bench bench-original plots docs site pictures house dist clean
+.PHONY: hello check lint types test failed $(TIERS) compiled shuffled compat-newest drift parity bench bench-original plots docs site pictures house dist clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -27,6 +27,10 @@ types: .venv/ready-dev
 # `make stress` runs the short forms of the stress programs; CI runs both.
 test: compiled
 	$(PYTEST) $(filter-out tests/stress,$(addprefix tests/,$(TIERS)))
+
+# The tests that failed in the last `make test`, one at a time.
+failed: .venv/ready-dev
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none tests
 
 # One tier of the tests; `make unit` takes less than a minute.
 $(TIERS): compiled

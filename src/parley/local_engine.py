@@ -27,15 +27,21 @@ class LocalEngine:
     """One engine: its arguments, its session and its exit code."""
 
     def __init__(
-        self, argv: Sequence[str], cwd: str, environment: Mapping[str, str], store: Store | None = None
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        environment: Mapping[str, str],
+        store: Store | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """`store`: where its transcripts are kept, instead of where the options say."""
+        """`store`: where its transcripts are kept, instead of where the options say. `clock`: its ids and times."""
         self.argv = list(argv)
         self.session: Session | None = None
         self.exit_code: int | None = None
         self._cwd = cwd
         self._environment = dict(environment)
         self._store = store
+        self._clock = clock
         self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -61,7 +67,7 @@ class LocalEngine:
         from parley.protocol.connection import Connection, Role
         from parley.protocol.options import parse
 
-        self.exit_code, clock, hub = 1, Clock(), Hub()
+        self.exit_code, clock, hub = 1, self._clock or Clock(), Hub()
         try:
             parsed = parse(self.argv)
             for warning in parsed.warnings:

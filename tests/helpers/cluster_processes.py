@@ -16,7 +16,8 @@ from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.session_log.fold import SessionState, read_state
 from parley.cluster.session_log.records import NewerVersion
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server
+from tests.helpers.forked import ForkedPipes
+from tests.helpers.gateway import PATIENCE_SECONDS, Server
 from tests.helpers.nats import NatsServer
 from tests.helpers.tcp_proxy import TcpProxy
 
@@ -33,14 +34,14 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 class HostProcess:
     """`parley host` in a process of its own. It has another name each time that it starts."""
 
-    def __init__(self, name: str, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
         self.base_name = name
         self.name = ""
         self.stderr: list[str] = []
         self._starts = 0
-        self._command = command
+        self._arguments = arguments
         self._environment = environment
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedPipes | None = None
         self._reader: asyncio.Task[None] | None = None
         self.is_frozen = False
         self.is_killed = False
@@ -59,9 +60,7 @@ class HostProcess:
         self._starts += 1
         self.name = f"{self.base_name}-{self._starts}"
         self.is_killed = False
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command, "--name", self.name, stderr=asyncio.subprocess.PIPE, env=self._environment
-        )
+        self._process = await ForkedPipes.start([*self._arguments, "--name", self.name], env=self._environment)
         assert self._process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self._process.stderr.readline()).decode():
@@ -111,9 +110,9 @@ class GatewayProcess(Server):
         super().__init__(folder, *options)
         self.token_file = token_file
 
-    def _command(self) -> tuple[str, ...]:
+    def _arguments(self) -> tuple[str, ...]:
         listen = f"127.0.0.1:{self.port}"
-        return (PARLEY, "serve", "--listen", listen, "--token-file", str(self.token_file), *self._options)
+        return ("serve", "--listen", listen, "--token-file", str(self.token_file), *self._options)
 
 
 class RunningCluster:
@@ -210,12 +209,12 @@ class RunningCluster:
             **(fake_clock(clock) if self._has_clocks and FAKETIME.exists() else {}),
             **(environment or {}),
         }
-        command = [
-            *(PARLEY, "host", *await self._cluster_flags(name), "--shards", str(SHARDS)),
+        arguments = [
+            *("host", *await self._cluster_flags(name), "--shards", str(SHARDS)),
             *("--ttl", f"{self.lease_seconds:g}", "--replicas", str(self.nats_servers), "--sync-always"),
             *("--root", str(self.root), "--model", "offline", *options),
         ]
-        host = HostProcess(name, command, own)
+        host = HostProcess(name, arguments, own)
         self.hosts.append(host)
         self._stack.push_async_callback(host.kill)
         await host.start()

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any, Self
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
+from tests.helpers.forked import ForkedPipes
+
 PATIENCE_SECONDS = 90
 
 
@@ -44,7 +44,7 @@ class Server:
             "CLAUDE_CONFIG_DIR": str(folder / "config"),
             **(environment or {}),
         }
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: ForkedPipes | None = None
         self.stderr: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -56,11 +56,7 @@ class Server:
 
     async def start(self) -> None:
         """Start it and wait until it listens."""
-        self.process = await asyncio.create_subprocess_exec(
-            *self._command(),
-            stderr=asyncio.subprocess.PIPE,
-            env=self._environment,
-        )
+        self.process = await ForkedPipes.start(self._arguments(), env=self._environment)
         assert self.process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():
@@ -71,9 +67,9 @@ class Server:
             await self.process.wait()
         raise AssertionError(f"the server did not start: {''.join(self.stderr)}")
 
-    def _command(self) -> tuple[str, ...]:
+    def _arguments(self) -> tuple[str, ...]:
         return (
-            *(PARLEY, "serve", "--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file)),
+            *("serve", "--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file)),
             *("--root", str(self.root), *self._options),
         )
 

@@ -10,7 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from parley.cluster.base import Cluster, SessionKey
-from tests.helpers.gateway import PARLEY, Server
+from tests.helpers.forked import ForkedPipes
+from tests.helpers.gateway import Server
 from tests.helpers.host_process import TTL_SECONDS, HostProcess, Rig, cluster_rig
 from tests.helpers.nats import nats_server
 
@@ -27,9 +28,9 @@ class GatewayProcess(Server):
         self._options = options
         self._url = url
 
-    def _command(self) -> tuple[str, ...]:
+    def _arguments(self) -> tuple[str, ...]:
         return (
-            *(PARLEY, "serve", "--nats", self._url, "--accept-loss", "--ttl", str(TTL_SECONDS), "--shards", SHARDS),
+            *("serve", "--nats", self._url, "--accept-loss", "--ttl", str(TTL_SECONDS), "--shards", SHARDS),
             *("--listen", f"127.0.0.1:{self.port}", "--token-file", str(self.token_file), *self._options),
         )
 
@@ -134,11 +135,11 @@ class DyingCluster(GatewayProcess):
         return code
 
 
-def freeze(process: asyncio.subprocess.Process | None) -> None:
+def freeze(process: ForkedPipes | None) -> None:
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
 
 
-def thaw(process: asyncio.subprocess.Process | None) -> None:
+def thaw(process: ForkedPipes | None) -> None:
     assert process is not None
     os.kill(process.pid, signal.SIGCONT)

@@ -16,7 +16,8 @@ from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptio
 from parley.cluster.session_log.fold import read_state
 from parley.gateway.security.access import Principal
 from tests.helpers.cluster import ClusterServer
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS
+from tests.helpers.forked import ForkedPipes
+from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.helpers.nats import NatsServer, nats_server
 
 TTL_SECONDS = 2
@@ -39,7 +40,7 @@ class HostProcess:
             "IS_SANDBOX": "1",
             **(environment or {}),
         }
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: ForkedPipes | None = None
         self.stderr: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -52,9 +53,7 @@ class HostProcess:
 
     async def start(self) -> None:
         """Start it and wait until it takes shards."""
-        self.process = await asyncio.create_subprocess_exec(
-            PARLEY, *self._arguments, stderr=asyncio.subprocess.PIPE, env=self._environment
-        )
+        self.process = await ForkedPipes.start(self._arguments, env=self._environment)
         assert self.process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():

@@ -11,7 +11,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +21,8 @@ from typing import Any
 
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
+from tests.helpers.forked import run_parley
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 KEY = "sk-ant-api03-the-persons-own-key"
 CUE = "open sesame"
 """What the person asks; a model hears it and wants to run the canary."""
@@ -100,16 +98,7 @@ class Machine:
             "CLAUDE_CODE_MAX_RETRIES": "0",
             **more,
         }
-        done = subprocess.run(
-            [PARLEY, *argv],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=self.tree,
-            env=environment,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        done = run_parley(argv, cwd=self.tree, env=environment, stdin=stdin)
         self.runs.append(done)
         return done
 

@@ -44,12 +44,14 @@ class NatsServer:
         self.port, self.monitor_port, self.route_port = free_port(), free_port(), free_port()
         self.routes: list[int] = []
         """The route ports of all servers of the cluster; empty for a single one."""
+        self.certificate: tuple[str, str] | None = None
+        """A certificate and its key: clients have to use TLS."""
         self.jetstream = f"sync_interval: always, {jetstream}" if sync_always else jetstream
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"{'tls' if self.certificate else 'nats'}://127.0.0.1:{self.port}"
 
     @property
     def monitor(self) -> str:
@@ -66,8 +68,10 @@ class NatsServer:
     def _config(self) -> str:
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.routes)
         cluster = f"cluster {{ name: test, listen: '127.0.0.1:{self.route_port}', routes: [{routes}] }}"
+        tls = "tls {{ cert_file: '{}', key_file: '{}' }}".format(*self.certificate) if self.certificate else ""
         return "\n".join(
             [
+                tls,
                 f"server_name: {self.name}",
                 f"listen: '127.0.0.1:{self.port}'",
                 f"http: '127.0.0.1:{self.monitor_port}'",

@@ -19,6 +19,7 @@ from threading import Thread
 from typing import Any
 
 from parley.protocol.base import Struct
+from tests.helpers.forked import run_parley
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -122,6 +123,10 @@ class Machine:
             (self.folder / "script.toml").write_text(script)
             arguments += ["--model", f"scripted:{self.folder / 'script.toml'}"]
         lines = [*send, {"type": "user", "message": {"role": "user", "content": prompt}}]
+        data = "".join(json.dumps(line) + "\n" for line in lines)
+        if until is None and not self.prefix:
+            done = run_parley([*arguments, *argv], cwd=self.work, env={**self.environment, **environment}, stdin=data)
+            return Run(done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr)
         with subprocess.Popen(
             [*self.prefix, PARLEY, *arguments, *argv],
             stdin=subprocess.PIPE,
@@ -133,7 +138,7 @@ class Machine:
         ) as engine:
             assert engine.stdin is not None
             assert engine.stdout is not None
-            engine.stdin.write("".join(json.dumps(line) + "\n" for line in lines))
+            engine.stdin.write(data)
             engine.stdin.flush()
             heard: list[str] = []
             while until is not None and (not heard or json.loads(heard[-1])["type"] != until):

@@ -13,20 +13,19 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.forked import PARLEY, ForkedPipes
 from tests.helpers.session import PATIENCE_SECONDS, Json, SessionHarness
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
 
 
-def kill(process: Process) -> None:
+def kill(process: Process | ForkedPipes) -> None:
     """Kill a process without reaping it.
 
     `Process.kill` polls first. If the process has just exited, that takes its exit status away from the event loop,
@@ -40,7 +39,7 @@ def kill(process: Process) -> None:
 class Pipes:
     """The client's end of the pipes of a process."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process | ForkedPipes) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         self._stdin, self._stdout = process.stdin, process.stdout
@@ -71,16 +70,16 @@ class ProcessHarness(SessionHarness):
 
     async def __aenter__(self) -> ProcessHarness:
         with (self.folder / "stderr").open("wb") as stderr:
-            self.process = await asyncio.create_subprocess_exec(
-                *self.launcher,
-                PARLEY,
-                *self.argv,
-                cwd=self.folder,
-                env=self.environment,
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=stderr,
-            )
+            self.process: Process | ForkedPipes
+            if self.launcher:
+                argv = [*self.launcher, PARLEY, *self.argv]
+                self.process = await asyncio.create_subprocess_exec(
+                    *argv, cwd=self.folder, env=self.environment, stdin=PIPE, stdout=PIPE, stderr=stderr
+                )
+            else:
+                self.process = await ForkedPipes.start(
+                    self.argv, cwd=self.folder, env=self.environment, stderr=stderr.fileno()
+                )
         self._host: Any = Pipes(self.process)
         self._listening = asyncio.create_task(self._listen())
         return self

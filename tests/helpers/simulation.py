@@ -37,10 +37,10 @@ from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct
 from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
+from parley.testing.virtual_time import VirtualTimeLoop
 from parley.tools.base import Context, ToolOutput, ToolRegistry
 from parley.transports.memory import create_pair
 from parley.workspace.base import Scope
-from tests.helpers.virtual_time import VirtualTimeLoop
 
 Json = dict[str, Any]
 LONGEST_PLAY_SECONDS = 24 * 3600

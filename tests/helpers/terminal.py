@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import pyte
 
-from tests.helpers.process import PARLEY
+from tests.helpers.forked import PARLEY
 
 PATIENCE_SECONDS = 60
 START = 'exec "$@" <"$TTY" >"$TTY" 2>&1'

@@ -66,6 +66,7 @@ class ClusterHub(SessionHub):
     def __init__(self, settings: HubSettings, log: ServerLog, places: Places) -> None:
         """Raises SessionError."""
         super().__init__(settings, log)
+        self.database.change("PRAGMA synchronous=OFF")  # its file is not used again after a power failure
         self._places = places
         self.limits: HostLimits | None = None
         """What tenants and tokens may use in the whole cluster."""
@@ -139,6 +140,7 @@ class ClusterHub(SessionHub):
         """Forget a session without a word to anybody: its connections end, its engine says nothing more."""
         live = self._sessions.pop(session_id, None)
         if live is not None:
+            self._unloaded += 1
             if live.engine is not None:
                 live.engine.silence()
             for client in list(live.clients):

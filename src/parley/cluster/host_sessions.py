@@ -247,6 +247,7 @@ class HostSessions:
             write_lines(self.hub.line_path(key.session), state.lines)
         self._start(hosted, head, epoch, state.transcripts, None if hosted.exists else owner)
         if hosted.exists:
+            self.hub.indexer.reindex(key.session)
             self.hub.indexer.mark(key.session)
             self._continue(hosted)
         return hosted

@@ -25,6 +25,9 @@ CYCLES = 3
 """How often in a TTL leases are renewed."""
 LOOKS = 10
 """How often in a TTL a host looks for shards without an owner."""
+SILENT = 2 / 3
+"""After which part of the TTL a lease that is not renewed will probably end: the host looks more often."""
+FAST_LOOKS = 40
 OVERDUE = 4
 """After which part of the TTL any host takes a shard without an owner, whatever its share."""
 MOST_AT_ONCE = 8
@@ -109,6 +112,11 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, surplus)
 
 
+def find_living(hosts: Mapping[str, HostInfo], holders: Collection[str]) -> dict[str, HostInfo]:
+    """The hosts that have a shard or are new. The row of a dead host stays for a while, with the shards that it had."""
+    return {name: info for name, info in hosts.items() if name in holders or not info.shards}
+
+
 class ShardKeeper:
     def __init__(self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now) -> None:
         self.count = ownership.shards
@@ -125,6 +133,10 @@ class ShardKeeper:
         """The shards that are being claimed."""
         self._free_since: dict[int, float] = {}
         """When this host first saw a shard without an owner."""
+        self._holders: frozenset[str] = frozenset()
+        """The hosts that have a shard."""
+        self._renewed: dict[int, tuple[int, float]] = {}
+        """The last revision of each lease, and when this host first saw it."""
         self._events: ShardEvents
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -150,18 +162,25 @@ class ShardKeeper:
         """Until it is cancelled."""
         self._events = events
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._repeat(self._renew_all, self._ttl / CYCLES))
-            group.create_task(self._repeat(self._balance, self._ttl / CYCLES))
-            group.create_task(self._repeat(self._claim_free, self._ttl / LOOKS))
+            group.create_task(self._repeat(self._renew_all, lambda: self._ttl / CYCLES))
+            group.create_task(self._repeat(self._balance, lambda: self._ttl / CYCLES))
+            group.create_task(self._repeat(self._claim_free, self._time_of_look))
 
-    async def _repeat(self, act: Callable[[], Awaitable[None]], interval: float) -> None:
+    async def _repeat(self, act: Callable[[], Awaitable[None]], find_interval: Callable[[], float]) -> None:
         while True:
             started = self._now()
             try:
                 await act()
             except ClusterError as exc:
                 self._events.warn(f"the cluster does not answer: {exc}")
+            interval = find_interval()
             await asyncio.sleep(max(interval - (self._now() - started), interval / 10))
+
+    def _time_of_look(self) -> float:
+        """In how many seconds to look for shards without an owner."""
+        silent_since = self._now() - self._ttl * SILENT
+        is_silent = any(at < silent_since for shard, (_, at) in self._renewed.items() if shard not in self._held)
+        return self._ttl / (FAST_LOOKS if is_silent else LOOKS)
 
     async def _renew_all(self) -> None:
         await asyncio.gather(*(self._renew(shard) for shard in list(self._held)))
@@ -233,7 +252,15 @@ class ShardKeeper:
 
     async def _find_free(self) -> set[int]:
         """The shards without an owner."""
-        free = set(range(self.count)) - set(await self._ownership.leases()) - set(self._held)
+        leases = await self._ownership.leases()
+        self._holders = frozenset(lease.host for lease in leases.values())
+        self._renewed = {
+            shard: seen
+            if (seen := self._renewed.get(shard)) and seen[0] == lease.revision
+            else (lease.revision, self._now())
+            for shard, lease in leases.items()
+        }
+        free = set(range(self.count)) - set(leases) - set(self._held)
         self._free_since = {shard: self._free_since.get(shard, self._now()) for shard in free}
         return free
 
@@ -242,12 +269,7 @@ class ShardKeeper:
         hosts = await list_hosts(self._registry)
         return Situation(
             host=self._host,
-            # The row of a dead host stays for a while after its leases have ended.
-            hosts={
-                name: info
-                for name, info in hosts.items()
-                if name == self._host or not info.shards or not set(info.shards) <= set(free)
-            },
+            hosts=find_living(hosts, {*self._holders, self._host}),
             taken=frozenset(range(self.count)) - frozenset(free),
             overdue=frozenset(shard for shard, at in self._free_since.items() if at < since),
             moves=await list_moves(self._registry),

@@ -48,6 +48,17 @@ def shard_subject(prefix: str, shard: int) -> str:
     return f"{prefix}.cmd.{shard}.>"
 
 
+def read_shard(subject: str) -> int | None:
+    """The shard of a subject of a session; None if it is that of a host."""
+    words = subject.split(".")
+    return int(words[-3]) if len(words) >= 4 and words[-4] == "cmd" else None
+
+
+def owner_subject(prefix: str, shard: int | str) -> str:
+    """Where a host says that it has taken a shard. The data is its inbox."""
+    return f"{prefix}.owner.{shard}"
+
+
 def host_subject(prefix: str, host: str) -> str:
     """Where one host receives requests."""
     return f"{prefix}.host.{encode_token(host)}"

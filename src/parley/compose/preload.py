@@ -17,6 +17,26 @@ MODULES = (
     "json",
 )
 """None of them may read the environment, start a thread or open a file that stays open."""
+SERVED_MODULES = (
+    "parley.compose.workspace.sandbox",
+    "parley.engine.control.dispatcher",
+    "parley.engine.recovery.interrupted_turn",
+    "parley.engine.session.hub",
+    "parley.permissions.command",
+    "parley.permissions.decision",
+    "parley.permissions.policy",
+    "parley.permissions.proven_command",
+    "parley.permissions.sandbox",
+    "parley.permissions.shell.deletion",
+    "parley.permissions.shell.prefix_rules",
+    "parley.permissions.updates",
+    "parley.permissions.web_hosts",
+    "parley.settings.writer",
+    "parley.tools.shell.bash",
+    "parley.workspace.sandbox.launcher",
+    "parley.workspace.web",
+)
+"""What the first tool call and the first interrupted turn load besides. In a server, all other sessions would wait."""
 
 
 def preload() -> None:
@@ -27,3 +47,10 @@ def preload() -> None:
 
     load_definitions()
     read_built_in()
+
+
+def preload_served() -> None:
+    """The same for a process with many sessions."""
+    preload()
+    for name in SERVED_MODULES:
+        import_module(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,6 +56,8 @@ ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
 DENIAL = "The question was not answered in time."
 TITLE_CHARS = 200
+LEAST_COLLECTED = 100
+"""Fewer unloaded sessions are not worth a collection of garbage while others run."""
 
 
 class HubSettings(Struct, frozen=True, kw_only=True):
@@ -121,6 +124,8 @@ class SessionHub:
         )
         self._sessions: dict[str, LiveSession] = {}
         self._wires: dict[str, WireLog] = {}
+        self._unloaded = 0
+        """How many sessions were unloaded since the last collection of garbage."""
         self._deleted: set[str] = set()
         """Sessions whose engines are being stopped."""
 
@@ -486,6 +491,7 @@ class SessionHub:
 
     async def evict_idle(self) -> None:
         """Unload sessions that are not used."""
+        self._collect_unloaded()
         now = time.monotonic()
         idle = [
             live
@@ -497,9 +503,19 @@ class SessionHub:
         for live in idle:
             if not live.clients and live.engine is None and self._sessions.get(live.id) is live:
                 del self._sessions[live.id]
+                self._unloaded += 1
                 live.log.close()
                 if (wire := self._wires.pop(live.id, None)) is not None:
                     wire.flush()
+
+    def _collect_unloaded(self) -> None:
+        """Free the memory of unloaded sessions, whose parts refer to each other.
+
+        A full collection holds up all sessions: it is done when as many were unloaded as there are, or when none is.
+        """
+        if self._unloaded >= max(LEAST_COLLECTED, len(self._sessions)) or (self._unloaded and not self._sessions):
+            self._unloaded = 0
+            gc.collect()
 
     def disconnect(self, is_allowed: Callable[[str], bool]) -> None:
         """End the connections of tokens that are not allowed any more, by their names."""

@@ -116,9 +116,9 @@ def prepare() -> None:
     """Load what sessions need now, so that the first ones do not hold up the others, and collect garbage less often."""
     import parley.compose.composer
     import parley.engine.session.pump  # noqa: F401
-    from parley.compose.preload import preload
+    from parley.compose.preload import preload_served
 
-    preload()
+    preload_served()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLD)

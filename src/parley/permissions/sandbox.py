@@ -42,17 +42,21 @@ def is_confined(rules: SandboxRules, command: object, home: str, *, wants_outsid
 
 
 def is_excluded(command: str, patterns: tuple[str, ...], home: str) -> bool:
-    """Whether every command of a line matches a pattern, and the line does nothing else.
+    return bool(list_excluded(command, patterns, home))
+
+
+def list_excluded(command: str, patterns: tuple[str, ...], home: str) -> tuple[str, ...]:
+    """The programs of a line, if every command in it matches a pattern, and the line does nothing else.
 
     A pattern without a blank means a program with any arguments. Only a line that the strict parser proves can be
     excluded: what it does not know could be anything.
     """
     if not patterns:
-        return False
+        return ()
     line = shell.parse_strict(command, home)
-    if not isinstance(line, shell.CommandLine) or not line.commands:
-        return False
-    return all(matches_any(simple, patterns) for simple in line.commands)
+    if not isinstance(line, shell.CommandLine) or not all(matches_any(simple, patterns) for simple in line.commands):
+        return ()
+    return tuple(simple.argv[0] for simple in line.commands)
 
 
 def matches_any(simple: SimpleCommand, patterns: tuple[str, ...]) -> bool:

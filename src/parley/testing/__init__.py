@@ -1,4 +1,4 @@
-"""Tools to test your own agents: scripted models, model servers and checks for session stores.
+"""Tools to test your own agents: scripted models, fake engines, recordings, assertions, a virtual clock.
 
 Submodules are imported on first use. `parley.testing.plugin` has pytest fixtures.
 """
@@ -12,14 +12,28 @@ if TYPE_CHECKING:
     from parley.models.fake.script import ScriptedTurn as ScriptedTurn
     from parley.models.fake.script import call as call
     from parley.models.fake.script import read_script as read_script
+    from parley.testing.assertions import expect as expect
+    from parley.testing.fake.scenario import load_scenario as load_scenario
+    from parley.testing.fake.scenario import read_scenario as read_scenario
+    from parley.testing.in_process import engine_wire as engine_wire
+    from parley.testing.in_process import replay_wire as replay_wire
+    from parley.testing.in_process import scenario_wire as scenario_wire
     from parley.testing.model_server import running as running
+    from parley.testing.recording import read_wire_recording as read_wire_recording
     from parley.testing.session_store import run_session_store_conformance as run_session_store_conformance
+    from parley.testing.virtual_time import make_virtual_clock as make_virtual_clock
+    from parley.testing.virtual_time import run_in_virtual_time as run_in_virtual_time
 
 NAMES = {
     **dict.fromkeys(("Script", "ScriptedCall", "ScriptedError", "ScriptedTurn", "call"), "parley.models.fake.script"),
     "read_script": "parley.models.fake.script",
     "running": "parley.testing.model_server",
     "run_session_store_conformance": "parley.testing.session_store",
+    "expect": "parley.testing.assertions",
+    **dict.fromkeys(("load_scenario", "read_scenario"), "parley.testing.fake.scenario"),
+    **dict.fromkeys(("engine_wire", "replay_wire", "scenario_wire"), "parley.testing.in_process"),
+    "read_wire_recording": "parley.testing.recording",
+    **dict.fromkeys(("make_virtual_clock", "run_in_virtual_time"), "parley.testing.virtual_time"),
 }
 
 

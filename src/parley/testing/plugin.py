@@ -2,9 +2,13 @@
 
     scripted            makes options whose model plays a script: `scripted("Hello.")`
     model_server        starts servers that play scripts or recordings; they stop after the test
+    fake_claude         writes an executable that plays a scenario, for a client of any language
+    replayed_claude     the same for a recording
     parley_executable   the path of the executable
     parley_home         an environment without your keys and settings
     parley_config       lets a test keep its sessions in a directory of its own, and not read your settings
+
+`pytest -p parley.testing.plugin --parley-evals FILE` runs the cases of `parley eval` as tests (`eval_items.py`).
 
 `parley` is another name of `parley_executable`. It hides the package of that name in the test.
 
@@ -18,6 +22,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -30,6 +35,30 @@ from parley.testing.model_server import ModelServer, running
 from parley.testing.source import AnswerSource, from_recording
 
 Start = Callable[..., ModelServer]
+EVALS = "--parley-evals"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("parley")
+    group.addoption(EVALS, action="append", default=[], metavar="FILE", help="run the cases of `parley eval` as tests")
+    group.addoption("--parley-eval-results", metavar="DIR", help="keep the results of --parley-evals in this folder")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without other arguments, only the cases run."""
+    files = [str(Path(file).absolute()) for file in config.getoption(EVALS)]
+    if files:
+        is_alone = config.args_source is not pytest.Config.ArgsSource.ARGS
+        config.args = files if is_alone else [*config.args, *files]
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path not in [Path(file).absolute() for file in parent.config.getoption(EVALS)]:
+        return None
+    from parley.testing.eval_items import EvalFile
+
+    collector: pytest.Collector = EvalFile.from_parent(parent, path=file_path)
+    return collector
 
 
 class MakeOptions(Protocol):
@@ -96,6 +125,46 @@ def model_server() -> Iterator[Start]:
             return servers.enter_context(running(source, plan=FaultPlan.read(faults, "faults")))
 
         yield start
+
+
+@pytest.fixture
+def fake_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
+    """`fake_claude(scenario)`: the path of an executable that plays a scenario, given as a file or as TOML."""
+    from parley.cli.commands.wire.launcher_script import write_launcher
+    from parley.testing.fake.scenario import load_scenario
+
+    numbers = count(1)
+
+    def install(scenario: str | os.PathLike[str]) -> str:
+        folder = tmp_path / f"fake-{next(numbers)}"
+        folder.mkdir()
+        path = Path(scenario)
+        if isinstance(scenario, str) and "\n" in scenario:
+            path = folder / "scenario.toml"
+            path.write_text(scenario, encoding="utf-8")
+        load_scenario(path)  # a mistake fails the test here, and not in its client
+        write_launcher(folder / "claude", ["fake", str(path.absolute()), "--"])
+        return str(folder / "claude")
+
+    return install
+
+
+@pytest.fixture
+def replayed_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
+    """`replayed_claude(recording)`: the path of an executable that replays the engine of a recording."""
+    from parley.cli.commands.wire.launcher_script import write_launcher
+    from parley.testing.recording import read_wire_recording
+
+    numbers = count(1)
+
+    def install(recording: str | os.PathLike[str]) -> str:
+        read_wire_recording(recording)
+        folder = tmp_path / f"replay-{next(numbers)}"
+        folder.mkdir()
+        write_launcher(folder / "claude", ["replay", str(Path(recording).absolute()), "--"])
+        return str(folder / "claude")
+
+    return install
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@
 `line` is the text as it was sent, without the newline; `"eol": false` if no newline followed. Bytes that are not UTF-8
 are in `base64` instead. `at_ms` counts from the start of the engine. Without the last line, the recording was cut.
 
-`parley tap` writes recordings and `parley replay` plays them (replay.py). Recordings of a model are another format
+`parley tap` writes recordings and `parley replay` plays them (`replay/`). Recordings of a model are another format
 (`parley.models.recording`).
 """
 

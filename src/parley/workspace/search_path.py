@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,6 +36,22 @@ def without_programs_of(folder: str, environment: Mapping[str, str]) -> dict[str
     entries = folders(environment.get("PATH"))
     kept = [entry for entry in entries if not os.path.join(os.path.realpath(entry), "").startswith(top)]
     return {**environment, "PATH": ":".join(kept) or DEFAULT}
+
+
+def is_found_below(tops: Iterable[str], name: str, environment: Mapping[str, str]) -> bool:
+    """Whether a command name runs a file in one of these folders, or one that leads there. A builtin does not."""
+    if "/" in name:
+        file: str | None = name
+    else:
+        candidates = (os.path.join(folder, name) for folder in folders(environment.get("PATH")))
+        file = next((path for path in candidates if os.path.lexists(path)), None)
+    if file is None:
+        return False
+    # A relative path depends on the folder of the shell, which is one of them.
+    places = (os.path.abspath(file), os.path.realpath(file))
+    return not os.path.isabs(file) or any(
+        os.path.join(place, "").startswith(os.path.join(top, "")) for place in places for top in tops
+    )
 
 
 def find(path: str, name: str) -> str | None:

@@ -8,10 +8,10 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 3))
 
-from tests.helpers.escape import files, network, processes
+from tests.helpers.escape import files, network, processes, review
 from tests.helpers.escape.attempts import ENTRIES, run_all
 
-__all__ = ["ENTRIES", "files", "network", "processes"]
+__all__ = ["ENTRIES", "files", "network", "processes", "review"]
 
 if __name__ == "__main__":
     with open(sys.argv[1]) as given:

@@ -32,7 +32,7 @@ from tests.helpers.escape.sandboxed import run_in_sandbox
 
 HERE = Path(__file__).parent
 PACKAGE = "tests/helpers/escape"
-PROGRAMS = ("attempts.py", "files.py", "network.py", "processes.py", "run.py")
+PROGRAMS = ("attempts.py", "files.py", "network.py", "processes.py", "review.py", "run.py")
 
 SIGNALS = [name for name in ENTRIES if name.startswith("signal_")]
 TERMINALS = [name for name in ENTRIES if "terminal" in name or name.startswith("type_")]
@@ -81,6 +81,7 @@ class Stage:
             "segment_key": 0x70000000 | os.getpid(),
             "queue": f"parley-escape-{os.getpid()}",
             "interface": own_address(),
+            "pid_namespace": os.stat("/proc/self/ns/pid").st_ino,
             "setuid": os.environ.get("ESCAPE_SETUID", ""),
         }
         free.close()

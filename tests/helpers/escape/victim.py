@@ -27,6 +27,7 @@ if segment >= 0:
     ctypes.memmove(
         libc.shmat(segment, None, 0), os.environ["SEGMENT_SECRET"].encode(), len(os.environ["SEGMENT_SECRET"])
     )
+messages = libc.msgget(key, 0o1600)
 has_queue = libc.syscall(240, queue.encode(), os.O_CREAT | os.O_RDWR, 0o600, None) >= 0
 say(
     json.dumps(
@@ -36,6 +37,8 @@ say(
             "victim_scratch": [ctypes.addressof(scratch), 4],
             "victim_descriptor": file,
             "has_queue": has_queue,
+            "segment": segment,
+            "messages": messages,
         }
     )
 )
@@ -44,4 +47,5 @@ while sys.stdin.readline():
 if segment >= 0:
     libc.shmctl(segment, 0, None)
 libc.syscall(241, queue.encode())
+libc.msgctl(messages, 0, None)
 say("end")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.forked import run_parley
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
 PATIENCE_SECONDS = 90
 
@@ -23,17 +25,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path, environment: dict[str, str]) -> Any:
+    """Run the executable in a forked process (`tests/helpers/forked.py`)."""
+
     def start(*argv: str, stdin: str | bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        done = subprocess.run(
-            [PARLEY, *argv],
-            input=data,
-            capture_output=True,
-            cwd=tmp_path,
-            env={**environment, **more},
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+        return run_parley(argv, cwd=tmp_path, env={**environment, **more}, stdin=stdin)
 
     return start

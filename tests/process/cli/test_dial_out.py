@@ -15,7 +15,8 @@ from typing import Any
 
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS
 
 TOKEN = "a-token-for-tests"
 

@@ -7,15 +7,14 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
+from tests.helpers.forked import run_parley
+
 ID = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
 HELLO = ("--print", "--model", "offline", "say Hi")
@@ -34,16 +33,8 @@ class Machine:
         self.sessions = self.config / "projects" / self.key
 
     def run(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [PARLEY, *argv],
-            capture_output=True,
-            text=True,
-            cwd=self.project,
-            stdin=subprocess.DEVNULL,
-            env={"HOME": str(self.config.parent), "PATH": os.environ["PATH"], **environment},
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        own = {"HOME": str(self.config.parent), "PATH": os.environ["PATH"], **environment}
+        return run_parley(argv, cwd=self.project, env=own)
 
     def first_turn(self) -> Path:
         """A session, and its transcript."""

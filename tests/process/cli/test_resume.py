@@ -159,9 +159,9 @@ def wait_for_result(lines: IO[bytes]) -> Any:
 
 
 def test_a_resumed_session_without_a_prompt_goes_to_the_next_engine_of_the_same_client(
-    scenario: list[str], go: Go, environment: dict[str, str], tmp_path: Path
+    scenario: list[str], server: ModelServer, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """claude-code-acp resumes a session, then loads it with a second engine."""
+    """claude-code-acp resumes a session, then loads it with a second engine: both are children of one process."""
     stream = ("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
     with subprocess.Popen(
         [PARLEY, *stream, "--model", "offline", "--resume", OLD],
@@ -176,7 +176,10 @@ def test_a_resumed_session_without_a_prompt_goes_to_the_next_engine_of_the_same_
         first.stdin.flush()
         first.stdout.readline()
 
-        second = go("--resume", OLD, "Go on.")
+        own = {**environment, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "a-key-for-tests"}
+        argv = [PARLEY, *JSON, "--resume", OLD, "Go on."]
+        done = subprocess.run(argv, cwd=tmp_path, env=own, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+        second = json.loads(done.stdout)
         first.stdin.write(b'{"type":"user","message":{"role":"user","content":"say Lost."}}\n')
         first.stdin.flush()
         refused = wait_for_result(first.stdout)

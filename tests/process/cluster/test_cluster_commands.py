@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.cluster_processes import SHARDS, RunningCluster
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, free_port
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, free_port
 
 
 async def run_parley(cluster: RunningCluster, *words: str) -> tuple[int, str, str]:
@@ -71,9 +72,9 @@ async def test_an_operator_sees_drains_and_moves(tmp_path: Path) -> None:
         for host in cluster.hosts:
             await host.kill()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (await run_parley(cluster, "status"))[0]:  # until their rows and leases have ended
-                pass
-        assert "attention: no host is live" in (await run_parley(cluster, "status"))[1]
+            while "attention: no host is live" not in (await run_parley(cluster, "status"))[1]:
+                pass  # until their rows have ended
+        assert (await run_parley(cluster, "status"))[0] == 1
 
 
 async def test_a_host_shows_its_metrics_to_probes(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from parley.cluster.base import SessionKey
 from parley.cluster.host_info import move_key
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, free_port
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, free_port
 from tests.helpers.host_process import LOCAL_TENANT, HostProcess, Rig, cluster_rig
 
 TOKEN = "a-token-of-the-workspaces"

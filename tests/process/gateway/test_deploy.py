@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import paths
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, free_port
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, free_port
 
 DEPLOY = paths.ROOT / "deploy"
 UNIT = (DEPLOY / "parley.service").read_text()

@@ -14,7 +14,8 @@ from websockets.exceptions import ConnectionClosed
 
 from parley.gateway.http.event_stream import EventStream
 from parley.gateway.hub import SERVER, HubSettings, SessionHub
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, Server
 
 
 @pytest.mark.parametrize("header", ["Host: [", "Host: 127.0.0.1\r\nOrigin: http://[", "Host: 127.0.0.1\r\nOrigin: x"])

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.tls import make_certificate
 
 OFFLINE = ("--model", "offline")
 
@@ -31,21 +33,6 @@ async def reload(server: Server) -> None:
     assert server.process is not None
     server.process.send_signal(signal.SIGHUP)
     await wait_for_line(server, "reloaded", before + 1)
-
-
-def make_certificate(folder: Path, name: str) -> tuple[str, str]:
-    """A certificate for 127.0.0.1, made by openssl, and its key."""
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"),
-            *("-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return str(certificate), str(key)
 
 
 def send(

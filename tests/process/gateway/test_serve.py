@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import websockets
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
 
 RESULT = '{"type":"result"'
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'

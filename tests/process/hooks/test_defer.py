@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
+from tests.helpers.forked import run_parley
+
 DECIDE = """
 cat >> asked
 if [ -e approved ]; then word=allow; else word=defer; fi
@@ -30,15 +29,11 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, *argv: str, stdin: str = "", hook: str = "bash decide.sh") -> subprocess.CompletedProcess[str]:
     settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": hook}]}]}}
-    return subprocess.run(
-        [PARLEY, "--print", "--model", "offline", "--settings", json.dumps(settings), *argv],
-        input=stdin,
-        capture_output=True,
-        text=True,
+    return run_parley(
+        ["--print", "--model", "offline", "--settings", json.dumps(settings), *argv],
+        stdin=stdin,
         cwd=folder,
         env={"HOME": str(folder / "home"), "PATH": os.environ["PATH"]},
-        timeout=PATIENCE_SECONDS,
-        check=False,
     )
 
 

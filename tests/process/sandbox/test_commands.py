@@ -23,8 +23,9 @@ from parley.workspace.process.processes import CommandOutput
 from parley.workspace.sandbox.base import SandboxedCommand
 from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
 from tests.helpers import kernel
+from tests.helpers.forked import PARLEY
 from tests.helpers.policies import Json, Machine, Run
-from tests.helpers.process import PARLEY, ProcessHarness
+from tests.helpers.process import ProcessHarness
 from tests.helpers.session import PATIENCE_SECONDS
 
 NO_BUBBLEWRAP: Json = {"sandbox": {"bwrapPath": "/nonexistent"}}
@@ -276,6 +277,29 @@ def test_excluded_commands_run_outside(machine: Machine) -> None:
     )
 
     assert [text for _, text in done.outputs] == ["bubblewrap", str(machine.folder / "home")]
+
+
+def test_a_program_in_the_project_does_not_leave_the_sandbox_by_an_excluded_name(machine: Machine) -> None:
+    """A command could have put it there; the project may be on PATH."""
+    for name in ("bin/whoami", "bin/env"):
+        machine.write(name, "#!/bin/sh\necho planted in $PARLEY_SANDBOX\n").chmod(0o755)
+    (machine.folder / "own").mkdir()
+    (machine.folder / "own/linked").symlink_to(machine.work / "bin/whoami")
+    (machine.folder / "own/script").write_text("#!/usr/bin/env sh\necho script in $PARLEY_SANDBOX; env\n")
+    (machine.folder / "own/script").chmod(0o755)
+    machine.environment["PATH"] = f"{machine.work}/bin:{machine.folder}/own:{machine.environment['PATH']}"
+
+    done = run(
+        machine,
+        *("whoami", "linked", "script", "./bin/whoami", f"{machine.work}/bin/whoami"),
+        excludedCommands=["whoami", "linked", "script", "./bin/whoami", f"{machine.work}/bin/whoami"],
+        argv=("--allowedTools", "Bash"),
+    )
+
+    first, linked, script, relative, absolute = (text for _, text in done.outputs)
+    assert {first, linked, relative, absolute} == {"planted in bubblewrap"}
+    assert script.startswith("script in\n")
+    assert "planted" not in script
 
 
 def test_hooks_and_servers_run_in_the_sandbox_on_request(machine: Machine) -> None:

@@ -22,7 +22,7 @@ FOLDERS = sorted(rules.PROTECTED_FOLDERS - {".git"})
 PAIRS = [os.path.join(*pair) for pair in rules.PROTECTED_PAIRS]
 PARENTS = {parent for parent, _ in rules.PROTECTED_PAIRS}
 """Folders that are not protected themselves."""
-LAYOUTS = ("present", "absent", "cased", "cased_absent", "nested/a", "linked", "repository")
+LAYOUTS = ("present", "absent", "cased", "cased_absent", "nested/a", "empty/a/b/c/d", "linked", "repository")
 
 ATTACK = """
 import contextlib, os, shutil, sys
@@ -91,7 +91,7 @@ def make_layouts(base: Path) -> list[str]:
         (base / "linked" / name).symlink_to(f"targets/real-{name.strip('.')}")
     subprocess.run(["git", "init", "-q", str(base / "repository")], check=True)
     (base / "repository" / ".git" / "hooks" / "post-commit").write_text("original")
-    plain = [base / layout / name for layout in ("present", "absent", "nested/a") for name in names]
+    plain = [base / layout / name for layout in ("present", "absent", "nested/a", "empty/a/b/c/d") for name in names]
     cased = [base / layout / name.upper() for layout in ("cased", "cased_absent") for name in names]
     linked = [base / "linked" / name for name in FILES]
     git = [base / "repository" / ".git" / name for name in ("hooks/post-commit", "hooks/pre-commit", "config")]
@@ -147,6 +147,33 @@ def test_the_attack_changes_everything_without_a_sandbox(tmp_path: Path) -> None
 
     after = look(base)
     assert [path for path in targets if before.get(path) == after.get(path) and "/.git/" not in path] == []
+
+
+PLANT = """
+mkdir -p sub/new/claude build; echo {} > sub/.mcp.json; echo {} > sub/new/claude/settings.json
+mv sub/new/claude sub/new/.Claude; cp -r sub/new other; ln -s /etc/passwd sub/.bashrc; git init -q cloned
+echo x > sub/npmrc; ln sub/npmrc sub/.npmrc; echo evil >> a/b/c/d/.envrc; echo x > build/.envrc
+touch -d @1 sub sub/new other cloned build; chmod 0 sub; echo finished
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_protected_name_cannot_be_planted_where_nothing_was_protected(tmp_path: Path, kind: str) -> None:
+    sandbox_session.require(kind)
+    work = tmp_path / "work"
+    (work / "a/b/c/d").mkdir(parents=True)
+    (work / "a/b/c/d/.envrc").write_text("original")
+    (work / "sub").mkdir()
+
+    ran = sandbox_session.run(PLANT, work, kind=kind)
+
+    assert "finished" in ran.output
+    inner = (str(path.relative_to(work)) for path in work.rglob("*"))
+    names = {name for name in inner if rules.is_protected(name)}
+    assert names == {"a/b/c/d/.envrc"}
+    assert (work / "a/b/c/d/.envrc").read_text() == "original"
+    for name in ("sub/.mcp.json", "sub/new/.Claude", "other/.Claude", "sub/.bashrc", "cloned/.git", "sub/.npmrc"):
+        assert f"{work / name}: it is protected, because it decides what runs later" in ran.output
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -147,9 +147,10 @@ def test_what_a_left_process_changes_later_is_undone(kind: str, folder: Path) ->
 def test_a_folder_that_its_owner_cannot_change_is_restored(mode: int, tmp_path: Path) -> None:
     """Root can change every folder, so this runs as another user."""
     code = (
-        "import os, sys; from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames\n"
+        "import os, sys; from parley.workspace.sandbox.entries import ProtectedEntries\n"
+        "from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames\n"
         "top, mode = sys.argv[1], int(sys.argv[2]); folder = top + '/project'; os.mkdir(folder)\n"
-        "entries = ProtectedEntries([folder], ProtectedNames(files=frozenset({'.mcp.json'})))\n"
+        "entries = ProtectedEntries(FolderIndex([folder], ProtectedNames(files=frozenset({'.mcp.json'}))))\n"
         "open(folder + '/.mcp.json', 'w').close(); os.chmod(folder, mode)\n"
         "print(entries.restore(top + '/refused')); os.chmod(folder, 0o700); print(os.listdir(folder))"
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.helpers.forked import run_parley
 from tests.helpers.mcp import script
 from tests.helpers.session import Json
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
 ARGV = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
 PROMPT = {"type": "user", "message": {"role": "user", "content": "Go"}}
 
@@ -25,15 +24,13 @@ def run(folder: Path, turns: str, *argv: str) -> list[Json]:
         who = ("-c", "user.name=me", "-c", "user.email=me@example.com", "-c", "commit.gpgsign=false")
         for words in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
             subprocess.run(["git", *who, *words], cwd=project, check=True, capture_output=True)
-    done = subprocess.run(
-        [PARLEY, *ARGV, "--model", f"scripted:{folder / 'script.toml'}", *argv],
-        input=json.dumps(PROMPT).encode() + b"\n",
+    done = run_parley(
+        [*ARGV, "--model", f"scripted:{folder / 'script.toml'}", *argv],
+        stdin=json.dumps(PROMPT) + "\n",
         cwd=project,
         env={"HOME": str(folder), "PATH": os.environ["PATH"], "IS_SANDBOX": "1"},
-        capture_output=True,
-        timeout=120,
-        check=True,
     )
+    assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

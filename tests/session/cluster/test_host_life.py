@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sqlite3
+import weakref
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -57,6 +59,46 @@ async def test_a_session_that_is_not_used_costs_nothing_and_comes_back(cluster: 
         assert await ask(one, key, "say back") == "back"
         numbers = [line["result"] for line in await stored_lines(cluster, key) if line["type"] == "result"]
         assert numbers == [*map(str, range(20)), "back"]
+
+
+async def test_what_lists_show_of_a_session_comes_with_it_and_its_words_by_and_by(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    one = RunningHost(cluster, tmp_path, "one", idle_seconds=0)
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        for number in range(20):
+            await ask(one, key, f"say word{number}")
+        await wait_until(lambda: len(one.host.sessions) == 0)
+    two = RunningHost(cluster, tmp_path, "two")
+    async with started(two):
+        await find_host([two], key)
+        async with two.host.sessions.use(key):
+            hub = two.host.hub
+            (row,) = hub.database.rows("SELECT * FROM sessions")  # nothing was indexed yet
+            assert (row["turns"], row["preview"], row["title"]) == (20, "word19", "say word0")
+            assert hub.indexer.search.find(SERVER, "word3") == {}
+            await hub.indexer.catch_up(key.session)
+            assert list(hub.indexer.search.find(SERVER, "word3")) == [key.session]
+            assert len(hub.indexer.turns.of_session(key.session)) == 20
+            assert hub.describe(SERVER, key.session).turns == 20
+
+
+async def test_a_session_that_is_not_used_leaves_no_memory_behind(cluster: Cluster, tmp_path: Path) -> None:
+    one = RunningHost(cluster, tmp_path, "one", idle_seconds=0)
+    gc.disable()  # what is freed now is freed by the host
+    try:
+        async with started(one):
+            await one.wait_shards(SHARDS)
+            key = await one.create()
+            await ask(one, key, "say hello")
+            async with one.host.sessions.use(key) as hosted:
+                parts = [weakref.ref(hosted), weakref.ref(hosted.live)]
+            del hosted
+            await wait_until(lambda: not any(part() for part in parts))
+    finally:
+        gc.enable()
 
 
 async def test_the_registry_lists_sessions_that_are_not_loaded(cluster: Cluster, tmp_path: Path) -> None:
@@ -225,7 +267,7 @@ async def test_a_shard_with_a_session_of_a_newer_version_goes_to_a_newer_host(cl
             async with one.host.sessions.use(key):
                 pass
         assert 3 in one.host.shards.owned()  # there is nobody else
-        info = msgspec.structs.replace(one.host.describe(), name="newer", records=99)
+        info = msgspec.structs.replace(one.host.describe(), name="newer", records=99, shards=[])
         await cluster.registry.put(host_key("newer"), msgspec.json.encode(info))
         await wait_until(lambda: 3 not in one.host.shards.owned())
 

@@ -72,12 +72,14 @@ async def test_a_row_with_a_time_to_live_ends(place: ClusterPlace) -> None:
         watch = registry.watch("hosts.*")
         assert await anext(watch) is None
         short = Row("hosts.a", b"", await registry.put("hosts.a", b"", 1))
-        assert await anext(watch) == short
         await registry.put("hosts.b", b"", 1)
-        await anext(watch)
         long = Row("hosts.b", b"", await registry.put("hosts.b", b""))
-        assert await anext(watch) == long
-        assert await anext(watch) == "hosts.a"
+        # How late the watcher is, and so what it sees between these, depends on the machine.
+        seen: list[Row | str | None] = []
+        while long not in seen or "hosts.a" not in seen:
+            seen.append(await anext(watch))
+        assert "hosts.b" not in seen[seen.index(long) :]
+        assert short not in seen[seen.index("hosts.a") :]
         assert await registry.get("hosts.a") is None
         assert await registry.update("hosts.a", b"", 0) is not None
         assert await registry.get("hosts.b") == long

@@ -18,6 +18,7 @@ from random import Random
 
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS
+from tests.stress.cluster.history import DOUBLED, LOST, RAN_TWICE
 from tests.stress.cluster.load import Talker, read_all_lines, start_talkers
 from tests.stress.cluster.log_audit import audit_log
 
@@ -31,6 +32,9 @@ class Report:
     title: str
     problems: list[str] = field(default_factory=list)
     recovery_seconds: list[float] = field(default_factory=list)
+    """From a fault until a session that it hit answers."""
+    takeover_seconds: list[float] = field(default_factory=list)
+    """From a fault until another host has the shard of such a session."""
     limit_seconds: float = 0.0
     figures: dict[str, int] = field(default_factory=dict)
 
@@ -39,14 +43,22 @@ class Report:
 
     def lines(self) -> list[str]:
         shown = [f"{self.title}: " + ", ".join(f"{value} {name}" for name, value in self.figures.items())]
-        if times := sorted(self.recovery_seconds):
+        if self.takeover_seconds:
+            shown.append(f"their shards have another host after {describe(self.takeover_seconds)}")
+        if times := self.recovery_seconds:
             late = sum(one > self.limit_seconds for one in times)
-            shown.append(
-                f"sessions answer again after p50 {times[len(times) // 2]:.2f} s, "
-                f"p99 {times[len(times) * 99 // 100]:.2f} s, last {times[-1]:.2f} s; "
-                f"{late} of {len(times)} later than {self.limit_seconds:g} s"
-            )
-        return [*shown, *self.problems[:50], f"{len(self.problems)} problems"]
+            shown.append(f"sessions answer again after {describe(times)}")
+            shown.append(f"{late} of {len(times)} later than {self.limit_seconds:g} s")
+        kinds = (LOST, DOUBLED, RAN_TWICE)
+        counts = [f"{sum(one.endswith(kind) for one in self.problems)} {kind.strip('[]')}" for kind in kinds]
+        return [*shown, *self.problems[:50], f"{', '.join(counts)}; {len(self.problems)} problems"]
+
+
+def describe(times: list[float]) -> str:
+    """The distribution of seconds in words."""
+    ordered = sorted(times)
+    p50, p95, p99 = (ordered[len(ordered) * share // 100] for share in (50, 95, 99))
+    return f"p50 {p50:.2f} s, p95 {p95:.2f} s, p99 {p99:.2f} s, last {ordered[-1]:.2f} s"
 
 
 Fault = Callable[["Run"], Awaitable[None]]
@@ -97,6 +109,17 @@ class Run:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*map(ask, talkers))
 
+    async def watch_takeover(self, talkers: list[Talker], host: str) -> None:
+        """Measure how long it takes until each session has another host."""
+        began = time.monotonic()
+        left = [self.cluster.shard(talker.session_id) for talker in talkers]
+        while left:
+            leases = await self.cluster.leases()
+            taken = [shard for shard in left if shard in leases and leases[shard].host != host]
+            self.report.takeover_seconds += [time.monotonic() - began] * len(taken)
+            left = [shard for shard in left if shard not in taken]
+            await asyncio.sleep(PROBE_SECONDS)
+
     async def check_questions(self, asked: list[tuple[Talker, str]]) -> None:
         """Questions that were open before a fault and have no answer yet must be open after it, under the same ids."""
         for talker, request_id in asked:
@@ -137,7 +160,8 @@ async def run_with_faults(cluster: RunningCluster, fault: Fault, plan: argparse.
     report.limit_seconds = cluster.lease_seconds + 1
     folder = cluster.folder / "witness"
     folder.mkdir()
-    run = Run(cluster, await start_talkers(list(cluster.gateways), plan.sessions, folder, dice), dice, report)
+    talkers = await start_talkers(list(cluster.gateways), plan.sessions, folder, dice, plan.think_seconds)
+    run = Run(cluster, talkers, dice, report)
     deadline = time.monotonic() + plan.seconds if plan.seconds else None
     try:
         for number in range(plan.count):
@@ -148,7 +172,7 @@ async def run_with_faults(cluster: RunningCluster, fault: Fault, plan: argparse.
             await fault(run)
             report.count("faults")
             if (number + 1) % 10 == 0:
-                print_line(report.lines()[0])
+                print_line("; ".join(report.lines()))
         await run.finish()
     finally:
         await run.cancel()
@@ -159,7 +183,8 @@ def parse_plan(description: str, count: int, nats_servers: int = 1) -> argparse.
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=count, help="how many faults")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time, whatever the count")
-    parser.add_argument("--sessions", type=int, default=12)
+    parser.add_argument("--sessions", type=int, default=24)
+    parser.add_argument("--think-seconds", type=float, default=2, help="at most this long between two prompts")
     parser.add_argument("--hosts", type=int, default=3)
     parser.add_argument("--gateways", type=int, default=2)
     parser.add_argument("--nats-servers", type=int, default=nats_servers, choices=[1, 3])
@@ -172,6 +197,7 @@ def parse_plan(description: str, count: int, nats_servers: int = 1) -> argparse.
 def short_plan(**changed: object) -> argparse.Namespace:
     """The form that CI runs."""
     plan = argparse.Namespace(count=1, seconds=0, sessions=4, hosts=2, gateways=1, nats_servers=1)
+    plan.think_seconds = 0.0
     vars(plan).update({"lease_seconds": 2, "pause_seconds": 0.5, "seed": 1, **changed})
     return plan
 

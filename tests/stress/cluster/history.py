@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
+LOST, DOUBLED, RAN_TWICE = "[lost]", "[doubled]", "[run twice]"
+"""What a problem is, at the end of its text. The summaries of programs count them."""
 
 
 @dataclass
@@ -51,7 +53,11 @@ def check(history: Sequence[Operation], final: Final) -> list[str]:
         *check_prompts(history, final),
         *check_order(history, final),
         *check_titles(history, final),
-        *(f"the command of the prompt {uuid} ran {count} times" for uuid, count in final.ran.items() if count > 1),
+        *(
+            f"the command of the prompt {uuid} ran {count} times {RAN_TWICE}"
+            for uuid, count in final.ran.items()
+            if count > 1
+        ),
     ]
 
 
@@ -67,11 +73,11 @@ def check_existence(history: Sequence[Operation], final: Final) -> Iterable[str]
         for one in operations:
             is_missing = one.outcome == REFUSED and one.value == "unknown_session"
             if is_missing and one.begin > created.end and one.end < first_delete:
-                yield f"session {session} was unknown to a {one.kind}, though it was created and not deleted"
+                yield f"session {session} was unknown to a {one.kind}, though it was created and not deleted {LOST}"
             if one.outcome == OK and one.kind != "delete" and one.begin > deleted:
                 yield f"session {session} answered a {one.kind} after its deletion"
         if first_delete == math.inf and session not in final.lines:
-            yield f"session {session} is lost"
+            yield f"session {session} is missing {LOST}"
         if deleted < math.inf and session in final.lines:
             yield f"session {session} is there again after its deletion"
 
@@ -85,11 +91,12 @@ def check_prompts(history: Sequence[Operation], final: Final) -> Iterable[str]:
         taken = Counter(final.prompts.get(session, ()))
         for one in prompts:
             if one.outcome == OK and results[one.value] != 1:
-                yield f"session {session}: the acknowledged prompt {one.value} has {results[one.value]} results"
+                kind = DOUBLED if results[one.value] else LOST
+                yield f"session {session}: the acknowledged prompt {one.value} has {results[one.value]} results {kind}"
             elif results[one.value] > 1:
-                yield f"session {session}: the prompt {one.value} has {results[one.value]} results"
+                yield f"session {session}: the prompt {one.value} has {results[one.value]} results {DOUBLED}"
             if taken[one.value] > 1:
-                yield f"session {session}: the prompt {one.value} was taken {taken[one.value]} times"
+                yield f"session {session}: the prompt {one.value} was taken {taken[one.value]} times {DOUBLED}"
             if one.outcome == REFUSED and taken[one.value]:
                 yield f"session {session}: the refused prompt {one.value} was taken"
 
@@ -115,11 +122,11 @@ def check_titles(history: Sequence[Operation], final: Final) -> Iterable[str]:
         written = next((one for one in renames if one.value == last), None)
         if written is None:
             if acknowledged:
-                yield f"session {session}: the acknowledged title {acknowledged[-1].value!r} is lost"
+                yield f"session {session}: the acknowledged title {acknowledged[-1].value!r} is missing {LOST}"
         elif written.outcome == REFUSED:
             yield f"session {session}: the refused title {last!r} was set"
         elif newer := [one for one in acknowledged if one.begin > written.end]:
-            yield f"session {session}: the title is {last!r}, though {newer[-1].value!r} was acknowledged after it"
+            yield f"session {session}: the title is {last!r}, but {newer[-1].value!r} was acknowledged later {LOST}"
 
 
 def by_session(history: Sequence[Operation]) -> dict[str, list[Operation]]:

@@ -10,6 +10,7 @@ holds.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 from tests.stress.cluster.faults import Run, parse_plan, run_program
@@ -22,7 +23,7 @@ async def kill_host(run: Run) -> None:
         talker.holds_questions = True
     asked = [(talker, talker.open_question()) for talker in hit if talker.open_question()]
     await host.kill()
-    await run.probe(hit)
+    await asyncio.gather(run.probe(hit), run.watch_takeover(hit, host.name))
     await run.check_questions(asked)
     for talker in hit:
         talker.holds_questions = False

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
+from tests.stress.cluster.history import DOUBLED, LOST, RAN_TWICE
 
 RETRY_SECONDS = 0.05
 KINDS = ("say", "think", "wait", "tool", "slow_tool", "question")
@@ -45,6 +46,8 @@ class Talker:
     witness: Path
     dice: Random
     kinds: tuple[str, ...] = KINDS
+    think_seconds: float = 0
+    """The longest pause between a result and the next prompt."""
     prompts: list[Prompt] = field(default_factory=list)
     is_stopped: bool = False
     holds_questions: bool = False
@@ -52,6 +55,10 @@ class Talker:
 
     def __post_init__(self) -> None:
         self.viewer = Viewer(self.dice.choice(self.gateways), self.session_id)
+        self._looked_at = 0
+        """How many lines of the viewer are in the two below."""
+        self._finished: set[str] = set()
+        self._open_question = ""
 
     async def run(self) -> None:
         """Send a prompt, wait for its result, send the next."""
@@ -59,6 +66,7 @@ class Talker:
         try:
             while not self.is_stopped:
                 await self._talk()
+                await asyncio.sleep(self.dice.random() * self.think_seconds)
         finally:
             reading.cancel()
             self.viewer.cut()
@@ -73,7 +81,8 @@ class Talker:
         prompt.is_acknowledged = True
         while True:
             seen = len(self.viewer.lines)
-            if uuid in finished(self.viewer):
+            self._look()
+            if uuid in self._finished:
                 return
             if prompt.kind == "question" and (found := self.open_question()):
                 prompt.question = found
@@ -97,15 +106,21 @@ class Talker:
 
     def open_question(self) -> str:
         """The newest question of the session that has no answer in its lines."""
-        asked = ""
-        for _, line in self.viewer.lines:
+        self._look()
+        return self._open_question
+
+    def _look(self) -> None:
+        """Look at the lines that have come since the last time."""
+        for _, line in self.viewer.lines[self._looked_at :]:
+            self._finished.update(result_uuids(line))
             if '"can_use_tool"' in line and line.startswith('{"type":"control_request"'):
-                asked = json.loads(line)["request_id"]
-            elif asked and asked in line:
-                asked = ""
-        return asked
+                self._open_question = json.loads(line)["request_id"]
+            elif self._open_question and self._open_question in line:
+                self._open_question = ""
+        self._looked_at = len(self.viewer.lines)
 
     async def _answer(self, request_id: str) -> None:
+        await asyncio.sleep(self.dice.random() * self.think_seconds)
         while self.holds_questions:  # noqa: ASYNC110  # no event: the faults set it for many talkers
             await asyncio.sleep(RETRY_SECONDS)
         path = f"/questions/{self.session_id}/{request_id}/answer"
@@ -139,16 +154,17 @@ class Talker:
         found = []
         numbers = [number for number, _ in final]
         if numbers != list(range(1, len(final) + 1)):
-            found.append(f"the lines are not numbered from 1 without a gap: {gaps(numbers)}")
+            found.append(f"the lines are not numbered from 1 without a gap: {gaps(numbers)} {LOST}")
         if self.viewer.lines != final[: len(self.viewer.lines)]:
-            found.append(f"the viewer saw other lines: {first_difference(self.viewer.lines, final)}")
+            found.append(f"the viewer saw other lines: {first_difference(self.viewer.lines, final)} {LOST}")
         results = Counter(uuid for _, line in final for uuid in result_uuids(line))
         ran = Counter(self.witness.read_text().split() if self.witness.exists() else ())
         for prompt in self.prompts:
             if prompt.is_acknowledged and results[prompt.uuid] != 1:
-                found.append(f"the {prompt.kind} {prompt.uuid} has {results[prompt.uuid]} results")
+                kind = DOUBLED if results[prompt.uuid] else LOST
+                found.append(f"the {prompt.kind} {prompt.uuid} has {results[prompt.uuid]} results {kind}")
             if ran[prompt.uuid] > 1:
-                found.append(f"the command of {prompt.uuid} ran {ran[prompt.uuid]} times")
+                found.append(f"the command of {prompt.uuid} ran {ran[prompt.uuid]} times {RAN_TWICE}")
             if prompt.kind in ("tool", "slow_tool", "question") and prompt.is_acknowledged and not ran[prompt.uuid]:
                 found += self._explain_missing(prompt, final)
         return [f"{self.session_id}: {problem}" for problem in found]
@@ -160,10 +176,12 @@ class Talker:
         missing = [call for call in calls if call not in errors]
         if calls and not missing:
             return []
-        return [f"the command of the {prompt.kind} {prompt.uuid} did not run, and nothing says so"]
+        return [f"the command of the {prompt.kind} {prompt.uuid} did not run, and nothing says so {LOST}"]
 
 
-async def start_talkers(gateways: list[Server], count: int, folder: Path, dice: Random) -> list[Talker]:
+async def start_talkers(
+    gateways: list[Server], count: int, folder: Path, dice: Random, think_seconds: float = 0
+) -> list[Talker]:
     """New sessions with a user each. Every third asks before it runs a command."""
     made = []
     for at in range(count):
@@ -171,7 +189,8 @@ async def start_talkers(gateways: list[Server], count: int, folder: Path, dice: 
         options = {"permission_mode": "default" if asks else "bypassPermissions"}
         session_id = await gateways[0].create(options=options)
         kinds = ("say", "wait", "question") if asks else KINDS[:-1]
-        made.append(Talker(gateways, session_id, folder / f"{session_id}.witness", Random(dice.random()), kinds))
+        witness = folder / f"{session_id}.witness"
+        made.append(Talker(gateways, session_id, witness, Random(dice.random()), kinds, think_seconds))
     return made
 
 
@@ -191,10 +210,6 @@ async def read_lines_up_to(gateway: Server, session_id: str, last: int) -> list[
     finally:
         reading.cancel()
         viewer.cut()
-
-
-def finished(viewer: Viewer) -> list[str]:
-    return [uuid for result in viewer.results() for uuid in result.get("user_message_uuids", [])]
 
 
 def result_uuids(line: str) -> list[str]:

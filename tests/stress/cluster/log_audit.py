@@ -7,6 +7,7 @@ from collections import Counter
 from parley.cluster.base import ClusterError
 from parley.cluster.session_log.records import Batch, BatchReader, CommandRecord, EntryRecord, LineRecord, OwnerRecord
 from tests.helpers.cluster_processes import RunningCluster, eventually
+from tests.stress.cluster.history import DOUBLED, LOST
 
 
 async def audit_log(cluster: RunningCluster, session_id: str) -> list[str]:
@@ -15,10 +16,10 @@ async def audit_log(cluster: RunningCluster, session_id: str) -> list[str]:
         found = check_batches(await eventually(lambda: read_batches(cluster, session_id)))
         state = await cluster.read_state(session_id)
     except ClusterError as exc:
-        return [f"{session_id}: the log cannot be read: {exc}"]
+        return [f"{session_id}: the log cannot be read: {exc} {LOST}"]
     numbers = [line.number for line in state.lines]
     if numbers != list(range(1, len(numbers) + 1)):
-        found.append("the lines of the log are not numbered from 1 without a gap")
+        found.append(f"the lines of the log are not numbered from 1 without a gap {LOST}")
     return [f"{session_id}: {problem}" for problem in found]
 
 
@@ -43,7 +44,7 @@ def check_batches(batches: list[Batch]) -> list[str]:
         epoch = max(epoch, batch.epoch)
     records = [record for batch in batches for record in batch.records]
     lines = Counter(record.number for record in records if isinstance(record, LineRecord))
-    found += [f"line {number} is in the log {count} times" for number, count in lines.items() if count > 1]
+    found += [f"line {number} is there {count} times {DOUBLED}" for number, count in lines.items() if count > 1]
     uuids = Counter(
         (record.session, record.agent, str(record.entry.message["uuid"]))
         for record in records
@@ -51,7 +52,7 @@ def check_batches(batches: list[Batch]) -> list[str]:
         and record.entry.message.get("uuid")
         and record.entry.kind in ("user", "assistant")
     )
-    found += [f"the entry {uuid[2]} is in the log {count} times" for uuid, count in uuids.items() if count > 1]
+    found += [f"entry {uuid[2]} is there {count} times {DOUBLED}" for uuid, count in uuids.items() if count > 1]
     commands = Counter(record.id for record in records if isinstance(record, CommandRecord))
-    found += [f"the command {name} is in the log {count} times" for name, count in commands.items() if count > 1]
+    found += [f"command {name} is there {count} times {DOUBLED}" for name, count in commands.items() if count > 1]
     return found

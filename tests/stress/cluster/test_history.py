@@ -50,8 +50,8 @@ def test_a_history_that_can_have_happened_passes(operations: list[Operation], en
         ([prompt("a", 2, 3, REFUSED)], final("a", "a"), "the refused prompt a was taken"),
         ([prompt("a", 2, 3), prompt("b", 4, 5)], final("b a", "a b"), "the prompt b overtook a"),
         ([prompt("a", 2, 3)], final("a", "a", ran="a a"), "the command of the prompt a ran 2 times"),
-        ([rename("x", 2, 3)], final(), "the acknowledged title 'x' is lost"),
-        ([rename("x", 2, 3), rename("y", 4, 5)], final(title="x"), "though 'y' was acknowledged after it"),
+        ([rename("x", 2, 3)], final(), "the acknowledged title 'x' is missing"),
+        ([rename("x", 2, 3), rename("y", 4, 5)], final(title="x"), "but 'y' was acknowledged later"),
         ([rename("x", 2, 3, REFUSED)], final(title="x"), "the refused title 'x' was set"),
         ([Operation(0, "read", "s", "unknown_session", 2, 3, REFUSED)], final(), "was unknown to a read"),
         ([Operation(0, "delete", "s", "", 2, 3, OK)], final(), "is there again after its deletion"),
@@ -69,4 +69,4 @@ def test_a_fault_is_found(operations: list[Operation], end: Final, found: str) -
 
 
 def test_a_session_that_nobody_deleted_must_be_there() -> None:
-    assert check([CREATED], Final({}, {}, {}, {})) == ["session s is lost"]
+    assert check([CREATED], Final({}, {}, {}, {})) == ["session s is missing [lost]"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from parley.cluster.base import Request
+from parley.cluster.bridge.gateway import Dialer, NotServed, StreamLost
 from parley.cluster.bridge.host_stream import HostStream
 from parley.cluster.bridge.messages import (
     WINDOW_BYTES,
+    Accepted,
     Alive,
     BodyPart,
     BusFrame,
@@ -16,9 +21,11 @@ from parley.cluster.bridge.messages import (
     LostFrame,
     OpenStream,
     decode_frame,
+    encode,
 )
 from parley.cluster.bridge.peers import Peers
 from parley.cluster.local import LocalBus
+from parley.cluster.subjects import owner_subject
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Batch
 
@@ -85,3 +92,42 @@ async def test_a_host_keeps_a_limited_amount_for_a_client_that_does_not_read() -
         (frame,) = frames([data])
         stream.on_frame(frame)
     assert stream.is_writable
+
+
+OPENED = OpenStream(stream="", command="c", inbox="", principal=ADMIN, kind="http", path="/sessions/s")
+
+
+async def test_a_gateway_leaves_a_silent_host_when_another_one_takes_the_shard() -> None:
+    bus = LocalBus()
+    dialer, asked = Dialer(bus, "p"), asyncio.Event()
+
+    async def say_nothing(_request: Request) -> None:
+        asked.set()
+
+    await dialer.start()
+    await bus.subscribe("p.cmd.3.>", say_nothing)
+    dialing = asyncio.create_task(dialer.dial("p.cmd.3.t.s", OPENED))
+    await asked.wait()
+    await bus.publish(owner_subject("p", 4), b"new")  # another shard
+    await bus.publish(owner_subject("p", 3), b"new")
+    with pytest.raises(NotServed):
+        await dialing
+    await dialer.close()
+
+
+async def test_a_gateway_leaves_the_former_owner_when_another_one_takes_the_shard() -> None:
+    bus = LocalBus()
+    dialer = Dialer(bus, "p")
+
+    async def accept(request: Request) -> None:
+        await request.respond(encode(Accepted("one", "inbox of one")))
+
+    await dialer.start()
+    await bus.subscribe("p.cmd.3.>", accept)
+    stream = await dialer.dial("p.cmd.3.t.s", OPENED)
+    await bus.publish(owner_subject("p", 3), b"inbox of one")  # it has taken the shard again
+    assert not stream.is_lost
+    await bus.publish(owner_subject("p", 3), b"inbox of two")
+    with pytest.raises(StreamLost):
+        await stream.receive()
+    await dialer.close()

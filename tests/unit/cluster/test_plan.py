@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from parley.cluster.host_info import HostInfo
-from parley.cluster.shards import Plan, Situation, make_plan
+from parley.cluster.shards import Plan, Situation, find_living, make_plan
 
 SHARDS = 8
 
 
-def host(name: str, *, records: int = 1, is_draining: bool = False) -> HostInfo:
-    return HostInfo(name=name, version="", records=records, shards=[], sessions=0, turns=0, is_draining=is_draining)
+def host(name: str, *shards: int, records: int = 1, is_draining: bool = False) -> HostInfo:
+    return HostInfo(
+        name=name, version="", records=records, shards=list(shards), sessions=0, turns=0, is_draining=is_draining
+    )
 
 
 def situation(*hosts: HostInfo, taken: tuple[int, ...] = (), **more: object) -> Situation:
@@ -65,3 +67,10 @@ def test_a_shard_with_sessions_of_a_newer_version_is_left_to_a_newer_host() -> N
     plan = make_plan(newer, [0])
     assert plan.gives == [0]
     assert 1 not in plan.claims
+
+
+def test_a_host_whose_leases_have_ended_does_not_count_whatever_its_row_says() -> None:
+    # "two" has given shard 0 to "one" just before it died, so that one of the shards in its row has an owner.
+    known = {info.name: info for info in (host("one", 0), host("two", 0, 1), host("new"))}
+
+    assert set(find_living(known, {"one"})) == {"one", "new"}

@@ -11,7 +11,7 @@ import pytest
 from parley.mcp.base import ConnectionLost, ServerError
 from parley.mcp.client import McpClient, RequestTimeout
 from parley.protocol.base import Json
-from tests.helpers.virtual_time import run_in_virtual_time
+from parley.testing.virtual_time import run_in_virtual_time
 
 FACTS = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from parley.mcp.list_changed import ListRefresher
-from tests.helpers.virtual_time import run_in_virtual_time
+from parley.testing.virtual_time import run_in_virtual_time
 
 
 def test_announcements_that_come_together_are_one_look_and_one_that_comes_during_it_is_another() -> None:

@@ -11,7 +11,7 @@ import pytest
 from parley.mcp.base import ConnectionLost, McpTimeouts, ServerSpec, ServerTransport
 from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
-from tests.helpers.virtual_time import run_in_virtual_time
+from parley.testing.virtual_time import run_in_virtual_time
 
 FACTS = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
 TOOL = {"name": "one", "inputSchema": {"type": "object"}}

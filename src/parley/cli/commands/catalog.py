@@ -107,6 +107,12 @@ CLUSTER_FLAGS = (
     Flag("--accept-loss", "Start also if the settings of NATS could lose what was acknowledged."),
     Flag("--log", "Keep the logs of sessions in this database instead of on NATS.", "postgres:DSN"),
 )
+CONFORM_FLAGS = (
+    Flag("--json", "Write the report as JSON.", "FILE"),
+    Flag("--html", "Write the report as one HTML page.", "FILE"),
+    Flag("--workers", "How many scenarios run at a time (default: 2).", "N"),
+    Flag("--timeout", "How long a scenario waits for a line, in seconds (default: 20).", "N"),
+)
 JSON_LINES = Flag("--json", "Print JSON lines: one object per line.")
 YES = Flag("-y --yes", "Do not ask for confirmation.")
 SCOPES = ("local", "user", "project")
@@ -251,6 +257,39 @@ ROWS: tuple[Command, ...] = (
         is_shared=True,
     ),
     Command(
+        name="conform",
+        help="Check whether an engine does what the protocol says.",
+        actions={
+            "": Action(
+                "Run the conformance suite on an engine and print a scored report. Exit 1 if a check fails.",
+                "[ENGINE] [ARGS] ...",
+                (
+                    Flag("--level", "Only these levels: core, control, sessions, dialects.", "LEVELS"),
+                    Flag("--only", "Only checks whose id, behaviour or scenario matches a pattern. Repeatable.", "ID"),
+                    *CONFORM_FLAGS,
+                    Flag("--list", "List the checks and the behaviours without one, and run nothing."),
+                    Flag("--compare", "Compare reports written with --json: give two files or more."),
+                ),
+            )
+        },
+        notes="Put -- before the engine. The engine gets a home, a working directory and a scripted model of its own "
+        "(ANTHROPIC_BASE_URL on loopback, a dummy key). No request leaves the machine.",
+    ),
+    Command(
+        name="conform-client",
+        help="Check whether a client program does what the protocol says.",
+        actions={
+            "": Action(
+                "Run a client against a fake engine that plays scenarios. Exit 1 if a check fails.",
+                "COMMAND [ARGS] ...",
+                (Flag("--only", "Only checks whose id matches a pattern. Repeatable.", "ID"), *CONFORM_FLAGS),
+            )
+        },
+        notes="Put -- before the command. It must run one prompt and end: with 0 if the turn succeeded. It finds the "
+        "engine as `claude` on PATH, in CLAUDE_CODE_EXECUTABLE, CLAUDE_CLI_PATH or PARLEY_ENGINE, or in place of the "
+        "word {engine}.",
+    ),
+    Command(
         name="console",
         help="Open a browser with all sessions of this directory.",
         actions={
@@ -288,6 +327,49 @@ ROWS: tuple[Command, ...] = (
         "The command connects to the MCP servers. It contacts a model server only if you configured the server's "
         "address, and uses no tokens (`parley models --check` sends a real request).",
         is_shared=True,
+    ),
+    Command(
+        name="eval",
+        help="Run cases against agents and report how many pass.",
+        actions={
+            "": Action(
+                "Run the cases of FILE (TOML) with every configuration, and print the pass rates. With --compare, "
+                "compare two results instead.",
+                "FILE [OTHER]",
+                (
+                    Flag("--runs", "Run each case N times with each configuration (default: `runs` in FILE).", "N"),
+                    Flag("--concurrency", "Run N sessions at the same time (default: `concurrency` in FILE).", "N"),
+                    Flag("--case", "Run only cases whose name matches this pattern. Repeatable.", "PATTERN"),
+                    Flag("--configuration", "Run only configurations that match this pattern. Repeatable.", "PATTERN"),
+                    Flag("--results", "Write to this folder (default: eval-results/NAME-N, with the next N).", "DIR"),
+                    Flag("--resume", "Continue the latest results, or those of --results: run what has no result."),
+                    Flag("--budget-usd", "Start no run after this many dollars (default: `budget.usd` in FILE).", "N"),
+                    Flag("--budget-turns", "Start no run after this many model calls in all.", "N"),
+                    Flag("--min-pass-rate", "Exit 1 if a configuration passes less often, from 0 to 1.", "RATE"),
+                    Flag("--keep-failed", "Keep the workspaces of runs that do not pass, in the results."),
+                    Flag("--compare", "Compare two results: FILE is the first, OTHER the second."),
+                    JSON,
+                ),
+            )
+        },
+        notes="Exit codes: 0 if enough runs pass, 1 if not, 2 if FILE or the arguments are invalid, 3 if the budget "
+        "ended before the runs, 130 after Ctrl-C. Commands of a case run outside the sandbox and may run what the "
+        "agent wrote.",
+    ),
+    Command(
+        name="fake",
+        help="Play a scenario file as an engine, to test a client.",
+        actions={
+            "": Action(
+                "Play the scenario on stdin and stdout, as an engine that was started with these arguments.",
+                "SCENARIO [ARGUMENT] ...",
+                (
+                    Flag("--install", "Write an executable to PATH that plays the scenario, for clients.", "PATH"),
+                    Flag("--check", "Only check the scenario."),
+                ),
+            )
+        },
+        notes="Put `--` before the arguments. SCENARIO is a TOML file; see docs/testing/fake.md.",
     ),
     Command(
         name="help",
@@ -602,6 +684,31 @@ ROWS: tuple[Command, ...] = (
             "tag": "use `git tag` instead",
             "restore-set-aside": "Parley has no marketplaces",
         },
+    ),
+    Command(
+        name="replay",
+        help="Play one side of a recorded conversation, and compare the other side with it.",
+        actions={
+            "": Action(
+                "Play the engine of a recording on stdin and stdout, or with --client its client to an engine. At the "
+                "first difference, print the line of the recording and exit 1.",
+                "RECORDING [ARGUMENT] ...",
+                (
+                    Flag(
+                        "--client",
+                        "Play the client to the engine that the arguments start (default: the recorded command). "
+                        "RECORDING may be a directory of recordings.",
+                    ),
+                    Flag("--install", "Write an executable to PATH that plays the engine, for clients.", "PATH"),
+                    Flag("--pace", "Multiply the recorded pauses by FACTOR; 0 (default) means no pauses.", "FACTOR"),
+                    Flag("--wait-seconds", "With --client: how long the engine may be silent (default: 10).", "N"),
+                    Flag("--jobs", "With --client: replay N recordings at a time (default: one per processor).", "N"),
+                    Flag("--allow-cut", "Accept a recording whose end is missing."),
+                ),
+            )
+        },
+        notes="Put `--` before the arguments. `parley tap` makes recordings. Ids, times and the working directory may "
+        "differ from the recording.",
     ),
     Command(
         name="resident",

@@ -1,10 +1,12 @@
 """The gateway's end of the bridge: open streams to hosts.
 
-dialer = Dialer(bus)
+dialer = Dialer(bus, prefix)
 await dialer.start()
 stream = await dialer.dial(subject, opened)     raises NoResponders, NotServed, ClusterError
 content = await stream.receive()                raises StreamLost when the host is gone or gave the session up
 stream.credit(content)                          after it was passed on
+
+A host that takes a shard says so. Gateways then leave the host that had it, which may be frozen, at once.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ from parley.cluster.bridge.messages import (
     size_of,
 )
 from parley.cluster.bridge.peers import Peers, list_sent
+from parley.cluster.subjects import owner_subject, read_shard
 
 ACCEPT_SECONDS = 2.0
 """How long a host may take to say that it has a request."""
+TAKEN_OVER = "another host has taken the session over"
 
 
 class NotServed(ClusterError):
@@ -56,9 +60,12 @@ class StreamLost(ClusterError):
 class GatewayStream:
     """A stream, as the gateway sees it."""
 
-    def __init__(self, bus: Bus, stream: str) -> None:
+    def __init__(self, bus: Bus, stream: str, shard: int | None) -> None:
         self.stream = stream
+        self.shard = shard
         self.peer = ""
+        self.dialing = asyncio.timeout(None)
+        """Ends when another host than the one that was asked has the shard."""
         self._bus = bus
         self._sender = FrameSender(stream, bus.max_payload_bytes)
         self._receiver = FrameReceiver()
@@ -119,38 +126,45 @@ class GatewayStream:
 class Dialer:
     """All streams of a gateway. They share one inbox."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, prefix: str) -> None:
         self._bus = bus
+        self._prefix = prefix
         self._inbox = bus.new_inbox()
         self._streams: dict[str, GatewayStream] = {}
         self._peers = Peers()
-        self._subscription: Subscription | None = None
+        self._subscriptions: list[Subscription] = []
         self._upkeep: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Raises ClusterError."""
-        self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
+        for subject, handler in (
+            (self._inbox, self._on_message),
+            (owner_subject(self._prefix, "*"), self._on_owner),
+        ):
+            self._subscriptions.append(await self._bus.subscribe(subject, handler))
         self._upkeep = asyncio.create_task(self._keep_alive())
 
     async def close(self) -> None:
         if self._upkeep is not None:
             self._upkeep.cancel()
-        if self._subscription is not None:
+        for subscription in self._subscriptions:
             with suppress(ClusterError):
-                await self._subscription.unsubscribe()
+                await subscription.unsubscribe()
         for stream in self._streams.values():
             stream.lose("the gateway stops")
 
     async def dial(self, subject: str, opened: OpenStream) -> GatewayStream:
         """Open a stream. Raises NoResponders, NotServed, ClusterError."""
-        stream = GatewayStream(self._bus, uuid4().hex)
+        stream = GatewayStream(self._bus, uuid4().hex, read_shard(subject))
         most, body = self._bus.max_payload_bytes // 2, opened.body
         opened = msgspec.structs.replace(
             opened, stream=stream.stream, inbox=self._inbox, body=body[:most], has_more=len(body) > most
         )
         self._streams[stream.stream] = stream
         try:
-            answer = decode_answer(await self._bus.request(subject, encode(opened), ACCEPT_SECONDS))
+            async with stream.dialing:
+                reply = await self._bus.request(subject, encode(opened), ACCEPT_SECONDS)
+            answer = decode_answer(reply)
             if isinstance(answer, Declined):
                 raise NotServed(answer.reason)
             stream.peer = answer.inbox
@@ -158,6 +172,9 @@ class Dialer:
             part = most - FRAME_MARGIN_BYTES
             for start in range(most, len(body), part):
                 await stream.send(BodyPart(body[start : start + part], start + part < len(body)))
+        except TimeoutError:
+            self._forget(stream)
+            raise NotServed(TAKEN_OVER) from None
         except BaseException:
             self._forget(stream)
             raise
@@ -183,6 +200,15 @@ class Dialer:
             return
         for lost in self._peers.hear(message, list(self._streams.values())):
             lost.lose("the host has ended the stream, or a message on the bus was lost")
+
+    async def _on_owner(self, request: Request) -> None:
+        """A host has taken a shard: what others were asked about it, they do not answer any more."""
+        shard, inbox = int(request.subject.rpartition(".")[2]), request.data.decode()
+        for stream in [one for one in self._streams.values() if one.shard == shard and one.peer != inbox]:
+            if stream.peer:
+                stream.lose(TAKEN_OVER)
+            elif not stream.dialing.expired():
+                stream.dialing.reschedule(asyncio.get_running_loop().time())
 
     async def _keep_alive(self) -> None:
         while True:

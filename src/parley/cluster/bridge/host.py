@@ -39,7 +39,7 @@ from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host import Host
 from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
-from parley.cluster.subjects import all_hosts_subject, host_subject, shard_subject
+from parley.cluster.subjects import all_hosts_subject, host_subject, owner_subject, read_shard, shard_subject
 from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
 from parley.gateway.http.auth import Gate
 from parley.gateway.security.access import Principal
@@ -99,10 +99,12 @@ class BridgeHost:
         if shard in self._shards:
             return
         subscription = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
-        if shard in self._served and shard not in self._shards:
-            self._shards[shard] = subscription
-        else:
+        if shard not in self._served or shard in self._shards:
             await subscription.unsubscribe()  # the shard was lost while the bus was slow
+            return
+        self._shards[shard] = subscription
+        with suppress(ClusterError):  # without the notice, gateways come back later
+            await self._bus.publish(owner_subject(self._prefix, shard), self._inbox.encode())
 
     async def leave(self, shard: int) -> None:
         """The host gives a shard up. Gateways dial again."""
@@ -265,12 +267,6 @@ class BridgeHost:
 
 async def ignore_tenant(tenant: str) -> None:
     """Without quotas, nothing has to be known of tenants."""
-
-
-def read_shard(subject: str) -> int | None:
-    """The shard of a subject of a session; None if it is that of a host."""
-    words = subject.split(".")
-    return int(words[-3]) if len(words) >= 4 and words[-4] == "cmd" else None
 
 
 class HostServices:

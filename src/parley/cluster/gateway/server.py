@@ -56,7 +56,7 @@ class ClusterGateway:
         self.tokens = ClusterTokens(cluster.registry, token)
         self.gate = Gate(self.tokens, is_open=token is None)
         apply_config(self.gate, settings)
-        self._dialer = Dialer(cluster.bus)
+        self._dialer = Dialer(cluster.bus, prefix)
         self._app = ClusterApp(self.gate, Router(cluster, prefix, self._dialer), self.tokens, log)
         self.config: uvicorn.Config = make_config(settings, self.gate, self._app.app())
         self._server = QuietServer(self.config)

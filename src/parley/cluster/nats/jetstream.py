@@ -177,6 +177,17 @@ class JetStream:
 
     async def get_batch(self, stream: str, subject: str, after: int) -> tuple[list[Stored], bool]:
         """Some messages after a sequence, and whether the replica has more."""
+        clock = asyncio.get_running_loop().time
+        end = clock() + self.connection.timeout_seconds - ELECTION_POLL_SECONDS
+        while (found := await self._get_batch(stream, subject, after)) is None:
+            # A new stream whose replicas do not listen yet, or one that elects a leader.
+            if clock() >= end:
+                raise ClusterError(f"{self.where}: JetStream does not answer")
+            await asyncio.sleep(ELECTION_POLL_SECONDS)
+        return found
+
+    async def _get_batch(self, stream: str, subject: str, after: int) -> tuple[list[Stored], bool] | None:
+        """None if no replica listens."""
         query = {"seq": after + 1, "next_by_subj": subject, "batch": BATCH_MESSAGES, "max_bytes": BATCH_BYTES}
         found: list[Stored] = []
         async with self.connection.open_inbox() as inbox:
@@ -184,7 +195,7 @@ class JetStream:
             while reply := await inbox.receive(self.connection.timeout_seconds):
                 headers = reply.headers or {}
                 if "Nats-Sequence" not in headers:
-                    return found, self._read_end(headers)
+                    return None if headers.get("Status") == "503" else (found, self._read_end(headers))
                 found.append(Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), headers, reply.data))
         raise ClusterError(f"{self.where} does not answer: it stopped while the stream {stream} was read")
 
@@ -195,8 +206,6 @@ class JetStream:
             return int(headers.get("Nats-Num-Pending", "0")) > 0
         if status == "404":
             return False
-        if status == "503":
-            raise ClusterError(f"{self.where}: JetStream does not answer")
         raise ClusterError(f"{self.where} refuses: {status} {headers.get('Description', '')}")
 
 

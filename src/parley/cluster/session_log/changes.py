@@ -18,7 +18,7 @@ from parley.gateway.database import Database
 DERIVED = frozenset(
     {"model", "permission_mode", "turns", "cost_usd", "last_error", "preview", "model_totals", "indexed_lines"}
 )
-"""Columns that the index fills from the lines."""
+"""Columns that the index fills from the lines. Only snapshots have them, so that a new owner need not index first."""
 FOLLOWING = frozenset({"used_at"})
 """Columns whose changes alone are not worth a record: lines have their times."""
 SESSION = {"sessions": "id", "prompts": "session", "questions": "session"}
@@ -88,23 +88,27 @@ class Changes:
         return None if row is None else dict(row)
 
     def read_all(self, session: str) -> Iterator[RowRecord]:
-        """All rows of a session. Raises SessionError."""
-        for table, columns in self.columns.items():
+        """All rows of a session, for a snapshot. Raises SessionError."""
+        for table in self.columns:
+            columns = ", ".join(self._all_columns(table))
             for row in self._database.rows(
-                f"SELECT {', '.join(columns)} FROM {table} WHERE {SESSION[table]}=? ORDER BY rowid", session
+                f"SELECT {columns} FROM {table} WHERE {SESSION[table]}=? ORDER BY rowid", session
             ):
                 yield RowRecord(table=table, row=dict(row))
 
     def restore(self, rows: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
         """Insert the rows of a session, without noticing. Columns that this version does not have are left out."""
         with self._without_recording(), self._database.transaction():
-            for table, columns in self.columns.items():
+            for table in self.columns:
                 for row in rows.get(table, {}).values():
-                    names = [name for name in columns if name in row]
+                    names = [name for name in self._all_columns(table) if name in row]
                     self._database.change(
                         f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
                         *(row[name] for name in names),
                     )
+
+    def _all_columns(self, table: str) -> list[str]:
+        return [*self.columns[table], *(sorted(DERIVED) if table == "sessions" else ())]
 
     def remove(self, session: str) -> None:
         """Delete the rows of a session, without noticing. Raises SessionError."""

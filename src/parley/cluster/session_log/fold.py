@@ -79,7 +79,8 @@ class SessionState(Struct):
             case EntryRecord():
                 self.transcript(record.session).log(record.agent).append(record.entry)
             case RowRecord():
-                self.rows.setdefault(record.table, {})[str(record.row[TABLES[record.table]])] = record.row
+                rows, key = self.rows.setdefault(record.table, {}), str(record.row[TABLES[record.table]])
+                rows[key] = {**rows.get(key, {}), **record.row}  # only a snapshot has all columns
             case RowDeletedRecord():
                 self.rows[record.table].pop(record.key, None)
             case AgentRecord():

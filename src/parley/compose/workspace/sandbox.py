@@ -64,7 +64,7 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
     """Built when the first command runs. `asks`: whether the client can be asked about hosts."""
     from parley.permissions import rules
     from parley.workspace.sandbox.commands import LocalCommandSandbox
-    from parley.workspace.sandbox.entries import ProtectedNames
+    from parley.workspace.sandbox.folders import ProtectedNames
 
     names = ProtectedNames(
         folders=rules.PROTECTED_FOLDERS,
@@ -144,20 +144,19 @@ class ConfigReader:
         return self._config
 
     def _build(self, merged: MergedSettings, listed: tuple[str, ...]) -> SandboxConfig:
-        from parley.permissions.sandbox import is_excluded
         from parley.workspace.sandbox.commands import SandboxConfig
 
         patterns = tuple(merged.get("sandbox.excludedCommands", ()))
-        home = str(self._launch.home)
         variables = [entry.get("name") for entry in dictionaries(merged.get("sandbox.credentials.envVars", ()))]
         ignored = merged.get("sandbox.ignoreViolations", {})
+        policy = self._build_policy(merged, listed)
         return SandboxConfig(
             enabled=merged.is_on("sandbox.enabled") or self._launch.options.require_sandbox,
             allows_outside=merged.get("sandbox.allowUnsandboxedCommands") is not False,
             confines_readers=merged.get("sandbox.confineReaders") is not False,
             confines_hooks=merged.is_on("sandbox.confineHooks"),
             confines_servers=merged.is_on("sandbox.confineMcpServers"),
-            policy=self._build_policy(merged, listed),
+            policy=policy,
             reader_policy=self._build_reader_policy(listed),
             hidden_variables=tuple(name for name in variables if isinstance(name, str)),
             ignored_violations={
@@ -165,8 +164,17 @@ class ConfigReader:
                 for pattern, texts in ignored.items()
                 if isinstance(texts, list)
             },
-            is_excluded=lambda command: is_excluded(command, patterns, home),
+            is_excluded=lambda command: self._is_excluded(command, patterns, policy.writable),
         )
+
+    def _is_excluded(self, command: str, patterns: tuple[str, ...], writable: tuple[str, ...]) -> bool:
+        """Not if a command of the sandbox could have put the program there."""
+        from parley.permissions.sandbox import list_excluded
+        from parley.workspace.search_path import is_found_below
+
+        programs = list_excluded(command, patterns, str(self._launch.home))
+        environment = self._launch.settings.child_environment() if programs else {}
+        return bool(programs) and not any(is_found_below(writable, name, environment) for name in programs)
 
     def _build_policy(self, merged: MergedSettings, listed: tuple[str, ...]) -> SandboxPolicy:
         from parley.workspace.sandbox.base import SandboxPolicy

@@ -2,6 +2,7 @@
 
     indexer.mark(session_id)              the session has changed
     await indexer.catch_up(session_id)    index its lines now
+    indexer.reindex(session_id)           its row came from elsewhere: index the lines that it counts, by and by
 
 A session knows the number of its last indexed line, so that each line is indexed once, also after a crash. The lines
 are read from the log, in batches: nothing is done while an engine writes.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from sqlite3 import Row
 
@@ -42,6 +43,10 @@ PAUSE_SECONDS = 0.01
 """How long others run when more is to be indexed."""
 BATCH_BYTES = 256 * 1024
 """How much is indexed without a pause for others."""
+REINDEX_DELAY_SECONDS = 2.0
+REINDEX_PAUSE_SECONDS = 0.03
+REINDEX_BYTES = 32 * 1024
+"""Sessions that have just come from another host have better things to do than to be searched."""
 TITLE_CHARS = 80
 
 
@@ -64,6 +69,15 @@ class SessionSummary(Struct):
         return cls(**{name: row[name] for name in cls.__struct_fields__})
 
 
+class Reindexed(Struct):
+    """A session whose row is complete, but whose lines are not in the index."""
+
+    summary: SessionSummary
+    """As it was after the lines that are done."""
+    until: int
+    done: int = 0
+
+
 class Indexer:
     def __init__(
         self,
@@ -80,6 +94,8 @@ class Indexer:
         self._report = report
         self._changed: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._reindexed: dict[str, Reindexed] = {}
+        self._reindex_timer: asyncio.TimerHandle | None = None
 
     def mark(self, session_id: str) -> None:
         """Index and report a session soon."""
@@ -127,13 +143,56 @@ class Indexer:
 
     async def catch_up(self, session_id: str) -> None:
         """Index all lines of a session. Raises SessionError."""
+        while session_id in self._reindexed:
+            self._reindex_batch(session_id)
+            await asyncio.sleep(0)  # others run
         is_done = False
         while not is_done:
             _, is_done = self._index_batch(session_id)
-            await asyncio.sleep(0)  # others run
+            await asyncio.sleep(0)
+
+    def reindex(self, session_id: str) -> None:
+        """Index the lines that the row of a session counts, a few at a time. Its row stays as it is."""
+        row = self._database.row("SELECT * FROM sessions WHERE id=? AND indexed_lines>0", session_id)
+        if row is not None:
+            summary = SessionSummary.from_row(row)
+            summary.turns, summary.cost_usd, summary.model_totals = 0, 0.0, "{}"
+            self._reindexed[session_id] = Reindexed(summary, row["indexed_lines"])
+            if self._reindex_timer is None:
+                self._schedule_reindex(REINDEX_DELAY_SECONDS)
+
+    def _schedule_reindex(self, seconds: float) -> None:
+        self._reindex_timer = asyncio.get_running_loop().call_later(seconds, self._reindex_next)
+
+    def _reindex_next(self) -> None:
+        self._reindex_timer = None
+        for session_id in list(self._reindexed)[:1]:
+            try:
+                self._reindex_batch(session_id)
+            except SessionError as exc:
+                self._reindexed.pop(session_id, None)
+                log.warning("cannot index the session %s: %s", session_id, exc)
+            self._schedule_reindex(REINDEX_PAUSE_SECONDS)
+
+    def _reindex_batch(self, session_id: str) -> None:
+        """Raises SessionError."""
+        found, row = self._reindexed[session_id], self._database.row("SELECT * FROM sessions WHERE id=?", session_id)
+        if row is None:
+            del self._reindexed[session_id]
+            return
+        with self._open_log(session_id) as stored:
+            lines = [line for line in stored.read(found.done, REINDEX_BYTES) if line[0] <= found.until]
+            times = stored.times(lines[0][0], lines[-1][0]) if lines else []
+        with self._database.transaction():
+            self._add_all(row, found.summary, lines, times)
+        found.done = lines[-1][0] if lines else found.until
+        if found.done >= found.until:
+            del self._reindexed[session_id]
 
     def close(self) -> None:
         """Index what is left."""
+        if self._reindex_timer is not None:
+            self._reindex_timer.cancel()
         while self._changed:
             self.index_marked()
         if self._timer is not None:
@@ -152,11 +211,20 @@ class Indexer:
             is_done = lines[-1][0] == stored.last
         with self._database.transaction():
             summary = SessionSummary.from_row(row)
-            for (number, line), at in zip(lines, times, strict=True):
-                with suppress(msgspec.DecodeError, RecursionError):  # nested too deeply to be read
-                    self._add(row, summary, number, at, decode_line(line))
+            self._add_all(row, summary, lines, times)
             self._save(session_id, summary, lines[-1][0])
         return sum(len(line) for _, line in lines), is_done
+
+    def _add_all(
+        self,
+        row: Row,
+        summary: SessionSummary,
+        lines: Sequence[tuple[int, bytes]],
+        times: Sequence[float | None],
+    ) -> None:
+        for (number, line), at in zip(lines, times, strict=True):
+            with suppress(msgspec.DecodeError, RecursionError):  # nested too deeply to be read
+                self._add(row, summary, number, at, decode_line(line))
 
     def _add(self, row: Row, summary: SessionSummary, number: int, at: float | None, line: StoredLine) -> None:
         if at is not None and line.type in ("user", "assistant", "result"):

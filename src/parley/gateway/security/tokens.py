@@ -145,16 +145,25 @@ def digest(token: str) -> bytes:
 
 
 def read_token_file(path: str) -> tuple[str, bool]:
-    """The token in a file, and whether it was made now: a missing file is created. Raises UsageError."""
+    """The token in a file, and whether it was made now: a missing file is created. Raises UsageError.
+
+    Several servers may be started at once with the same missing file: it appears with its content, and one creates it.
+    """
+    if os.path.lexists(path):
+        return read_existing(path), False
+    token = secrets.token_urlsafe(32)
+    new = f"{path}.{secrets.token_hex(8)}"
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(token + "\n")
+        try:
+            os.link(new, path)
+        finally:
+            os.unlink(new)
     except FileExistsError:
         return read_existing(path), False
     except OSError as exc:
         raise UsageError(f"cannot create the token file {path}: {exc.strerror}") from None
-    token = secrets.token_urlsafe(32)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(token + "\n")
     return token, True
 
 

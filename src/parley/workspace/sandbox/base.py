@@ -71,6 +71,10 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     """Paths beneath writable folders that commands may not change, whether or not they exist."""
     protected: tuple[str, ...] = ()
     """The same for files that decide what runs later. Where this cannot be enforced, they are restored afterwards."""
+    searched: tuple[str, ...] = ()
+    """The folders in which no protected names may appear."""
+    restored: tuple[str, ...] = ()
+    """More of them, which are always restored afterwards."""
     unreadable: tuple[str, ...] = ()
     """Files and folders that look empty."""
     readable: tuple[str, ...] = ()
@@ -135,7 +139,7 @@ class CommandPlace(Protocol):
     """Where a command runs."""
 
     kind: SandboxKind
-    confinement: Confinement
+    confinement: Confinement | None
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment of the command."""

@@ -20,7 +20,8 @@ import sys
 from typing import Any
 
 from parley.workspace.sandbox.contents import ProtectedContents
-from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames, open_parent
+from parley.workspace.sandbox.entries import ProtectedEntries
+from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames, open_parent
 
 
 class PlaceholderRecord:
@@ -74,8 +75,12 @@ class ProtectedFiles:
         self._entries = entries
         self._contents = contents
 
+    def look(self) -> None:
+        """Find protected names that have appeared."""
+        self._entries.look()
+
     def save(self) -> None:
-        """Take the current state as the one to restore."""
+        """Take the current contents, and the names that were found last, as the state to restore."""
         self._entries.accept()
         self._contents.save()
 
@@ -96,7 +101,7 @@ class ProtectedFiles:
     def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
         pairs = tuple((outer, inner) for outer, inner in job["pairs"])
         names = ProtectedNames(frozenset(job["folders"]), frozenset(job["files"]), pairs)
-        entries = ProtectedEntries((), names)
+        entries = ProtectedEntries(FolderIndex(job["searched"], names, job["beyond"]))
         entries.before = job["before"]
         contents = ProtectedContents(())
         contents.saved, contents.folders = job["saved"], job["parents"]

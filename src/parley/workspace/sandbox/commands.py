@@ -28,15 +28,17 @@ from parley.workspace.sandbox.base import (
 )
 from parley.workspace.sandbox.cleanup import ProtectedFiles
 from parley.workspace.sandbox.contents import ProtectedContents
-from parley.workspace.sandbox.entries import ProtectedEntries, ProtectedNames
+from parley.workspace.sandbox.entries import ProtectedEntries
+from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
 from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
+from parley.workspace.search_path import without_programs_of
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
 SEARCH_SECONDS = 10.0
-"""How long a search for protected files is good for."""
+"""How long the search in repositories is good for."""
 AskHost = Callable[[str, int], Awaitable[bool]]
 MAX_LAUNCHERS = 8
 """How many policies are remembered: the settings of a session change rarely."""
@@ -64,7 +66,7 @@ class LocalCommandPlace:
 
     def __init__(self, kind: SandboxKind, launcher: SandboxLauncher, config: SandboxConfig, proxy: EgressProxy) -> None:
         self.kind = kind
-        self.confinement: Confinement = launcher
+        self.confinement: Confinement | None = launcher
         self._launcher = launcher
         self._config = config
         self._proxy = proxy
@@ -91,6 +93,46 @@ class LocalCommandPlace:
         return [line for line in dict.fromkeys(found) if not any(text in line for text in ignored)]
 
 
+class OutsidePlace:
+    """Outside of the sandbox, for a command that the settings exclude.
+
+    Programs in folders that commands may change are not found there, also not by the programs that it starts.
+    """
+
+    kind: SandboxKind = "none"
+    confinement: Confinement | None = None
+
+    def __init__(self, writable: tuple[str, ...]) -> None:
+        self._writable = writable
+
+    def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
+        found = dict(environment)
+        for folder in self._writable:
+            found = without_programs_of(folder, found)
+        return found
+
+    def find_violations(self, command: str, output: str) -> list[str]:
+        return []
+
+
+class ProtectedTree:
+    """The protected files of the writable folders."""
+
+    def __init__(self, roots: tuple[str, ...], names: ProtectedNames) -> None:
+        self.index = FolderIndex(roots, names)
+        self._searched: tuple[Mapping[str, object], float] = ({}, 0.0)
+        self._found = ProtectedPaths()
+
+    def find(self) -> ProtectedPaths:
+        """Search again if something has changed; in repositories, which the index does not contain, now and then."""
+        self.index.refresh()
+        entries, until = self._searched
+        if entries != self.index.entries or time.monotonic() > until:
+            self._searched = self.index.entries, time.monotonic() + SEARCH_SECONDS
+            self._found = find_protected(self.index)
+        return self._found
+
+
 class LocalCommandSandbox:
     """The sandbox of a session on this machine."""
 
@@ -113,16 +155,19 @@ class LocalCommandSandbox:
         self._ask_host: AskHost | None = None
         self._report_refusal: Callable[[str], None] = lambda text: None
         self._has_warned = False
-        self._found: tuple[tuple[str, ...], ProtectedPaths, float] | None = None
+        self._trees: dict[tuple[str, ...], ProtectedTree] = {}
 
-    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | None:
+    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | OutsidePlace | None:
         config = self._read_config()
         self._ask_host, self._report_refusal = command.ask_host, command.report_refusal
         must = command.scope.confined == "sandbox"
-        if must or (config.enabled and not self._runs_outside(command, config)):
+        wants_outside = command.wants_outside and config.allows_outside
+        if must or (config.enabled and not wants_outside):
             offer = await self._find_offer()
+            if offer.kind != "none" and not must and config.is_excluded(command.command):
+                return OutsidePlace(config.policy.writable)
             if offer.kind != "none":
-                return self._open(offer, self._protect(config.policy, command.folders), config)
+                return self._open(offer, await self._protect(config.policy, command.folders), config)
             if must:
                 raise ToolError(f"The command was allowed because it runs in the sandbox, but {offer.reason}.")
             return None
@@ -140,7 +185,7 @@ class LocalCommandSandbox:
         offer = await self._find_offer()
         if offer.kind == "none":
             raise ToolError(f"It must run in the sandbox, but {offer.reason}.")
-        return self._open(offer, self._protect(config.policy, ()), config)
+        return self._open(offer, await self._protect(config.policy, ()), config)
 
     def accept(self, path: str) -> None:
         """A file tool has changed a file. If it is protected, the change is not undone after the next command."""
@@ -156,47 +201,41 @@ class LocalCommandSandbox:
         if self._folders is not None:
             shutil.rmtree(self._folders.temp, ignore_errors=True)
 
-    @staticmethod
-    def _runs_outside(command: SandboxedCommand, config: SandboxConfig) -> bool:
-        if command.wants_outside and config.allows_outside:
-            return True
-        return config.is_excluded(command.command)
-
     async def _find_offer(self) -> SandboxOffer:
         import asyncio
 
         return await asyncio.to_thread(self._detect)
 
-    def _protect(self, policy: SandboxPolicy, folders: tuple[str, ...]) -> tuple[SandboxPolicy, tuple[str, ...]]:
-        """The policy with the protected files of this moment, and the folders to watch."""
+    async def _protect(self, policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
+        """The policy with the protected files of this moment."""
+        import asyncio
+
         import msgspec
 
-        writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
         if policy.filesystem_disabled:
-            return policy, ()
-        found = self._find_protected(writable)
-        complete = msgspec.structs.replace(
-            policy, writable=tuple(dict.fromkeys((*writable, *found.writable))), protected=found.read_only
+            return policy
+        writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
+        if writable not in self._trees:
+            if len(self._trees) >= MAX_LAUNCHERS:
+                self._trees.pop(next(iter(self._trees)))
+            self._trees[writable] = await asyncio.to_thread(ProtectedTree, writable, self._names)
+        found = self._trees[writable].find()
+        return msgspec.structs.replace(
+            policy,
+            searched=writable,
+            writable=tuple(dict.fromkeys((*writable, *found.writable))),
+            protected=found.read_only,
+            restored=found.restored,
         )
-        return complete, found.folders
-
-    def _find_protected(self, writable: tuple[str, ...]) -> ProtectedPaths:
-        """The search takes a while in a large tree, so its result is used for a moment."""
-        if self._found is None or self._found[0] != writable or time.monotonic() > self._found[2]:
-            self._found = writable, find_protected(writable, self._names), time.monotonic() + SEARCH_SECONDS
-        return self._found[1]
 
     @staticmethod
-    def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> tuple[SandboxPolicy, tuple[str, ...]]:
+    def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
         import msgspec
 
         readable = tuple(dict.fromkeys((*policy.readable, *map(os.path.realpath, folders))))
-        return msgspec.structs.replace(policy, readable=readable), ()
+        return msgspec.structs.replace(policy, readable=readable)
 
-    def _open(
-        self, offer: SandboxOffer, wanted: tuple[SandboxPolicy, tuple[str, ...]], config: SandboxConfig
-    ) -> LocalCommandPlace:
-        policy, watched = wanted
+    def _open(self, offer: SandboxOffer, policy: SandboxPolicy, config: SandboxConfig) -> LocalCommandPlace:
         launcher = self._launchers.get(policy)
         if offer.kind == "landlock" and policy.network.names_hosts and not self._has_warned:
             self._has_warned = True
@@ -212,15 +251,17 @@ class LocalCommandSandbox:
                 offer,
                 policy,
                 self._folders,
-                self._watch(offer, policy, watched),
+                self._watch(offer, policy),
                 proxy.serve if has_network else None,
             )
         return LocalCommandPlace(offer.kind, launcher, config, proxy)
 
-    def _watch(self, offer: SandboxOffer, policy: SandboxPolicy, folders: tuple[str, ...]) -> ProtectedFiles:
+    def _watch(self, offer: SandboxOffer, policy: SandboxPolicy) -> ProtectedFiles:
         """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""
-        paths = policy.protected if offer.kind == "landlock" else ()
-        return ProtectedFiles(ProtectedEntries(folders, self._names), ProtectedContents(paths))
+        tree = self._trees.get(policy.searched)
+        index = FolderIndex((), self._names) if tree is None else tree.index
+        mounted = () if offer.kind == "bubblewrap" else policy.protected
+        return ProtectedFiles(ProtectedEntries(index), ProtectedContents((*mounted, *policy.restored)))
 
     async def _ask(self, host: str, port: int) -> bool:
         if self._ask_host is None or not self._read_config().policy.network.asks:

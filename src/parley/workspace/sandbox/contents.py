@@ -15,17 +15,20 @@ import base64
 import contextlib
 import os
 import stat
+import time
 from collections.abc import Iterable
 from typing import Any
 
-from parley.workspace.sandbox.entries import move_away, open_inner, open_parent
+from parley.workspace.sandbox.entries import move_away
+from parley.workspace.sandbox.folders import SETTLED_NANOSECONDS, open_inner, open_parent
 
 MAX_BYTES = 32 << 20
 """How much of each path is kept in memory. What is beyond it is moved away if it was changed."""
 MAX_DEPTH = 32
 
 Saved = dict[str, Any]
-"""The `mode`, and `data` of a file, `target` of a symlink, `entries` of a folder or `version` of what is not kept."""
+"""The `mode`, and `data` of a file, `target` of a symlink, `entries` of a folder or `version` of what is not kept.
+Empty for what does not exist."""
 
 
 class ProtectedContents:
@@ -36,27 +39,24 @@ class ProtectedContents:
         self.saved: dict[str, Saved] = {}
         self.folders: dict[str, int] = {}
         """The folders above them, with their inodes."""
+        self._versions: dict[str, list[int]] = {}
+        """Of files that were saved and had not changed for a while: they need not be read to be compared."""
 
     def save(self) -> None:
-        self.saved, self.folders = {}, {}
+        before, self.saved, self.folders = self.saved, {}, {}
         for path in self._paths:
-            try:
-                with open_parent(path) as (folder, name):
-                    saved = read_tree(folder, name, [MAX_BYTES])
-            except OSError:
-                continue
-            if saved is not None:
-                self.saved[path] = saved
+            if self._is_unchanged(path):
+                self.saved[path] = before[path]
+            else:
+                self._read(path)
+            if self.saved.get(path):
                 self.folders |= {above: os.lstat(above).st_ino for above in folders_above(path)}
 
     def accept(self, changed: str) -> None:
         """Take over a change of the user's."""
         for path in self._paths:
             if changed == path or changed.startswith(path + "/"):
-                with contextlib.suppress(OSError), open_parent(path) as (folder, name):
-                    saved = read_tree(folder, name, [MAX_BYTES])
-                    if saved is not None:
-                        self.saved[path] = saved
+                self._read(path)
 
     def restore(self, quarantine: str) -> list[str]:
         """Undo changes; what was replaced is moved into a private folder. Raises OSError."""
@@ -65,6 +65,8 @@ class ProtectedContents:
         changed: list[str] = []
         problem: OSError | None = None
         for path, saved in self.saved.items():
+            if self._is_unchanged(path) or not (saved or os.path.lexists(path)):
+                continue
             try:
                 with open_parent(path) as (folder_above, name):
                     if restore_tree(folder_above, name, saved, quarantine):
@@ -74,6 +76,22 @@ class ProtectedContents:
         if problem is not None:
             raise problem
         return changed
+
+    def _read(self, path: str) -> None:
+        self._versions.pop(path, None)
+        with contextlib.suppress(OSError), open_parent(path) as (folder, name):
+            self.saved[path] = read_tree(folder, name, [MAX_BYTES]) or {}
+            status = os.lstat(name, dir_fd=folder)
+            # The version of a folder says nothing about what is below it.
+            if stat.S_ISREG(status.st_mode) and status.st_ctime_ns < time.time_ns() - SETTLED_NANOSECONDS:
+                self._versions[path] = version_of(status)
+
+    def _is_unchanged(self, path: str) -> bool:
+        version = self._versions.get(path)
+        try:
+            return version is not None and version_of(os.lstat(path)) == version
+        except OSError:
+            return False
 
 
 def folders_above(path: str) -> list[str]:
@@ -145,8 +163,8 @@ def exists(parent: int, name: str) -> bool:
 
 def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
     """Returns whether something had changed. Raises OSError."""
-    if "version" in saved:
-        if exists(folder, name) and version_of(os.lstat(name, dir_fd=folder)) != saved["version"]:
+    if "version" in saved or not saved:
+        if exists(folder, name) and version_of(os.lstat(name, dir_fd=folder)) != saved.get("version"):
             move_away(folder, name, quarantine)
             return True
         return False

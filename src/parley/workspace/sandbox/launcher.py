@@ -119,6 +119,7 @@ class SandboxLauncher:
     def start(self, control: socket.socket, environment: Mapping[str, str]) -> SandboxRun:
         """Start the supervisor. Raises OSError."""
         run = SandboxRun(self._take_placeholders(), self.after_command)
+        self._protected.look()  # at the placeholders
         self.before_command()
         hello, far_hello = socket.socketpair()
         program = seccomp.build_filter(self._filter_rules(), os.uname().machine)

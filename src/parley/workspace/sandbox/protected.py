@@ -2,11 +2,12 @@
 
 Found in each writable folder:
 
-* Protected folders and files, also in folders below it (`SEARCH_DEPTH`), in any case. They are mounted read-only.
+* Protected folders and files, also in folders below it, in any case. They are mounted read-only. If there are very
+  many, the others are compared and restored (`contents.py`).
 * Protected folders that do not exist. They are masked, so that a command cannot create them.
-* Symlinks with a protected name, and protected files that do not exist. Nothing can be mounted there without side
-  effects for others (an empty `.npmrc` breaks npm). `entries.py` compares them after each command, moves what was
-  created into a private folder, and restores what was replaced.
+* Symlinks with a protected name, and protected names that do not exist, in all folders. Nothing can be mounted there
+  without side effects for others (an empty `.npmrc` breaks npm). `entries.py` compares them after each command, moves
+  what was created into a private folder, and restores what was replaced.
 
 Of a git repository, the configuration and the hooks are protected; the rest must be writable, or git does not work.
 """
@@ -15,16 +16,13 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 
 from parley.protocol.base import Struct
-from parley.workspace.sandbox.entries import GIT, GIT_RESTRICTED, ProtectedNames, normalize
+from parley.workspace.sandbox.folders import GIT, GIT_RESTRICTED, FolderIndex, ProtectedNames, normalize
 from parley.workspace.sandbox.mounts import is_folder
 
-SEARCH_DEPTH = 3
-SEARCH_ENTRIES = 20_000
-"""How many entries of folders are looked at, at most."""
-NOT_SEARCHED = frozenset({"node_modules", "__pycache__", ".venv", "venv", "target", "dist", "build"})
+MAX_MOUNTED = 100
+"""How many paths are mounted, at most: bubblewrap takes long for many. Those in upper folders come first."""
 GIT_NESTED = ("worktrees", "modules")
 """Folders with more of the kind."""
 MODULE_DEPTH = 3
@@ -37,63 +35,45 @@ class ProtectedPaths(Struct, frozen=True, kw_only=True):
 
     read_only: tuple[str, ...] = ()
     """Paths to mount read-only or, if they do not exist, to mask."""
+    restored: tuple[str, ...] = ()
+    """Paths for which there are too many mounts."""
     writable: tuple[str, ...] = ()
     """Paths below protected ones that commands may change, and repositories outside of the writable folders."""
-    folders: tuple[str, ...] = ()
-    """The folders whose entries must be compared after a command."""
 
 
-def find_protected(roots: tuple[str, ...], names: ProtectedNames) -> ProtectedPaths:
-    """Search the writable folders. Paths must be real."""
+def find_protected(index: FolderIndex) -> ProtectedPaths:
+    """What is protected now. The paths of the index must be real."""
+    names = index.names
     read_only: list[str] = []
     writable: list[str] = []
-    folders: list[str] = []
-    budget = [SEARCH_ENTRIES]
-    for root in roots:
-        if not is_folder(root):
-            continue
-        folders.append(root)
-        read_only += [os.path.join(root, name) for name in sorted(names.masked) if is_missing(root, name)]
-        for path in search(root, names, SEARCH_DEPTH, budget):
-            parent, name = os.path.split(path)
-            if parent not in folders:
-                folders.append(parent)
-            if os.path.islink(path):
+    for folder, entries in index.entries.items():
+        if normalize(os.path.basename(folder)) == GIT:
+            continue  # see `protect_repository`
+        for name, target in entries.items():
+            path = os.path.join(folder, name)
+            if target:
                 read_only.append(os.path.realpath(path))
-            elif normalize(name) == GIT:
-                folders.append(path)
+            elif normalize(name) == GIT and not is_missing(path, "HEAD"):  # a placeholder has none
                 read_only += protect_repository(path)
             else:
                 read_only.append(path)
                 writable += [inner for inner in exempt_paths(path, names) if is_folder(inner)]
+    for root in filter(is_folder, index.roots):
+        read_only += [os.path.join(root, name) for name in sorted(names.masked) if is_missing(root, name)]
         for gitdir in outer_repository(root):
             writable.append(gitdir)
             read_only += protect_repository(gitdir)
+    # The same, whether or not a placeholder exists.
+    ordered = sorted(set(read_only), key=lambda path: (path.count("/"), path))
     return ProtectedPaths(
-        read_only=tuple(sorted(set(read_only))),  # the same, whether or not a placeholder exists
+        read_only=tuple(sorted(ordered[:MAX_MOUNTED])),
+        restored=tuple(ordered[MAX_MOUNTED:]),
         writable=tuple(sorted(set(writable))),
-        folders=tuple(sorted(set(folders))),
     )
 
 
 def is_missing(root: str, name: str) -> bool:
     return not os.path.lexists(os.path.join(root, name))
-
-
-def search(folder: str, names: ProtectedNames, depth: int, budget: list[int]) -> Iterator[str]:
-    """Yield the entries with protected names, not those below them."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return
-    budget[0] -= len(entries)
-    base = normalize(os.path.basename(folder))
-    for entry in entries:
-        plain = normalize(entry.name)
-        if plain in names.folders or plain in names.files or (base, plain) in names.pairs:
-            yield entry.path
-        elif depth > 1 and budget[0] > 0 and plain not in NOT_SEARCHED and entry.is_dir(follow_symlinks=False):
-            yield from search(entry.path, names, depth - 1, budget)
 
 
 def exempt_paths(path: str, names: ProtectedNames) -> list[str]:

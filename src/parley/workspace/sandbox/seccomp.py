@@ -3,8 +3,9 @@
     program = build_filter(FilterRules(families=(AF_INET, AF_INET6)), machine="x86_64")
 
 What the filter refuses has no use in a build or a test, and a history of escapes: namespaces and mounts, tracing,
-keys, BPF, io_uring, typing into a terminal. It also closes what namespaces leave open: Unix sockets. A refused call
-fails with EPERM; one that programs probe for fails with ENOSYS, so that they do without it.
+keys, BPF, io_uring, typing into a terminal, files that run as their owner. It also closes what namespaces leave open:
+Unix sockets. A refused call fails with EPERM; one that programs probe for fails with ENOSYS, so that they do without
+it.
 
 Runs in the supervisor processes, too, and uses only the standard library.
 """
@@ -101,19 +102,44 @@ REFUSED: Numbers = {
 SHARED_MEMORY: Numbers = {
     "shmget": (29, 194),
     "shmat": (30, 196),
+    "shmctl": (31, 195),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
+    "semctl": (66, 191),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
     "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
 }
 """Objects that commands would share with all processes of the user, if they have no IPC namespace of their own."""
 ABSENT: Numbers = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
+    "openat2": (437, 437),
 }
-SCHEDULING = (((203, 122), 0), ((142, 118), 0), ((144, 119), 0), ((314, 274), 0), ((141, 140), 1), ((251, 30), 1))
-"""sched_setaffinity, sched_setparam, sched_setscheduler, sched_setattr, setpriority and ioprio_set, each with the
-position of the process; 0 is the caller."""
+"""The mode in openat2 is not an argument, so that it cannot be filtered."""
+SPECIAL_MODES = 0o6000
+"""Set-user-id and set-group-id: such a file in the workspace would run outside as its owner."""
+CREATE_FLAGS = 0o100 | 0o20000000
+"""O_CREAT, and what O_TMPFILE adds to O_DIRECTORY. Without them, the mode is not read."""
+OPEN_CALLS = (((2, None), 1), ((257, 56), 2))
+"""open and openat, each with the position of the flags; the mode follows."""
+NEW_FILE_CALLS = (((85, None), 1), ((133, None), 1), ((259, 33), 2))
+"""creat, mknod and mknodat, each with the position of the mode."""
+MODE_CALLS = (((90, None), 1), ((91, 52), 1), ((268, 53), 2), ((452, 452), 2))
+"""chmod, fchmod, fchmodat and fchmodat2, each with the position of the mode."""
+SCHEDULING = ((203, 122), (142, 118), (144, 119), (314, 274))
+"""sched_setaffinity, sched_setparam, sched_setscheduler and sched_setattr. The first argument is the process; 0 is the
+caller."""
+PRIORITIES = (((141, 140), 2), ((251, 30), 3))
+"""setpriority and ioprio_set, each with the first argument that means all processes of a user. The second one tells
+which; 0 is the caller's."""
+FCNTL, SET_LEASE = (72, 25), 1024
+"""Others would wait when they open the file for writing."""
 CLONE, CLONE3, UNSHARE = (56, 220), (435, 435), (272, 97)
 SOCKET, SOCKETPAIR, IOCTL, PERSONALITY, PRLIMIT = (41, 198), (53, 199), (16, 29), (135, 92), (302, 261)
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -152,10 +178,15 @@ def build_filter(rules: FilterRules, machine: str) -> bytes:
         code += on_call(UNSHARE[column], refuse_bits(0, NAMESPACE_FLAGS | NEW_TIME_NAMESPACE))
     if rules.shares_host:
         code += refuse(SHARED_MEMORY.values(), column, errno.EPERM)
-        for numbers, position in ((PRLIMIT, 0), *SCHEDULING):
-            code += on_call(numbers[column], allow_values(position, (0,)))
+        for numbers in (PRLIMIT, *SCHEDULING):
+            code += on_call(numbers[column], allow_values(0, (0,)))
+        for numbers, user in PRIORITIES:
+            all_of_user = [*load_argument(0), *return_for((user,), ERRNO | errno.EPERM)]
+            code += on_call(numbers[column], [*all_of_user, *allow_values(1, (0,))])
+    code += refuse_special_modes(column, is_changed_elsewhere=rules.shares_host)
     code += on_call(SOCKET[column], socket_rule(rules.families))
     code += on_call(SOCKETPAIR[column], socketpair_rule(all_types=AF_UNIX in rules.families))
+    code += on_call(FCNTL[column], refuse_values(1, (SET_LEASE,)))
     requests = (TIOCSTI, TIOCLINUX, *(ATTRIBUTE_REQUESTS if rules.shares_host else ()))
     code += on_call(IOCTL[column], refuse_values(1, requests))
     code += on_call(PERSONALITY[column], allow_values(0, PERSONALITIES))
@@ -190,6 +221,19 @@ def refuse_bits(index: int, bits: int) -> Code:
         (RETURN, 0, 0, ERRNO | errno.EPERM),
         (RETURN, 0, 0, ALLOW),
     ]
+
+
+def refuse_special_modes(column: int, *, is_changed_elsewhere: bool) -> Code:
+    """`is_changed_elsewhere`: the calls that change a mode are handed to the supervisor (`metadata_guard.py`)."""
+    code: Code = []
+    for numbers, position in (*NEW_FILE_CALLS, *(() if is_changed_elsewhere else MODE_CALLS)):
+        if (number := numbers[column]) is not None:
+            code += on_call(number, refuse_bits(position, SPECIAL_MODES))
+    for numbers, position in OPEN_CALLS:
+        if (number := numbers[column]) is not None:
+            creates = [*load_argument(position), (JUMP_ANY_BIT, 1, 0, CREATE_FLAGS), (RETURN, 0, 0, ALLOW)]
+            code += on_call(number, [*creates, *refuse_bits(position + 1, SPECIAL_MODES)])
+    return code
 
 
 def refuse_values(index: int, values: tuple[int, ...]) -> Code:

@@ -13,7 +13,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gateway import PARLEY, PATIENCE_SECONDS, Server, following
+from tests.helpers.forked import PARLEY
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, following
 
 LINK = re.compile(r"console on http://127\.0\.0\.1:(\d+)/console/#token=([\w-]{40,})\n")
 

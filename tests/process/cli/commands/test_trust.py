@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
+from tests.helpers.forked import run_parley
 
 
 @pytest.fixture
@@ -27,15 +24,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def parley(tmp_path: Path, project: Path) -> Any:
     def run(*argv: str) -> tuple[str, str, int]:
-        done = subprocess.run(
-            [PARLEY, *argv],
-            capture_output=True,
-            text=True,
-            cwd=project,
-            env={"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]},
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
+        done = run_parley(argv, cwd=project, env={"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]})
         return done.stdout, done.stderr, done.returncode
 
     return run

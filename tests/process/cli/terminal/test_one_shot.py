@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import paths
-from tests.helpers.process import PARLEY
+from tests.helpers.forked import PARLEY
 from tests.helpers.terminal import PATIENCE_SECONDS, TerminalHarness, make_environment
 
 TOUCH = 'call Bash {"command": "touch made.txt"}\nsay All **done**.'

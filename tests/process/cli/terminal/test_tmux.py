@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.process import PARLEY
+from tests.helpers.forked import PARLEY
 from tests.helpers.terminal import TmuxHarness
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed (apt install tmux)")

@@ -14,10 +14,10 @@ from parley.models.fake.scripted import Scripted
 from parley.models.faults.catalog import FAULT_KINDS, FOREVER_SECONDS, Fault, FaultPlan, read_fault
 from parley.models.faults.model import FaultyModel
 from parley.models.http.call import Deadlines
+from parley.testing.virtual_time import run_in_virtual_time
 from tests.helpers import paths
 from tests.helpers.models import asking, counting, user
 from tests.helpers.models import text as says
-from tests.helpers.virtual_time import run_in_virtual_time
 from tests.unit.models.recording.test_recorder import Said, answer
 
 CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "rm -rf everything"}}

@@ -10,8 +10,8 @@ import pytest
 from parley.errors import ModelError
 from parley.models.recording.format import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader
 from parley.models.recording.replay import Replay
+from parley.testing.virtual_time import run_in_virtual_time
 from tests.helpers.models import asking, heard, refusal, user
-from tests.helpers.virtual_time import run_in_virtual_time
 
 STOP = msgspec.Raw(b'{"type":"message_stop"}')
 

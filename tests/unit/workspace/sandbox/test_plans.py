@@ -9,7 +9,7 @@ import pytest
 
 from parley.workspace.sandbox import seccomp
 from parley.workspace.sandbox.base import SandboxPolicy
-from parley.workspace.sandbox.entries import ProtectedNames
+from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
 from parley.workspace.sandbox.mounts import choose_mounts, plan_mounts
 from parley.workspace.sandbox.protected import find_protected, outer_repository
 from parley.workspace.sandbox.violations import find_violations
@@ -67,13 +67,14 @@ def test_parents_are_mounted_before_what_is_in_them(tmp_path: Path) -> None:
 def test_protected_files_are_found_in_folders_below(tmp_path: Path) -> None:
     for name in ("sub/.git/hooks", ".claude/worktrees", "node_modules/x/.git", "a/b/c/d/.claude"):
         (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "sub/.git/HEAD").write_text("")
     (tmp_path / "sub/.git/config").write_text("")
     (tmp_path / ".MCP.json").write_text("")
 
-    found = find_protected((str(tmp_path),), NAMES)
+    found = find_protected(FolderIndex([str(tmp_path)], NAMES))
 
     inner = {Path(path).relative_to(tmp_path).as_posix() for path in found.read_only}
-    assert inner == {".MCP.json", ".claude", "sub/.git/config", "sub/.git/hooks"}
+    assert inner == {".MCP.json", ".claude", "sub/.git/config", "sub/.git/hooks", "a/b/c/d/.claude"}
     assert found.writable == (f"{tmp_path}/.claude/worktrees",)
 
 

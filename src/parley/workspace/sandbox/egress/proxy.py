@@ -8,8 +8,9 @@ HTTP, HTTP CONNECT and SOCKS5 arrive on one port and are judged by one function,
 a pattern or by an answer, and so must be every address that it resolves to. The connection goes to a judged address,
 so a name that resolves differently a moment later has no effect. There is no UDP, and names are resolved here only.
 
-A plain HTTP connection carries one request. A tunnel is not opened, so a server that is reached through it may forward
-to others; allow only hosts that you trust with what the commands can read.
+A plain HTTP connection carries one request. A tunnel is not decrypted, so a server that is reached through it may
+forward to others; allow only hosts that you trust with what the commands can read. If it carries TLS, the name in the
+client's first message must be allowed, too: behind one address there may be many hosts (`tls.py`).
 
 With ports of the user's own proxies, connections are passed on to those, which decide by themselves.
 
@@ -25,6 +26,7 @@ from collections.abc import Awaitable, Callable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.base import HostRefusal
+from parley.workspace.sandbox.egress import tls
 from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host
 from parley.workspace.sandbox.egress.wire import (
     MAX_HEAD_BYTES,
@@ -173,7 +175,7 @@ class AllowListProxy:
     async def _pass_on(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Connect the command with a proxy of the user."""
         upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
-        await self._relay(reader, writer, upstream_reader, upstream_writer)
+        await self._relay(None, reader, writer, upstream_reader, upstream_writer)
 
     async def _serve_http(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -191,7 +193,7 @@ class AllowListProxy:
                 await self._forward(request, reader, writer, upstream_reader, upstream_writer)
             else:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await self._relay(reader, writer, upstream_reader, upstream_writer)
+                await self._relay(request, reader, writer, upstream_reader, upstream_writer)
             return
         writer.write(reply)
         await writer.drain()
@@ -208,7 +210,7 @@ class AllowListProxy:
             await writer.drain()
             return
         writer.write(socks_reply(SOCKS_OK))
-        await self._relay(reader, writer, upstream_reader, upstream_writer)
+        await self._relay(request, reader, writer, upstream_reader, upstream_writer)
 
     async def _connect(self, request: ProxyRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Judge a target and connect to it. Raises Refused and Unreachable."""
@@ -247,6 +249,23 @@ class AllowListProxy:
             if reason := policy.refuses_address(host, address, is_approved=host in self._approved):
                 raise Refused(f"The sandbox refused the connection to {host}: {reason}.")
         return host, addresses
+
+    async def _read_opening(self, request: ProxyRequest, reader: asyncio.StreamReader) -> bytes:
+        """What a client sends first through a tunnel. Raises BadRequest, and Refused if it asks for another host."""
+        opening = await tls.read_opening(reader)
+        if opening.name is None:
+            return opening.data
+        try:
+            name = read_host(opening.name)
+        except InvalidHost as exc:
+            raise BadRequest(str(exc)) from None
+        verdict = self._policy().judge(name)
+        is_same = name == read_host(request.host)
+        if verdict == "deny" or not (is_same or verdict == "allow" or name in self._approved):
+            reason = f"The sandbox refused a TLS connection to {request.host}, because it asks for {name}."
+            self._record(HostRefusal(name, request.port, reason))
+            raise Refused(reason)
+        return opening.data
 
     async def _ask_once(self, host: str, port: int) -> bool:
         """The answer about a host. All connections to it that wait share one question."""
@@ -308,12 +327,22 @@ class AllowListProxy:
 
     async def _relay(
         self,
+        request: ProxyRequest | None,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         upstream_reader: asyncio.StreamReader,
         upstream_writer: asyncio.StreamWriter,
     ) -> None:
-        """Copy bytes in both directions until both have ended, or one fails."""
+        """Copy bytes in both directions until both have ended, or one fails. `request`: whose TLS name is judged."""
+
+        async def send() -> None:
+            if request is not None:
+                try:
+                    upstream_writer.write(await self._read_opening(request, reader))
+                except (BadRequest, Refused):
+                    writer.write(tls.REFUSAL)
+                    raise
+            await copy(reader, upstream_writer)
 
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
             while data := await source.read(READ_BYTES):
@@ -324,9 +353,9 @@ class AllowListProxy:
 
         try:
             async with asyncio.timeout(self._limits.idle_seconds) as idle, asyncio.TaskGroup() as both:
-                both.create_task(copy(reader, upstream_writer))
+                both.create_task(send())
                 both.create_task(copy(upstream_reader, writer))
-        except* OSError:  # TimeoutError is one
+        except* (OSError, BadRequest, Refused):  # TimeoutError is an OSError
             pass
         finally:
             await close_writer(upstream_writer)

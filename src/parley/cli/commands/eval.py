@@ -1,0 +1,303 @@
+"""`parley eval`: run cases against agents, and compare results.
+
+parley eval FILE                       run all cases, print the pass rates
+parley eval FILE --resume              run what an interrupted run has not finished
+parley eval --compare BEFORE AFTER     compare two results
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.stdio import warn
+from parley.cli.style import choose_style, format_table, terminal_width
+from parley.errors import InvalidArguments, UsageError
+from parley.evals.plan import PlannedRun, digest_suite, plan_runs
+from parley.evals.results import FILE_NAME, ResultsFolder, ResultsHeader, RunRecord, create_results, read_results
+from parley.evals.results import resume_results as open_again
+from parley.evals.runner import EvalRunner
+from parley.evals.statistics import Interval, PassRate, RateChange, compare_results, summarize_by
+from parley.evals.suite import EvalBudget, EvalSuite, read_suite
+from parley.protocol.base import Json
+from parley.version import __version__
+
+RESULTS = "eval-results"
+FAILED, INVALID, OUT_OF_BUDGET, INTERRUPTED = 1, 2, 3, 130
+MAX_LISTED = 20
+BAR_COLUMNS = 30
+REDRAW_SECONDS = 0.1
+RATE_TITLES = ("configuration", "passed", "rate", "95 % interval", "errors", "turns", "seconds", "cost")
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    return run_command(COMMANDS["eval"], argv, {"": evaluate})
+
+
+def evaluate(given: GivenArgs) -> int:
+    try:
+        if given.has("compare"):
+            return compare(given)
+        if len(given.words) > 1:
+            raise InvalidArguments(f"unexpected argument {given.words[1]!r} (two results need --compare)")
+        return run_suite(given)
+    except InvalidArguments:
+        raise
+    except UsageError as exc:
+        warn(f"Error: {exc}")
+        return INVALID
+
+
+# Running.
+
+
+def run_suite(given: GivenArgs) -> int:
+    path = Path(given.words[0])
+    suite = read_suite(path)
+    planned = plan_runs(
+        suite,
+        runs=positive(given, "runs", suite.runs),
+        cases=given.all("case"),
+        configurations=given.all("configuration"),
+    )
+    suite = msgspec.structs.replace(suite, budget=choose_budget(given, suite.budget))
+    minimum = parse_share(given, suite.min_pass_rate)
+    if suite.judge is None and (cases := [case.name for case in suite.case if case.expect.rubric is not None]):
+        warn(f"warning: there is no [judge] in {path}; the rubrics of these cases are not judged: {', '.join(cases)}")
+    concurrency = positive(given, "concurrency", suite.concurrency)
+    results = open_results(given, path, suite)
+    gc.enable()  # main() disabled it, but this runs for long
+    try:
+        progress = ProgressBar(len(planned), {each.key for each in planned}, results)
+        runner = EvalRunner(suite, results, on_result=progress.add, keep_failed=given.has("keep-failed"))
+        was_interrupted = asyncio.run(run_until_signal(runner, planned, concurrency))
+        progress.finish()
+    finally:
+        results.close()
+    records = [results.records[each.key] for each in planned if each.key in results.records]
+    ended = [record for record in records if record.outcome != "stopped"]
+    rates = summarize_by("configuration", ended)
+    missing = len(planned) - len(ended)
+    code = choose_code(rates, minimum, missing, was_interrupted)
+    if missing:
+        reason = "interrupted" if was_interrupted else runner.budget.reason
+        warn(f"{missing} of {len(planned)} runs have no result: {reason}; continue with --resume")
+    if given.has("json"):
+        return write_json(to_json(path, results.folder, records, missing), code)
+    return write_lines(format_report(results.folder, rates, records), code)
+
+
+def choose_budget(given: GivenArgs, budget: EvalBudget) -> EvalBudget:
+    usd = parse_number(given, "budget-usd") if given.has("budget-usd") else budget.usd
+    turns = positive(given, "budget-turns", 0) if given.has("budget-turns") else budget.turns
+    return EvalBudget(usd=usd, turns=turns)
+
+
+def positive(given: GivenArgs, key: str, default: int) -> int:
+    """Raises InvalidArguments."""
+    value = given.number(key, default)
+    if value < 1:
+        raise InvalidArguments(f"--{key} must be 1 or more, not {value}")
+    return value
+
+
+def parse_number(given: GivenArgs, key: str) -> float:
+    """Raises InvalidArguments."""
+    try:
+        value = float(given.one(key))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise InvalidArguments(f"--{key} must be a number, 0 or more, not {given.one(key)!r}")
+    return value
+
+
+def parse_share(given: GivenArgs, default: float) -> float:
+    """Raises InvalidArguments."""
+    if not given.has("min-pass-rate"):
+        return default
+    value = parse_number(given, "min-pass-rate")
+    if value > 1:
+        raise InvalidArguments(f"--min-pass-rate must be a number from 0 to 1, not {given.one('min-pass-rate')!r}")
+    return value
+
+
+def open_results(given: GivenArgs, path: Path, suite: EvalSuite) -> ResultsFolder:
+    """Raises UsageError."""
+    digest = digest_suite(suite)
+    latest = find_latest(path)
+    if given.has("resume"):
+        folder = Path(given.one("results")) if given.has("results") else results_path(path, latest)
+        if not (folder / FILE_NAME).exists():
+            raise UsageError(f"there is nothing to resume in {folder}; run without --resume first")
+        return open_again(folder, digest)
+    folder = Path(given.one("results")) if given.has("results") else results_path(path, latest + 1)
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    header = ResultsHeader(suite=str(path.absolute()), digest=digest, started_at=started, by=f"parley {__version__}")
+    return create_results(folder, header)
+
+
+def results_path(path: Path, number: int) -> Path:
+    return Path(RESULTS, f"{path.stem}-{number}")
+
+
+def find_latest(path: Path) -> int:
+    """The highest number of the results of this suite; 0 if there are none."""
+    pattern = re.compile(re.escape(path.stem) + r"-(\d+)")
+    names = os.listdir(RESULTS) if os.path.isdir(RESULTS) else []
+    return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
+
+
+async def run_until_signal(runner: EvalRunner, planned: Sequence[PlannedRun], concurrency: int) -> bool:
+    """Run all; returns whether a signal ended it early. Sessions and commands are ended first."""
+    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(runner.run(planned, concurrency))
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in signals:
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        await running
+    except asyncio.CancelledError:
+        return True
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+    return False
+
+
+class ProgressBar:
+    """Shows how far the runs are, on stderr if that is a terminal."""
+
+    def __init__(self, total: int, keys: set[tuple[str, str, int]], results: ResultsFolder) -> None:
+        self._total = total
+        self._is_shown = os.isatty(2)
+        self._drawn_at = 0.0
+        ended = [one for key, one in results.records.items() if key in keys and one.outcome != "stopped"]
+        self._passed = sum(one.outcome == "passed" for one in ended)
+        self._failed = len(ended) - self._passed
+        self._cost_usd = sum(one.cost_usd or 0 for one in results.records.values())
+        self._draw()
+
+    def add(self, record: RunRecord) -> None:
+        if record.outcome != "stopped":
+            self._passed += record.outcome == "passed"
+            self._failed += record.outcome != "passed"
+        self._cost_usd += record.cost_usd or 0
+        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
+            self._draw()
+
+    def finish(self) -> None:
+        self._draw()
+        if self._is_shown:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    def _draw(self) -> None:
+        if not self._is_shown:
+            return
+        self._drawn_at = time.monotonic()
+        done = self._passed + self._failed
+        filled = BAR_COLUMNS * done // max(1, self._total)
+        cost = f", ${self._cost_usd:.2f}" if self._cost_usd else ""
+        bar = "#" * filled + "." * (BAR_COLUMNS - filled)
+        sys.stderr.write(f"\r[{bar}] {done}/{self._total}: {self._passed} passed, {self._failed} failed{cost}\x1b[K")
+        sys.stderr.flush()
+
+
+def choose_code(rates: Sequence[PassRate], minimum: float, missing: int, was_interrupted: bool) -> int:
+    if was_interrupted:
+        return INTERRUPTED
+    if missing:
+        return OUT_OF_BUDGET
+    return FAILED if any(rate.rate < minimum for rate in rates) else 0
+
+
+# Reporting.
+
+
+def to_json(path: Path, folder: Path, records: Sequence[RunRecord], missing: int) -> Json:
+    ended = [record for record in records if record.outcome != "stopped"]
+    return {
+        "suite": str(path),
+        "results": str(folder),
+        "missing": missing,
+        "configurations": summarize_by("configuration", ended),
+        "cases": summarize_by("case", ended),
+        "runs": [msgspec.to_builtins(record) for record in records],
+    }
+
+
+def format_report(folder: Path, rates: Sequence[PassRate], records: Sequence[RunRecord]) -> list[str]:
+    style, width = choose_style(), terminal_width(200)
+    right = [title for title in RATE_TITLES if title not in ("configuration", "95 % interval")]
+    lines = format_table(RATE_TITLES, [format_rate(rate) for rate in rates], right=right, width=width)
+    failed = [record for record in records if record.outcome in ("failed", "error")]
+    if failed:
+        lines += ["", style.red(f"{len(failed)} runs did not pass:")]
+    for record in failed[:MAX_LISTED]:
+        lines.append(f"  {record.case} [{record.configuration}] run {record.run}")
+        lines += [f"    {line}" for reason in record.reasons for line in reason.splitlines() or [""]]
+        if record.denied:
+            lines.append(f"    denied tools: {', '.join(dict.fromkeys(record.denied))} (see allowed_tools)")
+        lines.append(f"    {folder / record.recording}.wire.jsonl")
+    if len(failed) > MAX_LISTED:
+        lines.append(f"  and {len(failed) - MAX_LISTED} more, in {folder / FILE_NAME}")
+    return [*lines, "", f"results: {folder}"]
+
+
+def format_rate(rate: PassRate) -> tuple[str, ...]:
+    return (
+        rate.name,
+        f"{rate.passed}/{rate.total}",
+        f"{rate.rate:.0%}",
+        format_interval(rate.interval),
+        str(rate.errors),
+        f"{rate.turns:.1f}",
+        f"{rate.seconds:.1f}",
+        "unknown" if rate.cost_usd is None else f"${rate.cost_usd:.4f}",
+    )
+
+
+def format_interval(interval: Interval) -> str:
+    return f"{interval.low:.0%} to {interval.high:.0%}"
+
+
+# Comparing.
+
+
+def compare(given: GivenArgs) -> int:
+    if len(given.words) != 2:
+        raise InvalidArguments("--compare needs two results: parley eval --compare BEFORE AFTER")
+    before, after = (list(read_results(Path(word))[1].values()) for word in given.words)
+    found = compare_results(before, after)
+    if given.has("json"):
+        return write_json(found)
+    titles = ("configuration", "before", "after", "change", "95 % interval", "")
+    lines = format_table(titles, [format_change(change) for change in found.configurations])
+    changed = [change for change in found.cases if change.difference]
+    if changed:
+        table = format_table(("case", *titles[1:]), [format_change(change) for change in changed])
+        lines += ["", *table]
+    for title, names in (("before", found.only_before), ("after", found.only_after)):
+        if names:
+            lines += ["", f"only {title}: {', '.join(names)}"]
+    return write_lines(lines)
+
+
+def format_change(change: RateChange) -> tuple[str, ...]:
+    before, after = (f"{rate.passed}/{rate.total} {rate.rate:.0%}" for rate in (change.before, change.after))
+    word = "" if not change.is_significant else "better" if change.difference > 0 else "worse"
+    interval = f"{change.interval.low:+.0%} to {change.interval.high:+.0%}"
+    return change.name, before, after, f"{change.difference:+.0%}", interval, word

@@ -1,0 +1,103 @@
+"""`parley replay`: play one side of a recorded conversation, and compare the other side with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from parley.cli.commands.catalog import COMMANDS
+from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.commands.wire.launcher_script import write_launcher
+from parley.cli.stdio import warn, write
+from parley.errors import InvalidArguments, UsageError
+from parley.testing.recording import WireRecording, read_wire_recording
+from parley.version import PROTOCOL_LEVEL
+
+MAX_SECONDS = 86_400.0
+
+
+def main(argv: list[str]) -> int:
+    """Raises UsageError."""
+    return run_command(COMMANDS["replay"], argv, {"": run_replay})
+
+
+def run_replay(given: GivenArgs) -> int:
+    path, *words = given.words
+    pace = read_seconds(given, "pace", 0)
+    if given.has("client"):
+        return replay_clients(given, Path(path), words, pace)
+    recording = read_wire_recording(path, allow_cut=given.has("allow-cut"))
+    if given.has("install"):
+        cut = ["--allow-cut"] if given.has("allow-cut") else []
+        write_launcher(
+            Path(given.one("install")), ["replay", str(Path(path).absolute()), *cut, "--pace", f"{pace:g}", "--"]
+        )
+        return write_lines([f"{given.one('install')} replays the engine of {path}"])
+    if "--version" in words or "-v" in words:
+        return write_lines([f"{PROTOCOL_LEVEL} (Claude Code)"])
+    from parley.testing.fake.serve import end_by_signal
+    from parley.testing.replay.run import replay_engine
+    from parley.transports.stdio import StdioTransport
+
+    async def play() -> int:
+        return await replay_engine(recording, StdioTransport(), warn, pace=pace)
+
+    code = asyncio.run(play())
+    if code < 0:
+        end_by_signal(-code)
+    return code
+
+
+def replay_clients(given: GivenArgs, path: Path, command: Sequence[str], pace: float) -> int:
+    """Play the client of one recording, or of all in a directory, to an engine."""
+    found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
+    if not found:
+        raise UsageError(f"{path} has no recordings (files named *.jsonl)")
+    recordings = [read_wire_recording(each, allow_cut=given.has("allow-cut")) for each in found]
+    started = time.monotonic()
+    jobs = given.number("jobs", os.cpu_count() or 1)
+    wait_seconds = read_seconds(given, "wait-seconds", 10)
+    differences = asyncio.run(compare_all(recordings, command, jobs=jobs, pace=pace, wait_seconds=wait_seconds))
+    for difference in differences:
+        write(f"{difference}\n".encode(errors="replace"))
+    seconds = time.monotonic() - started
+    equal = len(recordings) - len(differences)
+    write_lines([f"{equal} of {len(recordings)} recordings equal, {seconds:.1f} s"])
+    return 1 if differences else 0
+
+
+async def compare_all(
+    recordings: Sequence[WireRecording], command: Sequence[str], *, jobs: int, pace: float, wait_seconds: float
+) -> list[str]:
+    """The first difference of each recording that differs. Raises UsageError."""
+    from parley.testing.replay.player import ReplayDifference
+    from parley.testing.replay.run import replay_client
+
+    free = asyncio.Semaphore(jobs)
+
+    async def compare(recording: WireRecording) -> str | None:
+        async with free:
+            try:
+                await replay_client(
+                    recording, command or recording.header.command, pace=pace, wait_seconds=wait_seconds
+                )
+            except ReplayDifference as exc:
+                return str(exc)
+        return None
+
+    return [found for found in await asyncio.gather(*map(compare, recordings)) if found is not None]
+
+
+def read_seconds(given: GivenArgs, key: str, default: float) -> float:
+    """Raises InvalidArguments."""
+    text = given.one(key, f"{default:g}")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value <= MAX_SECONDS:
+        raise InvalidArguments(f"invalid value {text!r} for option '--{key}' (expected a number from 0 to 86400)")
+    return value

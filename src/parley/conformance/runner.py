@@ -1,0 +1,214 @@
+"""Runs the suite on an engine: plays the scenarios, a few at a time, and judges their logs.
+
+Nothing that an engine does ends the suite. A scenario that misses a deadline is judged by what came before it; an error
+in a check is a failure of that check. If two scenarios in a row get no line at all, the later ones wait less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
+
+from parley.conformance.behaviours import LEVELS, read_behaviours
+from parley.conformance.driver import STREAM, EngineDriver, Missed
+from parley.conformance.registry import CHECKS, SCENARIOS, BehaviourCheck
+from parley.conformance.scenario_log import Mismatch, ScenarioLog, shown
+from parley.conformance.scenarios import load
+from parley.conformance.scenarios.invariants import EVERY
+from parley.protocol.base import Struct
+
+DEADLINE_SECONDS = 20.0
+SILENT_SECONDS = 3.0
+"""The deadline for an engine that has not said anything in two scenarios."""
+SCENARIO_DEADLINES = 5
+"""How many deadlines a scenario may take in all."""
+SENT_CHARS = 700
+
+
+class CheckOutcome(Struct, kw_only=True):
+    """What became of a check."""
+
+    id: str
+    rows: list[str]
+    area: str
+    level: str
+    status: str
+    """passed, failed or skipped."""
+    is_advice: bool = False
+    scenario: str = ""
+    expected: str = ""
+    sent: str = ""
+    came: str = ""
+    basis: str = ""
+
+
+class SuiteOutcome(Struct, kw_only=True):
+    """What became of a suite, as it is written to a file."""
+
+    kind: str = "engine"
+    """engine or client."""
+    name: str
+    version: str = ""
+    seconds: float = 0
+    checks: list[CheckOutcome] = []
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What is run, and how."""
+
+    levels: tuple[str, ...] = LEVELS
+    only: tuple[str, ...] = ()
+    """Patterns of the ids of checks, behaviours or scenarios; empty for all."""
+    workers: int = 2
+    deadline_seconds: float = DEADLINE_SECONDS
+    stops_at_failure: bool = False
+
+
+def select_checks(plan: Plan) -> list[BehaviourCheck]:
+    """The checks of a plan, in their order."""
+    load()
+
+    def is_named(check: BehaviourCheck) -> bool:
+        names = (check.id, check.scenario, *check.rows)
+        return not plan.only or any(fnmatchcase(name, pattern) for name in names for pattern in plan.only)
+
+    return [check for check in CHECKS.values() if check.behaviour.level in plan.levels and is_named(check)]
+
+
+def select_scenarios(checks: Collection[BehaviourCheck]) -> list[str]:
+    """The scenarios that checks need. Invariants alone need them all."""
+    wanted = {check.scenario for check in checks}
+    return [name for name in SCENARIOS if name in wanted or wanted == {EVERY}]
+
+
+async def run_suite(
+    command: tuple[str, ...], plan: Plan, progress: Callable[[str, int], None] = lambda name, failed: None
+) -> SuiteOutcome:
+    """Run the plan. `progress` is called after each scenario, with the number of its failed checks."""
+    started = time.monotonic()
+    checks = select_checks(plan)
+    names = select_scenarios(checks)
+    logs: dict[str, ScenarioLog] = {}
+    queue, state = list(names), _Silence(plan.deadline_seconds)
+    is_stopped = asyncio.Event()
+
+    async def work() -> None:
+        while queue and not is_stopped.is_set():
+            name = queue.pop(0)
+            log = logs[name] = await play_scenario(command, name, state.deadline_seconds)
+            state.hear(log)
+            outcomes = [judge(check, {name: log}) for check in checks if check.scenario in (name, EVERY)]
+            failed = sum(each.status == "failed" and not each.is_advice for each in outcomes)
+            progress(name, failed)
+            if failed and plan.stops_at_failure:
+                is_stopped.set()
+
+    await asyncio.gather(*(work() for _ in range(max(1, plan.workers))))
+    ordered = {name: logs[name] for name in names if name in logs}
+    return SuiteOutcome(
+        name=" ".join(command),
+        version=find_version(ordered.values()),
+        seconds=round(time.monotonic() - started, 1),
+        checks=[judge(check, ordered) for check in checks if check.scenario in ordered or check.scenario == EVERY],
+    )
+
+
+class _Silence:
+    """Waits less for an engine that says nothing."""
+
+    def __init__(self, deadline_seconds: float) -> None:
+        self.deadline_seconds = deadline_seconds
+        self._silent = 0
+
+    def hear(self, log: ScenarioLog) -> None:
+        is_silent = bool(log.missed) and not any(not entry.sent for entry in log.entries)
+        self._silent = self._silent + 1 if is_silent else 0
+        if self._silent >= 2:
+            self.deadline_seconds = min(self.deadline_seconds, SILENT_SECONDS)
+
+
+async def play_scenario(command: tuple[str, ...], name: str, deadline_seconds: float) -> ScenarioLog:
+    """Play a scenario to its end, its deadline or its first miss."""
+    async with EngineDriver(command, name, deadline_seconds=deadline_seconds) as engine:
+        try:
+            async with asyncio.timeout(deadline_seconds * SCENARIO_DEADLINES):
+                await SCENARIOS[name](engine)
+        except Missed:
+            pass  # it is in the log
+        except TimeoutError:
+            engine.missed(f"the scenario did not end within {deadline_seconds * SCENARIO_DEADLINES:g} s")
+        except Exception as exc:  # what an engine sends may break a scenario: that is a finding
+            engine.missed(f"the scenario broke off: {type(exc).__name__}: {exc}")
+    return engine.log
+
+
+def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
+    """Judge a check by the log of its scenario; an invariant by all logs."""
+    behaviour = read_behaviours()[check.rows[0]]
+    outcome = CheckOutcome(
+        id=check.id,
+        rows=list(check.rows),
+        area=behaviour.area,
+        level=behaviour.level,
+        status="passed",
+        is_advice=check.is_advice,
+        scenario=check.scenario,
+        expected=check.expects,
+        basis=check.basis,
+    )
+    judged = list(logs.values()) if check.scenario == EVERY else [logs[check.scenario]]
+    if check.scenario == EVERY and not any(log.received() for log in judged):
+        outcome.status, outcome.came = "failed", "the engine said nothing in any scenario"
+        return outcome
+    for log in judged:
+        outcome.sent = describe_sent(log)
+        if log.skipped:
+            if check.scenario != EVERY:
+                outcome.status, outcome.came = "skipped", log.skipped
+            continue
+        came = find_failure(check, log)
+        if came is not None:
+            outcome.status = "failed"
+            outcome.came = f"in {log.scenario}: {came}" if check.scenario == EVERY else came
+            return outcome
+    return outcome
+
+
+def find_failure(check: BehaviourCheck, log: ScenarioLog) -> str | None:
+    """What came instead of what a check expects; None if it passes."""
+    try:
+        check.judge(log)
+    except Mismatch as exc:
+        return str(exc)
+    except Exception as exc:  # a check must not rely on the shape of what an engine sends
+        return f"{type(exc).__name__}: {exc}; {log.summary()}"
+    return None
+
+
+def describe_sent(log: ScenarioLog) -> str:
+    """The flags and the first lines that the engine was sent."""
+    parts = []
+    for run in log.runs:
+        flags = [word for word in run.argv[1:] if word not in STREAM]
+        parts.append(f"$ ENGINE {' '.join(shown(word)[:120] for word in flags)}")
+        parts += [entry.raw[:160] for entry in run.entries if entry.sent]
+    text = "\n".join(parts)
+    return text if len(text) <= SENT_CHARS else text[:SENT_CHARS] + "…"
+
+
+def find_version(logs: Collection[ScenarioLog]) -> str:
+    """The version that the engine gives in system/init."""
+    for log in logs:
+        for line in log.all("system/init"):
+            if isinstance(line.get("claude_code_version"), str):
+                return str(line["claude_code_version"])
+    return ""
+
+
+def missing_behaviours(checks: Sequence[BehaviourCheck], excused: Collection[str]) -> list[str]:
+    """The required behaviours that no check covers and that have no reason to be left out."""
+    covered = {row for check in checks for row in check.rows}
+    rows = read_behaviours().values()
+    return [row.id for row in rows if row.priority in ("P0", "P1") and row.id not in covered and row.id not in excused]

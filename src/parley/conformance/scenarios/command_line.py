@@ -1,0 +1,95 @@
+"""One-shot runs: a prompt among the arguments or on stdin, three output formats, and the version."""
+
+from __future__ import annotations
+
+import re
+
+from parley.conformance.driver import EngineDriver, read_body
+from parley.conformance.model import say
+from parley.conformance.registry import check, scenario
+from parley.conformance.scenario_log import ScenarioLog, need
+
+ANSWER = "The answer is 42."
+
+
+def output(log: ScenarioLog, run: int = 0) -> str:
+    return "\n".join(entry.raw for entry in log.runs[run].entries if not entry.sent)
+
+
+@scenario("print-text")
+async def print_text(engine: EngineDriver) -> None:
+    engine.model.play(say(ANSWER))
+    await engine.one_shot("--print", "What is it?")
+
+
+@check(
+    "flag.print+-p", on="print-text", basis="trace 001", expects=f"stdout is the text {ANSWER!r}; exit code 0",
+)  # fmt: skip
+def text_is_printed(log: ScenarioLog) -> None:
+    need(output(log).strip() == ANSWER, f"{output(log)!r}; {log.summary()}")
+    need(log.exit_code == 0, f"exit code {log.exit_code}")
+
+
+@scenario("print-json")
+async def print_json(engine: EngineDriver) -> None:
+    engine.model.play(say(ANSWER))
+    await engine.one_shot("-p", "What is it?", "--output-format", "json")
+
+
+@check(
+    "output.json", "flag.output-format", on="print-json", basis="trace 002",
+    expects="one JSON object: the result",
+)  # fmt: skip
+def json_is_printed(log: ScenarioLog) -> None:
+    body = read_body(output(log).encode())
+    need(body is not None and body.get("type") == "result" and body.get("result") == ANSWER, output(log))
+    need(log.exit_code == 0, f"exit code {log.exit_code}")
+
+
+@scenario("print-stream")
+async def print_stream(engine: EngineDriver) -> None:
+    """The prompt after `--`, as old SDKs give it."""
+    engine.model.play(say(ANSWER))
+    await engine.one_shot("--output-format", "stream-json", "--verbose", "--print", "--", "--what is it?")
+
+
+@check(
+    "flag.end-of-flags", "flag.verbose", on="print-stream", basis="trace 003; cli.md §1",
+    expects="a prompt after `--` that begins with dashes is answered in stream-json",
+)  # fmt: skip
+def prompt_after_dashes(log: ScenarioLog) -> None:
+    need(log.told_model("--what is it?"), log.summary())
+    need(log.last("result").get("result") == ANSWER, log.summary())
+    need(log.exit_code == 0, f"exit code {log.exit_code}")
+
+
+@scenario("prompt-on-stdin")
+async def prompt_on_stdin(engine: EngineDriver) -> None:
+    engine.model.play(say(ANSWER))
+    await engine.start("--print", stream=False)
+    engine.send("What does stdin say?")
+    await engine.finish()
+
+
+@check(
+    "input.text", "flag.input-format", on="prompt-on-stdin", basis="trace 008",
+    expects="text on stdin is the prompt, up to its end",
+)  # fmt: skip
+def stdin_is_prompt(log: ScenarioLog) -> None:
+    need(log.told_model("What does stdin say?"), log.summary())
+    need(output(log).strip() == ANSWER, output(log))
+
+
+@scenario("version")
+async def version(engine: EngineDriver) -> None:
+    await engine.one_shot("--version")
+    await engine.one_shot("-v")
+
+
+@check(
+    "flag.version+-v", on="version", basis="cli.md §5; trace 009", expects="stdout begins with X.Y.Z; exit code 0",
+)  # fmt: skip
+def version_is_printed(log: ScenarioLog) -> None:
+    for run in (0, 1):
+        need(re.match(r"\d+\.\d+\.\d+", output(log, run)), f"{output(log, run)!r}; {log.summary()}")
+        need(log.runs[run].exit_code == 0, f"exit code {log.runs[run].exit_code}")

@@ -1,0 +1,120 @@
+"""Errors in a TOML file that name the file, the line and the key, and the nearest known key.
+
+value = convert_toml(text, "evals.toml", EvalSuite)
+evals.toml:12: case[1].expect.fils: unknown key; did you mean 'files'?
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any, TypeVar, get_args
+
+import msgspec
+
+from parley.errors import UsageError
+from parley.protocol.base import Struct
+from parley.sdk.spelling import hint
+
+KeyPath = tuple[str | int, ...]
+"""`("case", 1, "prompt")` is the prompt of the second `[[case]]`."""
+S = TypeVar("S", bound=Struct)
+HEADER = re.compile(r"\s*(\[\[?)\s*([^\]#]+?)\s*\]\]?\s*(?:#.*)?")
+ASSIGNMENT = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
+PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+MULTILINE = re.compile(r"\"\"\"|'''")
+AT = re.compile(r"(?P<text>.*?) - at `\$(?P<path>.*)`", re.DOTALL)
+
+
+def convert_toml(text: str, name: str, kind: type[S]) -> S:
+    """Parse a file. Raises UsageError."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as exc:
+        place = re.search(r" \(at line (\d+), column (\d+)\)$", str(exc))
+        where = f"{name}:{place[1]}" if place else name
+        raise UsageError(f"{where}: not valid TOML: {str(exc).split(' (at ')[0]}") from None
+    for path, known in find_unknown_keys(data, kind):
+        raise key_error(text, name, path, f"unknown key{hint(str(path[-1]), known)}")
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as exc:
+        found = AT.fullmatch(str(exc))
+        problem, path = (found["text"], parse_path(found["path"])) if found else (str(exc), ())
+        raise key_error(text, name, path, problem[:1].lower() + problem[1:]) from None
+
+
+def key_error(text: str, name: str, path: KeyPath, problem: str) -> UsageError:
+    """The error for what is wrong with a key."""
+    line = find_line(text, path)
+    return UsageError(f"{name}:{line}: {format_path(path)}: {problem}" if path else f"{name}: {problem}")
+
+
+def find_unknown_keys(data: Any, kind: type[Struct], at: KeyPath = ()) -> Iterator[tuple[KeyPath, list[str]]]:
+    """The keys that a structure does not have, each with the keys that it has."""
+    known = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    for key, value in data.items():
+        if key not in known:
+            yield (*at, key), list(known)
+        elif (inner := find_struct(known[key])) is not None:
+            rows = enumerate(value) if isinstance(value, list) else [(None, value)]
+            for index, row in rows:
+                if isinstance(row, dict):
+                    yield from find_unknown_keys(row, inner, (*at, key) if index is None else (*at, key, index))
+
+
+def find_struct(kind: Any) -> type[Struct] | None:
+    """The structure that a declared type contains, except in a table of arbitrary keys."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return kind
+    if getattr(kind, "__origin__", None) is dict:
+        return None
+    return next((found for part in get_args(kind) if (found := find_struct(part)) is not None), None)
+
+
+def parse_path(text: str) -> KeyPath:
+    """Read `.case[1].prompt`."""
+    parts = re.findall(r"\[(\d+)\]|\.([^.\[\]]+)|\[\.\.\.\]", text)
+    return tuple(int(index) if index else key for index, key in parts if index or key)
+
+
+def format_path(path: KeyPath) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+
+
+def find_line(text: str, path: KeyPath) -> int:
+    """The line of a key, or of the nearest table around it that has one."""
+    best_length, best_line = 0, 1
+    for line, found in list_keys(text):
+        if len(found) > best_length and found == path[: len(found)]:
+            best_length, best_line = len(found), line
+    return best_line
+
+
+def list_keys(text: str) -> Iterator[tuple[int, KeyPath]]:
+    """The lines that start a table or set a key, and what they start or set."""
+    table: KeyPath = ()
+    counts: dict[KeyPath, int] = {}
+    in_text = False
+    for number, line in enumerate(text.splitlines(), 1):
+        was_in_text, in_text = in_text, in_text ^ bool(len(MULTILINE.findall(line)) % 2)
+        if was_in_text:
+            continue
+        if header := HEADER.fullmatch(line):
+            table = ()
+            for part in split_key(header[2]):
+                table = (*table, part)
+                if table in counts:
+                    table = (*table, counts[table])
+            if header[1] == "[[":
+                array = table[:-1] if isinstance(table[-1], int) else table
+                counts[array] = counts.get(array, -1) + 1
+                table = (*array, counts[array])
+            yield number, table
+        elif assignment := ASSIGNMENT.match(line):
+            yield number, (*table, *split_key(assignment[1]))
+
+
+def split_key(text: str) -> list[str]:
+    return [part.strip("\"'") for part in PART.findall(text)]

@@ -1,0 +1,405 @@
+"""A fake engine: it plays a scenario to any client.
+
+    code = await FakeEngine(scenario, transport).run()       # the exit code
+
+One task reads: it answers control requests and wakes what waits for an answer. Turns run one after the other, so that
+an interrupt ends the running turn. Ids and times are fixed: the same client gets the same bytes each time.
+
+See also: the format in `scenario.py`; `serve.py` for stdin and stdout; `wire.py` for tests in one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from parley.errors import ParleyError
+from parley.protocol.base import Json
+from parley.protocol.framing import Framer
+from parley.testing.fake import messages
+from parley.testing.fake.link import ClientLink, FakeOptions
+from parley.testing.fake.messages import FakeMessages
+from parley.testing.fake.scenario import (
+    MAX_LINE_BYTES,
+    CallStep,
+    ExitStep,
+    HangStep,
+    HookStep,
+    KillStep,
+    PlacedStep,
+    PlacedTurn,
+    RawStep,
+    RequestStep,
+    SayStep,
+    Scenario,
+    SendStep,
+    StderrStep,
+    ThinkStep,
+    WaitForStep,
+    WaitStep,
+)
+from parley.transports.base import Transport
+
+MISMATCH_EXIT_CODE = 1
+SHOWN_CHARS = 200
+
+
+class ScenarioMismatch(ParleyError):
+    """The client did something else than the scenario expects."""
+
+
+class Exited(ParleyError):
+    """A step ends the engine."""
+
+    def __init__(self, code: int) -> None:
+        """A negative code is the number of a signal."""
+        super().__init__(f"exit code {code}")
+        self.code = code
+
+
+class FakeEngine:
+    """Plays a scenario once."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        transport: Transport,
+        options: FakeOptions | None = None,
+        stderr: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._scenario = scenario
+        self._transport = transport
+        self._options = options or FakeOptions()
+        self._stderr = stderr
+        self._make = FakeMessages(scenario.file, self._options.cwd)
+        self._link = ClientLink(transport, self._make, self._options)
+        self._prompts: asyncio.Queue[str | None] = asyncio.Queue()
+        self._heard: dict[str, asyncio.Event] = {}
+        """The kinds of control requests that the client has sent."""
+        self._turn: asyncio.Task[None] | None = None
+        self._answers: set[asyncio.Task[None]] = set()
+        self._waited_ms = 0.0
+        self._last_is_error = False
+        self._hanging = asyncio.Event()
+
+    async def run(self) -> int:
+        """Play until the client closes its end or a step exits. Returns the exit code, negative for a signal."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for step in self._scenario.start:
+                await self._do(step, Progress())
+            tasks = [asyncio.create_task(self._play()), asyncio.create_task(self._read())]
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+        except Exited as exc:
+            return exc.code
+        except ScenarioMismatch as exc:
+            self._stderr(str(exc))
+            self._send_result(str(exc), Progress(), is_error=True, subtype="error_during_execution", errors=[str(exc)])
+            return MISMATCH_EXIT_CODE
+        except BrokenPipeError:
+            return 1
+        finally:
+            await self._cancel(*tasks, self._turn, *self._answers)
+            await self._transport.drain()
+        code = self._scenario.file.exit_code
+        return int(self._last_is_error) if code is None else code
+
+    async def _cancel(self, *tasks: asyncio.Task[None] | None) -> None:
+        running = [task for task in tasks if task is not None and not task.done()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    # Reading.
+
+    async def _read(self) -> None:
+        """Raises ScenarioMismatch for a line that is not a message."""
+        framer = Framer(MAX_LINE_BYTES)
+        async for chunk in self._transport.chunks():
+            for line in framer.feed(chunk):
+                if isinstance(line, bytes):
+                    self._receive(line)
+        self._prompts.put_nowait(None)
+        self._link.close()
+
+    def _receive(self, data: bytes) -> None:
+        if not data.strip():
+            return
+        try:
+            message = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            shown = data[:SHOWN_CHARS].decode(errors="replace")
+            raise ScenarioMismatch(f"found {shown!r} from the client, expected a JSON object") from None
+        match message.get("type") if isinstance(message, dict) else None:
+            case "user":
+                self._prompts.put_nowait(text_of(message))
+            case "control_response":
+                self._link.take_answer(message.get("response") or {})
+            case "control_request":
+                task = asyncio.create_task(self._answer(message.get("request_id"), message.get("request") or {}))
+                self._answers.add(task)
+                task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, request_id: Any, request: Json) -> None:
+        """Answer a control request of the client."""
+        subtype = str(request.get("subtype"))
+        if subtype == "initialize":
+            self._link.register(request)
+        rule = self._scenario.file.on.get(subtype)
+        if rule is not None and rule.delay_ms:
+            await asyncio.sleep(rule.delay_ms / 1000)
+        if self._hanging.is_set() or (rule is not None and rule.silent):
+            return
+        default = messages.INITIALIZED if subtype == "initialize" else {"still_queued": []}
+        body = default if subtype in ("initialize", "interrupt") else {}
+        if rule is not None and rule.response is not None:
+            body = rule.response
+        request_id = request_id if rule is None or rule.id is None else rule.id
+        error = None if rule is None else rule.error
+        self._link.send(messages.success(request_id, body) if error is None else messages.failure(request_id, error))
+        self._heard.setdefault(subtype, asyncio.Event()).set()
+        if subtype == "interrupt" and self._turn is not None:
+            self._turn.cancel("interrupt")
+
+    # Turns.
+
+    async def _play(self) -> None:
+        turns = list(self._scenario.turns)
+        while (prompt := await self._prompts.get()) is not None:
+            if not turns:
+                count = len(self._scenario.turns)
+                raise ScenarioMismatch(
+                    f"{self._scenario.name}: found prompt {prompt[:SHOWN_CHARS]!r}, expected no more prompts: the "
+                    f'scenario has {count} turn(s) (`at_end = "repeat"` repeats the last one)'
+                )
+            turn = turns[0] if len(turns) == 1 and self._scenario.file.at_end == "repeat" else turns.pop(0)
+            self._turn = asyncio.create_task(self._play_turn(turn, prompt))
+            await self._turn
+
+    async def _play_turn(self, turn: PlacedTurn, prompt: str) -> None:
+        if turn.prompt is not None and turn.prompt not in prompt:
+            raise ScenarioMismatch(
+                f"{self._scenario.name}:{turn.line}: found prompt {prompt[:SHOWN_CHARS]!r}, expected one that contains "
+                f"{turn.prompt!r}"
+            )
+        progress = Progress()
+        try:
+            await self._hooks("UserPromptSubmit", {"prompt": prompt})
+            self._link.send(self._make.init())
+            for step in turn.steps:
+                await self._do(step, progress)
+            await self._hooks("Stop", {"stop_hook_active": False})
+        except asyncio.CancelledError as exc:
+            if exc.args != ("interrupt",):
+                raise
+            self._end_interrupted(progress)
+            return
+        if turn.result is not False:
+            self._send_result(progress.text, progress, **(turn.result if isinstance(turn.result, dict) else {}))
+
+    def _end_interrupted(self, progress: Progress) -> None:
+        self._link.cancel_requests()
+        if progress.open_call is not None:
+            text = "The tool use was rejected: the turn was interrupted."
+            self._link.send(self._make.tool_result(progress.open_call, text, is_error=True))
+        self._link.send(self._make.interrupted())
+        self._send_result(
+            "", progress, subtype="error_during_execution", is_error=True, terminal_reason="aborted_streaming"
+        )
+
+    def _send_result(self, text: str, progress: Progress, **more: Any) -> None:
+        made = self._make.result(
+            text, num_turns=progress.num_turns, duration_ms=self._waited_ms, denials=progress.denials, **more
+        )
+        self._last_is_error = made["is_error"] is True
+        self._link.send(made)
+
+    # Steps.
+
+    async def _do(self, step: PlacedStep, progress: Progress) -> None:
+        await STEP_HANDLERS[type(step.do)](self, step, progress)
+
+    async def say(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, SayStep)
+        text = step.do.say
+        text += "x" * (step.do.pad_to_bytes - len(text.encode()))
+        progress.text = text
+        await self._link.send_block({"type": "text", "text": text}, step.do)
+
+    async def think(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, ThinkStep)
+        await self._link.send_block(
+            {"type": "thinking", "thinking": step.do.think, "signature": "c2NyaXB0ZWQ="}, step.do
+        )
+
+    async def call(self, step: PlacedStep, progress: Progress) -> None:
+        """Call a tool: hooks, permission, the tool, hooks, its result."""
+        assert isinstance(step.do, CallStep)
+        do, id = step.do, step.do.id or self._make.new_id("toolu_")
+        progress.num_turns += 1
+        await self._link.send_block({"type": "tool_use", "id": id, "name": do.call, "input": do.input})
+        progress.open_call = id
+        about: Json = {"tool_name": do.call, "tool_input": do.input, "tool_use_id": id}
+        denial = find_denial(await self._hooks("PreToolUse", about))
+        if denial is None and do.ask:
+            denial = await self._ask(step, do, id)
+        if denial is not None:
+            progress.denials.append(about)
+            content, is_error = denial, True
+        else:
+            content, is_error = await self._run_tool(do)
+            await self._hooks("PostToolUse", {**about, "tool_response": content})
+        self._link.send(self._make.tool_result(do.result_id or id, content, is_error=is_error))
+        progress.open_call = None
+
+    async def _ask(self, step: PlacedStep, do: CallStep, id: str) -> str | None:
+        """Ask the client for permission; the reason if it denies."""
+        request = {
+            "subtype": "can_use_tool",
+            "tool_name": do.call,
+            "display_name": do.call,
+            "input": do.input,
+            "permission_suggestions": [],
+            "tool_use_id": id,
+        }
+        answer = await self._link.request(request)
+        body = answer.get("response") or {}
+        self._check(step, do.expect, body or answer)
+        if answer.get("subtype") == "success" and body.get("behavior") == "allow":
+            return None
+        return str(body.get("message") or answer.get("error") or "the client denied the call")
+
+    async def _run_tool(self, do: CallStep) -> tuple[Any, bool]:
+        server = re.match(r"mcp__(.+?)__(.+)$", do.call)
+        if do.error is not None:
+            return do.error, True
+        if do.result is None and server and self._link.has_sdk_server(server[1]):
+            found = await self._link.call_sdk_tool(server[1], server[2], do.input)
+            return found.get("content", found), found.get("isError") is True
+        return do.result if do.result is not None else "done", False
+
+    async def hook(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, HookStep)
+        replies = await self._hooks(step.do.hook, step.do.input, always=True)
+        if step.do.expect is not None and not replies:
+            raise self._mismatch(step, "no hook of the client", f"one for {step.do.hook}")
+        for reply in replies:
+            self._check(step, step.do.expect, reply)
+
+    async def request(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, RequestStep)
+        answer = await self._link.request(step.do.request, step.do.id)
+        self._check(step, step.do.expect, answer.get("response") or answer)
+
+    async def send(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, SendStep)
+        await self._link.write(msgspec.json.encode(step.do.send), step.do)
+
+    async def raw(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, RawStep)
+        self._transport.write(step.do.raw.encode() + (b"\n" if step.do.newline else b""))
+
+    async def wait(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, WaitStep)
+        await asyncio.sleep(step.do.wait_ms / 1000)
+        self._waited_ms += step.do.wait_ms
+
+    async def wait_for(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, WaitForStep)
+        await self._heard.setdefault(step.do.wait_for, asyncio.Event()).wait()
+
+    async def write_stderr(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, StderrStep)
+        self._stderr(step.do.stderr)
+
+    async def exit(self, step: PlacedStep, progress: Progress) -> None:
+        assert isinstance(step.do, ExitStep)
+        raise Exited(step.do.exit)
+
+    async def kill(self, step: PlacedStep, progress: Progress) -> None:
+        import signal
+
+        assert isinstance(step.do, KillStep)
+        raise Exited(-int(signal.Signals[step.do.kill]))
+
+    async def hang(self, step: PlacedStep, progress: Progress) -> None:
+        self._hanging.set()
+        await asyncio.Event().wait()
+
+    async def _hooks(self, event: str, input: Json, *, always: bool = False) -> list[Json]:
+        """Run the hooks of the client for an event; their replies."""
+        if not (always or self._scenario.file.auto_hooks):
+            return []
+        about = {"session_id": self._scenario.file.session_id, "transcript_path": "", "cwd": self._options.cwd}
+        return await self._link.run_hooks(
+            event, {**about, "permission_mode": "default", "hook_event_name": event, **input}
+        )
+
+    def _check(self, step: PlacedStep, expected: Json | None, found: Json) -> None:
+        """Raises ScenarioMismatch."""
+        if expected is not None and not contains(found, expected):
+            shown = [msgspec.json.encode(value).decode()[:SHOWN_CHARS] for value in (found, expected)]
+            raise self._mismatch(step, f"the answer {shown[0]}", f"one that contains {shown[1]}")
+
+    def _mismatch(self, step: PlacedStep, found: str, expected: str) -> ScenarioMismatch:
+        return ScenarioMismatch(f"{self._scenario.name}:{step.line}: found {found}, expected {expected}")
+
+
+class Progress:
+    """What has happened in a turn."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.num_turns = 1
+        self.denials: list[Json] = []
+        self.open_call: str | None = None
+
+
+Handler = Callable[[FakeEngine, PlacedStep, Progress], Awaitable[None]]
+STEP_HANDLERS: Mapping[type, Handler] = {
+    SayStep: FakeEngine.say,
+    ThinkStep: FakeEngine.think,
+    CallStep: FakeEngine.call,
+    HookStep: FakeEngine.hook,
+    RequestStep: FakeEngine.request,
+    SendStep: FakeEngine.send,
+    RawStep: FakeEngine.raw,
+    WaitStep: FakeEngine.wait,
+    WaitForStep: FakeEngine.wait_for,
+    StderrStep: FakeEngine.write_stderr,
+    ExitStep: FakeEngine.exit,
+    KillStep: FakeEngine.kill,
+    HangStep: FakeEngine.hang,
+}
+
+
+def text_of(message: Json) -> str:
+    """The text of a user message."""
+    content = (message.get("message") or {}).get("content")
+    if isinstance(content, list):
+        return "\n".join(str(block.get("text", "")) for block in content if isinstance(block, dict))
+    return str(content or "")
+
+
+def find_denial(replies: Sequence[Json]) -> str | None:
+    """The reason of the first hook that denies a call."""
+    for reply in replies:
+        specific = reply.get("hookSpecificOutput") or {}
+        if specific.get("permissionDecision") == "deny" or reply.get("decision") == "block":
+            return str(specific.get("permissionDecisionReason") or reply.get("reason") or "denied by a hook")
+    return None
+
+
+def contains(found: Any, expected: Any) -> bool:
+    """Whether a value has everything that is expected. Objects may have more keys."""
+    if isinstance(expected, dict):
+        return isinstance(found, dict) and all(contains(found.get(key), value) for key, value in expected.items())
+    if isinstance(expected, list):
+        return isinstance(found, list) and len(found) == len(expected) and all(map(contains, found, expected))
+    return bool(found == expected)

@@ -1,0 +1,1 @@
+"""Replay one side of a recorded conversation, and compare the other side with the recording."""
