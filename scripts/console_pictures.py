@@ -1,4 +1,4 @@
-"""Pictures of the console for the documentation: a real browser on `parley console --demo`.
+"""Pictures of the console for the documentation: a browser on `parley console --demo` and on a report of `parley tap`.
 
     python scripts/console_pictures.py            all pictures, into docs/pictures
 
@@ -8,8 +8,11 @@ Needs Chromium and the extra `dev`.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -87,6 +90,55 @@ async def take(browser: Browser, address: str, picture: Picture) -> None:
     await page.close()
 
 
+KEY = "sk-ant-" + "example" * 6
+REPORTED: tuple[dict[str, object], ...] = (
+    {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}},
+    {"type": "user", "message": {"role": "user", "content": f"say My key is {KEY}"}},
+    {"type": "keep_alive", "mood": "good"},
+    {"type": "user", "message": {"role": "user", "content": 'call Bash {"command": "touch made"}'}},
+)
+
+
+def kill_engine(tap: int) -> None:
+    """Kill the engine of a tap, and not its second process."""
+    for pid in Path(f"/proc/{tap}/task/{tap}/children").read_text().split():
+        if b"\0tap\0" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+
+
+async def take_report(browser: Browser, home: str) -> None:
+    """A report of a conversation with a secret, an unknown field, and a question that nobody answers."""
+    report = Path(home) / "report.html"
+    engine = "parley --print --output-format stream-json --input-format stream-json --verbose --model offline"
+    words = [*engine.split(), "--permission-prompt-tool", "stdio"]
+    tap = await asyncio.create_subprocess_exec(
+        *(str(PARLEY), "tap", "--quiet", "--html", str(report), "--", *words),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=home,
+        env={"HOME": home, "PATH": f"{PARLEY.parent}:/usr/bin:/bin"},
+    )
+    assert tap.stdin is not None
+    assert tap.stdout is not None
+    async with asyncio.timeout(START_SECONDS):
+        for line in REPORTED:
+            tap.stdin.write(json.dumps(line).encode() + b"\n")
+            wanted = {"control_request": b'"control_response"', "user": b'"result"'}.get(str(line["type"]))
+            wanted = b'"can_use_tool"' if line is REPORTED[-1] else wanted
+            while wanted and wanted not in await tap.stdout.readline():
+                pass
+        kill_engine(tap.pid)
+        await tap.wait()
+    page = await browser.new_page(viewport={"width": 1280, "height": 860})
+    await page.goto(report.as_uri())
+    row = page.locator(".wire-row", has_text="user").first
+    await row.locator("button").first.click()
+    await page.wait_for_timeout(SETTLE_MS)
+    await page.locator(".virtual").evaluate("list => (list.scrollTop = 0)")
+    await page.screenshot(path=FOLDER / "report.png")
+    await page.close()
+
+
 async def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
@@ -103,6 +155,7 @@ async def main() -> None:
                 for picture in PICTURES:
                     await take(browser, address, picture)
                     print(picture.name)
+                await take_report(browser, home)
                 await browser.close()
         finally:
             server.terminate()

@@ -168,9 +168,22 @@ DOCUMENT_TOOLS = Client(
     "bin/python",
 )
 ASYNCAPI = Client("asyncapi-parser-3.6.3", "@asyncapi/parser", "3.6.3", make_node, "node")
+COMPILER = Client("typescript-5.9.3", "typescript", "5.9.3", make_node, "node")
+"""Checks the generated types. Later versions are native programs."""
 AXE = Client("axe-core-4.14.0", "axe-core", "4.14.0", make_node, "node")
 """Not a client, but what checks the console for people who use a screen reader."""
-CLIENTS = (CURRENT_PYTHON, OLD_PYTHON, LIBRARIES, TYPESCRIPT, CCUSAGE, ACP_TYPESCRIPT, DOCUMENT_TOOLS, ASYNCAPI, AXE)
+CLIENTS = (
+    CURRENT_PYTHON,
+    OLD_PYTHON,
+    LIBRARIES,
+    TYPESCRIPT,
+    CCUSAGE,
+    ACP_TYPESCRIPT,
+    DOCUMENT_TOOLS,
+    ASYNCAPI,
+    COMPILER,
+    AXE,
+)
 
 
 def ensure(client: Client, tell: Callable[[str], None]) -> None:

@@ -71,9 +71,12 @@ async def launch() -> tuple[Playwright, Chromium]:
 
 
 class Browser:
-    """Opens pages of the console. At the end, no page may have run into an error or asked another server."""
+    """Opens pages of the console. At the end, no page may have run into an error or asked another server.
 
-    def __init__(self, server: Server) -> None:
+    Without a server, it opens files, which may ask no server at all.
+    """
+
+    def __init__(self, server: Server | None = None) -> None:
         self._server = server
         self.problems: list[str] = []
         """Errors of scripts, refusals of the content security policy, dialogs, and requests to other servers."""
@@ -103,13 +106,22 @@ class Browser:
         self, route: str = "/", *, token: str | None = None, width: int = 1280, height: int = 800, **options: Any
     ) -> Page:
         """A page at a route, signed in. With an empty token, the page asks for one."""
-        context = await self._browser.new_context(viewport={"width": width, "height": height}, **options)
-        self._contexts.append(context)
-        context.set_default_timeout(PATIENCE_MS)
-        page = await self._watch(context)
+        assert self._server is not None
+        page = await self._new_page(width, height, **options)
         given = self._server.token if token is None else token
         await page.goto(f"{self._server.url}/console/#{route}" + (f"?token={given}" if given else ""))
         return page
+
+    async def open_file(self, path: Path, *, width: int = 1280, height: int = 800, **options: Any) -> Page:
+        page = await self._new_page(width, height, **options)
+        await page.goto(path.as_uri())
+        return page
+
+    async def _new_page(self, width: int, height: int, **options: Any) -> Page:
+        context = await self._browser.new_context(viewport={"width": width, "height": height}, **options)
+        self._contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        return await self._watch(context)
 
     async def _watch(self, context: BrowserContext) -> Page:
         page = await context.new_page()
@@ -126,7 +138,8 @@ class Browser:
 
     def _on_request(self, request: Request) -> None:
         parts = urlsplit(request.url)
-        if parts.scheme not in ("data", "blob") and parts.netloc != urlsplit(self._server.url).netloc:
+        is_own = parts.scheme == "file" if self._server is None else parts.netloc == urlsplit(self._server.url).netloc
+        if parts.scheme not in ("data", "blob") and not is_own:
             self.problems.append(f"request: {request.url}")
 
 

@@ -140,6 +140,7 @@ ALLOWED = {
     ("parley.testing.in_process", "parley.transports.memory"): "or those of a test",
     ("parley.cli.commands.wire.recordings", "parley.testing.recording"): "the format that tests replay",
     ("parley.cli.commands.wire.tap", "parley.testing.recording"): "and who writes it",
+    ("parley.cli.commands.wire.inspect", "parley.testing.recording"): "and who shows it",
 }
 
 IMPURE = frozenset(

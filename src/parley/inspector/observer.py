@@ -143,6 +143,7 @@ class Observer:
             if half:
                 self._add(direction, now, bytes(half), eol=False)
         self._clean.flush()
+        self.conversation.last_at = now
         if self.exit_code is not None:
             code = self.exit_code
             self._tell_keepers(lambda keeper: keeper.end(now, code))

@@ -173,7 +173,7 @@ class Relay:
         os.set_blocking(engine.stdin.fileno(), False)
         self._channels = [
             Channel(CLIENT, 0, os.dup(engine.stdin.fileno())),
-            Channel(ENGINE, os.dup(engine.stdout.fileno()), 1),
+            Channel(ENGINE, os.dup(engine.stdout.fileno()), take_pipe(1)),
             Channel(STDERR, os.dup(engine.stderr.fileno()), 2, closes_sink=False),
         ]
         for stream in (engine.stdin, engine.stdout, engine.stderr):
@@ -289,6 +289,21 @@ def open_socket(descriptor: int) -> socket.socket | None:
         if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             return socket.socket(fileno=os.dup(descriptor))
     return None
+
+
+def take_pipe(descriptor: int) -> int:
+    """A pipe in a description of our own, which does not block; the same descriptor if that is not possible.
+
+    The descriptor itself becomes /dev/null, so that the pipe is closed when ours is.
+    """
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return descriptor
+    try:
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return descriptor
+    release(descriptor)
+    return own
 
 
 def wait_for(descriptor: int | CopyPipe, events: int, seconds: float) -> bool:

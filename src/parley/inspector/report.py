@@ -68,6 +68,7 @@ class ReportFile:
         except OSError as exc:
             raise UsageError(f"cannot create the report {path}: {exc.strerror}") from None
         self._recording: Json = {"command": command, "started_at": started_at, "exit_code": None, "left_out": 0}
+        self._recording["ended_at"] = 0.0
         self._lines: list[bytes] = []
         self._size = 0
 
@@ -82,7 +83,7 @@ class ReportFile:
         self._lines.append(data)
 
     def end(self, at: float, exit_code: int) -> None:
-        self._recording["exit_code"] = exit_code
+        self._recording |= {"exit_code": exit_code, "ended_at": at}
 
     def close(self) -> None:
         """Write the report. Raises OSError."""
@@ -93,7 +94,7 @@ class ReportFile:
 
 
 def build_report(recording: Json) -> bytes:
-    """The page. `recording`: command, started_at, exit_code, left_out, and the records as lines."""
+    """The page. `recording`: command, started_at, ended_at, exit_code, left_out, and the records as lines."""
     root = files("parley") / "console"
     modules = {PREFIX + name: to_data_url(text) for name, text in collect_modules(root)}
     styles = "\n".join((root / name).read_text(encoding="utf-8") for name in STYLES)

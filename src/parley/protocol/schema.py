@@ -1,16 +1,29 @@
 """The JSON Schema of the wire protocol, from the message classes.
 
 The schema cannot express that unknown messages, subtypes, blocks and fields are kept.
+
+Its `version` is the version of Claude Code whose protocol it describes and a digest of the definitions: the digest
+changes whenever a definition does. `x-capabilities` and `x-profiles` are those of
+`capabilities.py` and `profiles.py`.
 """
 
 from __future__ import annotations
+
+import re
+from hashlib import sha256
 
 import msgspec
 
 from parley.protocol.base import Json, Message, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
+from parley.protocol.capabilities import CAPABILITIES
+from parley.protocol.connection import SENDERS, Role
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.requests import list_requests
+from parley.protocol.profiles import PROFILES, list_profile
+from parley.version import PROTOCOL_LEVEL
+
+REFERENCE = re.compile(r'"#/\$defs/(\w+)"')
 
 PASSED_ON = {
     "Text": ("citations", "cache_control"),
@@ -43,11 +56,53 @@ def build_schema() -> Json:
     defs |= {f"{cls.__name__}Block": block_schema(cls) for cls in KINDS.values()}
     defs["Block"] = open_union("type", [{"$ref": f"#/$defs/{name}"} for name in block_names()], sorted(KINDS))
     defs["Payload"] = open_union("subtype", [refs[cls] for cls in requests.values()], list(requests))
+    return describe_document([refs[cls] for cls in lines.values()], dict(sorted(defs.items())))
+
+
+def describe_document(choices: list[Json], defs: Json) -> Json:
+    digest = sha256(msgspec.json.encode([choices, defs])).hexdigest()[:12]
+    sent = list_sent()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:parley:protocol:{PROTOCOL_LEVEL}",
         "title": "A line of the agent wire protocol",
-        "anyOf": [refs[cls] for cls in lines.values()],
-        "$defs": dict(sorted(defs.items())),
+        "version": f"{PROTOCOL_LEVEL}+{digest}",
+        "x-capabilities": CAPABILITIES,
+        "x-profiles": {
+            name: {"options": profile.options, "help": profile.help, "messages": list_profile(profile, sent)}
+            for name, profile in PROFILES.items()
+        },
+        "anyOf": choices,
+        "$defs": defs,
+    }
+
+
+def list_sent() -> list[str]:
+    """The names of the messages that an engine may send."""
+    return [
+        name_message(*key) for key, cls in list_messages().items() if Role.ENGINE in SENDERS.get(cls, {Role.ENGINE})
+    ]
+
+
+def name_message(kind: str, subkind: str | None) -> str:
+    return f"{kind}/{subkind}" if subkind else kind
+
+
+def build_part(document: Json, name: str) -> Json:
+    """The schema of one definition, with the definitions that it refers to."""
+    needed, waiting = {name}, [name]
+    while waiting:
+        for other in REFERENCE.findall(msgspec.json.encode(document["$defs"][waiting.pop()]).decode()):
+            if other not in needed:
+                needed.add(other)
+                waiting.append(other)
+    kept = {"$schema", "version"} & document.keys()
+    return {
+        **{key: document[key] for key in sorted(kept)},
+        "$id": f"{document['$id']}:{name}",
+        "title": document["$defs"][name].get("title", name),
+        "$ref": f"#/$defs/{name}",
+        "$defs": {each: shape for each, shape in document["$defs"].items() if each in needed},
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from parity import rows, typescript
 from parity.typescript import Literal, ParseError
 
-from parley.engine.session.session import CAPABILITIES
+from parley.protocol.capabilities import CAPABILITIES
 
 DECLARATIONS = """
 import { z } from 'zod';

@@ -86,6 +86,7 @@ function start() {
   const recording = read("recording");
   const timeline = new WireTimeline();
   timeline.add(recording.lines);
+  timeline.until = Math.max(timeline.until, recording.ended_at);
   render(html`<${Report} recording=${recording} timeline=${timeline} schema=${new Schema(read("schema"))} />`, document.getElementById("app"));
 }
 

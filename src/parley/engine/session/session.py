@@ -36,6 +36,7 @@ from parley.host import Host
 from parley.models.base import Model
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
+from parley.protocol.capabilities import CAPABILITIES
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
@@ -60,20 +61,6 @@ if TYPE_CHECKING:
     from parley.hooks.base import HookServices
     from parley.memory.base import MemoryWorker
 
-CAPABILITIES = [
-    "interrupt_receipt_v1",
-    "interrupt_cancel_queued_v1",
-    "msg_lifecycle_v1",
-    "ask_user_question_unanswered_v1",
-    "reload_plugins_refuse_if_busy_v1",
-    "sdk_mcp_tools_list_changed",
-    "sdk_mcp_manifests",
-    "mcp_read_resource_v1",
-    "mcp_tool_ui_meta_v1",
-    "mcp_call_result_not_for_model_v1",
-    "mcp_call_check_permissions_v1",
-]
-"""What clients may rely on."""
 PLAN_RULE = "You are in plan mode: read and search as much as you need, and change nothing."
 PLAN_END = "When the plan is ready, present it with ExitPlanMode."
 
@@ -451,7 +438,7 @@ class Session:
             plugins=plugins,
             plugin_errors=plugin_errors or UNSET,
             betas=list(config.options.betas) or UNSET,
-            capabilities=CAPABILITIES,
+            capabilities=list(CAPABILITIES),
             analytics_disabled=True,
             product_feedback_disabled=True,
             original_cwd=config.cwd,

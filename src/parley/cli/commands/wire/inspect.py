@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
-from parley.cli.commands.wire.recordings import DIRECTIONS, WireRecording, read_conversation
+from parley.cli.commands.wire.recordings import look_at, read_conversation
 from parley.cli.stdio import warn
 from parley.inspector.clean_lines import CleanLines, KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
@@ -16,6 +15,7 @@ from parley.inspector.observer import describe_ending
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
 from parley.inspector.text import TextView
+from parley.testing.recording import WireRecording
 
 
 def main(argv: list[str]) -> int:
@@ -37,13 +37,6 @@ def inspect(given: GivenArgs) -> int:
     view = TextView(redactor.redact_text)
     shown = [] if given.has("summary") else [view.format_line(seen) for seen in lines]
     return write_lines([*shown, *view.format_summary(conversation, describe_ending(found.recording.exit_code))])
-
-
-def look_at(recording: WireRecording, conversation: Conversation) -> Iterator[SeenLine]:
-    """Add the lines of a recording to a conversation."""
-    for line in recording.lines:
-        if not line.eof:
-            yield conversation.add(line.number, line.at_ms / 1000, DIRECTIONS[line.sender], line.data)
 
 
 def write_report(path: Path, recording: WireRecording, lines: list[SeenLine], redactor: WireRedactor) -> None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from parley.errors import UsageError
 from parley.inspector.clean_lines import KeptLine
+from parley.inspector.conversation import Conversation, SeenLine
 from parley.inspector.records import Direction
 from parley.protocol.base import Struct
 from parley.testing.recording import Sender, WireHeader, WireLine, WireRecorder, WireRecording, read_wire_recording
@@ -92,3 +94,10 @@ def read_plain(name: str, data: bytes) -> WireRecording:
         WireLine(0.0, "engine", line, number=number) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()
     ]
     return WireRecording(name, WireHeader(command=()), lines, exit_code=None)
+
+
+def look_at(recording: WireRecording, conversation: Conversation) -> Iterator[SeenLine]:
+    """Add the lines of a recording to a conversation."""
+    for line in recording.lines:
+        if not line.eof:
+            yield conversation.add(line.number, line.at_ms / 1000, DIRECTIONS[line.sender], line.data)

@@ -14,11 +14,11 @@ import msgspec
 
 from parley._launched import launched_pid
 from parley.engine.context.system_prompt import is_replaced
-from parley.engine.session.session import CAPABILITIES
 from parley.errors import NotPossible, UsageError
 from parley.mcp.base import PREFIX
 from parley.models.catalog import list_known_models
 from parley.protocol.base import UNSET, Json, UnsetType, sanitize
+from parley.protocol.capabilities import CAPABILITIES
 from parley.protocol.messages import requests
 from parley.version import PROTOCOL_LEVEL, __version__
 
@@ -104,7 +104,7 @@ def build_answer(session: Session, request: requests.Initialize, *, hooks_applie
         fast_mode_state="off",
         session_state=session.state,
         analytics_disabled=True,
-        capabilities=CAPABILITIES,
+        capabilities=list(CAPABILITIES),
     )
 
 
