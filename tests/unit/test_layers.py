@@ -23,6 +23,7 @@ FAMILIES = frozenset(
 )
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
+    {"conformance"},
     {"testing"},
     {"cli"},
     {"cluster"},
@@ -123,6 +124,10 @@ ALLOWED = {
     ("parley.testing.source", "parley.models.fake.offline"): "or the puppet",
     ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
     ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.behaviours"): "the command runs the suite",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.report"): "and writes its report",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.runner"): "on an engine",
+    ("parley.cli.commands.conformance.client", "parley.conformance.client.runner"): "or on a client",
 }
 
 IMPURE = frozenset(
