@@ -16,4 +16,4 @@ from tests.stress.conformance.found_defects import find_defect
     ],
 )
 async def test_a_defect_is_found(defect: str, check: str) -> None:
-    assert await find_defect(defect, (check,)) == check
+    assert await find_defect(defect, only=(check,)) == check

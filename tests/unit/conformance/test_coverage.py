@@ -40,11 +40,13 @@ def test_a_reason_is_given_only_for_a_required_behaviour_without_a_check() -> No
 
 def test_every_check_names_behaviours_that_exist_and_a_scenario() -> None:
     known = read_behaviours()
-    for check in [*CHECKS.values(), *CLIENT_CHECKS]:
-        assert check.rows, check.id
-        assert set(check.rows) <= set(known), check.id
-        assert check.expects, check.id
-        assert check.basis, check.id
+    named = [(check.id, check.rows, check.expects, check.basis) for check in CHECKS.values()]
+    named += [(check.id, check.rows, check.expects, check.basis) for check in CLIENT_CHECKS]
+    for id, rows, expects, basis in named:
+        assert rows, id
+        assert set(rows) <= set(known), id
+        assert expects, id
+        assert basis, id
     assert {check.scenario for check in CHECKS.values()} <= {EVERY, *SCENARIOS}
 
 
