@@ -19,8 +19,8 @@ from tests.helpers import paths
 load()
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gen_behaviours", paths.ROOT / "scripts" / "gen_behaviours.py")
+def table_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("behaviours_table", paths.ROOT / "scripts" / "behaviours_table.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -59,7 +59,7 @@ def test_every_behaviour_has_a_level() -> None:
 
 
 def test_the_table_is_that_of_the_catalogue() -> None:
-    module = generator()
+    module = table_script()
     if not module.CATALOGUE.is_dir():
         pytest.skip("the catalogue is not here")
     assert module.TABLE.read_text(encoding="utf-8") == module.render(module.CATALOGUE)
