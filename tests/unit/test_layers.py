@@ -23,6 +23,7 @@ FAMILIES = frozenset(
 )
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
+    {"conformance"},
     {"testing"},
     {"cli"},
     {"cluster"},
@@ -141,6 +142,10 @@ ALLOWED = {
     ("parley.cli.commands.wire.recordings", "parley.testing.recording"): "the format that tests replay",
     ("parley.cli.commands.wire.tap", "parley.testing.recording"): "and who writes it",
     ("parley.cli.commands.wire.inspect", "parley.testing.recording"): "and who shows it",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.behaviours"): "the command runs the suite",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.report"): "and writes its report",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.runner"): "on an engine",
+    ("parley.cli.commands.conformance.client", "parley.conformance.client.runner"): "or on a client",
 }
 
 IMPURE = frozenset(

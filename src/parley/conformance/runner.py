@@ -24,7 +24,7 @@ SILENT_SECONDS = 3.0
 """The deadline for an engine that has not said anything in two scenarios."""
 SCENARIO_DEADLINES = 5
 """How many deadlines a scenario may take in all."""
-SENT_CHARS = 700
+SENT_CHARS = 900
 
 
 class CheckOutcome(Struct, kw_only=True):
@@ -193,7 +193,7 @@ def describe_sent(log: ScenarioLog) -> str:
     for run in log.runs:
         flags = [word for word in run.argv[1:] if word not in STREAM]
         parts.append(f"$ ENGINE {' '.join(shown(word)[:120] for word in flags)}")
-        parts += [entry.raw[:160] for entry in run.entries if entry.sent]
+        parts += [entry.raw[:240] for entry in run.entries if entry.sent]
     text = "\n".join(parts)
     return text if len(text) <= SENT_CHARS else text[:SENT_CHARS] + "…"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gen_api
 import gen_cli
+import gen_conformance
 import gen_gateway
 import gen_hooks
 import gen_performance
@@ -54,6 +55,7 @@ def test_every_example_is_in_the_guide() -> None:
 GENERATORS = [
     gen_api.pages,
     gen_cli.pages,
+    gen_conformance.pages,
     gen_gateway.pages,
     gen_hooks.pages,
     gen_performance.pages,

@@ -20,6 +20,8 @@ ADD_TOOL = {
     "name": "add", "description": "Add two numbers",
     "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}},
 }  # fmt: skip
+PATIENT: dict[str, str | None] = {"MCP_TIMEOUT": "120000"}
+"""Some engines load their HTTP client first, which takes long on a busy machine."""
 ADD = use("mcp__calc__add", {"a": 2, "b": 40}, "toolu_add")
 
 STDIO_SERVER = """
@@ -221,7 +223,9 @@ async def http_turn(engine: EngineDriver, kind: str) -> None:
     async with http_server(sse=kind == "sse") as url:
         engine.on("can_use_tool", allow)
         engine.model.play(ADD, say("ok"))
-        await engine.start(*ASK, *config(calc={"type": kind, "url": f"{url}/mcp", "headers": {"x-a": "1"}}))
+        await engine.start(
+            *ASK, *config(calc={"type": kind, "url": f"{url}/mcp", "headers": {"x-a": "1"}}), env=PATIENT
+        )
         await engine.initialize()
         await engine.wait_connected("calc")
         engine.user("go")

@@ -1,6 +1,6 @@
 """Write the behaviours of the protocol, src/parley/conformance/behaviours.tsv, from the catalogue.
 
-    python scripts/gen_behaviours.py [CATALOGUE] [--check]
+    python scripts/behaviours_table.py [CATALOGUE] [--check]
 
 The catalogue is a folder of Markdown pages whose tables describe the protocol row by row. It is not part of the
 package, so its rows are kept as a table: id, area, level, priority, summary, source. Without `--check` the table is
@@ -65,10 +65,14 @@ DIALECT_FLAGS = ("flag.stdio", "flag.db")
 
 def main() -> int:
     words = [word for word in sys.argv[1:] if word != "--check"]
-    text = render(Path(words[0]) if words else CATALOGUE)
+    catalogue = Path(words[0]) if words else CATALOGUE
+    if not catalogue.is_dir():
+        print(f"{catalogue} is not here; the table stays as it is", file=sys.stderr)
+        return 0
+    text = render(catalogue)
     if "--check" in sys.argv:
         if TABLE.read_text(encoding="utf-8") != text:
-            print(f"{TABLE} differs from the catalogue: run scripts/gen_behaviours.py", file=sys.stderr)
+            print(f"{TABLE} differs from the catalogue: run scripts/behaviours_table.py", file=sys.stderr)
             return 1
         return 0
     TABLE.write_text(text, encoding="utf-8")
