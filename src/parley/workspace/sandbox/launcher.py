@@ -122,7 +122,7 @@ class SandboxLauncher:
         self._protected.look()  # at the placeholders
         self.before_command()
         hello, far_hello = socket.socketpair()
-        program = seccomp.build_filter(self._filter_rules(), os.uname().machine)
+        program = self._build_filter(os.uname().machine)
         filter_file = open_memory(program)
         wrap, plan_data = self._plan(program, filter_file)
         plan = open_memory(json.dumps(plan_data).encode())
@@ -195,6 +195,14 @@ class SandboxLauncher:
             if root is not None:
                 records[root].create(path)
         return list(records.values())
+
+    def _build_filter(self, machine: str) -> bytes:
+        more: seccomp.Code = []
+        if self._offer.kind == "landlock" and not self.policy.filesystem_disabled:
+            from parley.workspace.sandbox.metadata_guard import notify_rules
+
+            more = notify_rules(machine)
+        return seccomp.build_filter(self._filter_rules(), machine, more)
 
     def _filter_rules(self) -> seccomp.FilterRules:
         network, has_namespaces = self.policy.network, self._offer.kind == "bubblewrap"
