@@ -178,9 +178,15 @@ def test_a_protected_file_that_the_user_lets_a_tool_change_is_not_restored(machi
 
 async def test_nothing_is_left_behind_by_a_killed_engine(tmp_path: Path) -> None:
     need("bubblewrap")
-    command = "echo x > .npmrc; ls -A; echo ready > ready; sleep 1000"
+    (tmp_path / "sub").mkdir()
+    own = {"file_path": str(tmp_path / "sub/.envrc"), "content": "mine"}
+    turns = [
+        f"[[turn]]\ntools = [{{ name = '{name}', input = {toml(input)} }}]\n"
+        for name, input in (("Bash", {"command": "sleep 1000", "run_in_background": True}), ("Write", own))
+    ]
+    commands = "\n".join([*turns, script("echo x | tee .npmrc > sub/.npmrc; echo ready > ready; sleep 1000")])
     flags = ("--permission-mode", "bypassPermissions")
-    async with ProcessHarness(tmp_path, script(command), *flags, settings={"sandbox": ENABLED}) as harness:
+    async with ProcessHarness(tmp_path, commands, *flags, settings={"sandbox": ENABLED}) as harness:
         harness.prompt("Go")
         await wait_until((tmp_path / "ready").exists)
         assert (tmp_path / ".vscode").is_dir()
@@ -188,6 +194,7 @@ async def test_nothing_is_left_behind_by_a_killed_engine(tmp_path: Path) -> None
         os.kill(harness.process.pid, signal.SIGKILL)
         await harness.process.wait()
         await wait_until(lambda: not {".vscode", ".npmrc"} & set(os.listdir(tmp_path)))
+    assert os.listdir(tmp_path / "sub") == [".envrc"]  # which the user let a tool write
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:

@@ -26,48 +26,52 @@ def ground() -> Iterator[canary.Ground]:
 
 
 def test_no_allowed_command_runs_the_canary_writes_or_gets_other_words_than_were_judged() -> None:
-    summary = canary.run(count=500, seed=1)
+    summary = canary.run(count=160, seed=1)
 
     assert summary.broken == []
-    assert summary.allowed == {"contexts": 250, "everyday": 250}
-    assert summary.programs > 250
+    assert summary.allowed == {"contexts": 80, "everyday": 80}
+    assert summary.programs > 80
 
 
 def test_no_allowed_command_in_a_hostile_tree_leaks_runs_or_changes_anything() -> None:
-    summary = canary_trees.run(count=500, seed=1)
+    summary = canary_trees.run(count=250, seed=1)
 
     assert summary.broken == []
-    assert summary.generated >= 490
-    assert sum(summary.allowed.values()) > 20
+    assert summary.generated >= 240
+    assert sum(summary.allowed.values()) > 10
 
 
-@pytest.mark.parametrize(
-    ("hostile", "command", "promise"),
-    [
-        ("none", "cat link.txt", "the output has SECRET-OUT"),
-        ("none", "ls -L linkdir", "the output has SECRETNAME"),
-        ("none", "cd && cat notes.txt", "the output has SECRET-HOME"),
-        ("none", "git log -p", "the output has SECRET-DENIED"),
-        ("config", "git status", "a program of the tree ran"),
-        ("driver", "git diff", "a program of the tree ran"),
-        ("hooks", "git status", "a program of the tree ran"),
-        ("include", "git status", "a program of the tree ran"),
-        ("gitdir", "git status", "a program of the tree ran"),
-        ("path", "wc README.md", "a program of the tree ran"),
-        ("none", "echo x > new.txt", "something changed in the working directory"),
-        ("none", "touch linkdir/new", "something changed outside the working directory"),
-    ],
-)
-def test_the_hostile_trees_show_what_a_wrong_decision_would_do(hostile: str, command: str, promise: str) -> None:
+WRONG = {
+    "none": {
+        "cat link.txt": "the output has SECRET-OUT",
+        "ls -L linkdir": "the output has SECRETNAME",
+        "cd && cat notes.txt": "the output has SECRET-HOME",
+        "git log -p": "the output has SECRET-DENIED",
+        "echo x > new.txt": "something changed in the working directory",
+        "touch linkdir/new": "something changed outside the working directory",
+    },
+    "config": {"git status": "a program of the tree ran"},
+    "driver": {"git diff": "a program of the tree ran"},
+    "hooks": {"git status": "a program of the tree ran"},
+    "include": {"git status": "a program of the tree ran"},
+    "gitdir": {"git status": "a program of the tree ran"},
+    "path": {"wc README.md": "a program of the tree ran"},
+}
+"""For each tree, commands that must not be allowed, and what they do."""
+
+
+@pytest.mark.parametrize("hostile", WRONG)
+def test_the_hostile_trees_show_what_a_wrong_decision_would_do(hostile: str) -> None:
     with tempfile.TemporaryDirectory(prefix="trees-") as root:
         Path(root).chmod(0o755)
         place = Path(root) / "ground"
         place.mkdir()
         ground = canary_trees.Ground(place, hostile)
 
-        output = ground.run(command)
+        for command, promise in WRONG[hostile].items():
+            output = ground.run(command)
 
-        assert promise in list(canary_trees.broken_promises(ground, "default", output))
+            assert promise in list(canary_trees.broken_promises(ground, "default", output)), command
 
 
 @pytest.mark.parametrize("command", ["canary", "echo $(canary)", "ls\ncanary", "printf -v 'a[$(canary)]' 1"])
@@ -108,7 +112,7 @@ def test_the_seed_decides_every_command() -> None:
 
 
 def test_no_reader_that_is_allowed_prints_what_is_outside() -> None:
-    summary = canary_links.run(count=150, seed=1)
+    summary = canary_links.run(count=60, seed=1)
 
     assert summary.broken == []
-    assert summary.allowed == 150
+    assert summary.allowed == 60

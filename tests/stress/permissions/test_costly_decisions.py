@@ -33,7 +33,7 @@ def test_no_decision_takes_more_steps_than_it_may(tmp_path: Path) -> None:
     world = costly_decisions.World(tmp_path)
     rules = [world.rules(number) for number in range(len(costly_decisions.RULE_SETS))]
     world.decide(("Bash", {"command": "ls $(ls)"}), rules[0], "default")
-    for call, number, mode in costly_decisions.calls(seed=1, count=300):
+    for call, number, mode in costly_decisions.calls(seed=1, count=150):
         with Counter() as counter:
             world.decide(call, rules[number], mode)
 

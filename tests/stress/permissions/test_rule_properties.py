@@ -11,7 +11,7 @@ from tests.stress.permissions import rule_properties
 
 @pytest.mark.parametrize("holds", rule_properties.PROPERTIES, ids=lambda holds: holds.__name__)
 def test_it_holds_for_every_rule_set_and_every_call(holds: Callable[..., None]) -> None:
-    rule_properties.check(holds, count=200)
+    rule_properties.check(holds, count=100)
 
 
 def test_a_property_that_does_not_hold_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from tests.compat.install import Client
 
 RECORD = Path(__file__).with_name("sandbox_parity.json")
 DRIVERS = Path(__file__).parents[2] / "compat" / "drivers"
-RUN_SECONDS = 100
+RUN_SECONDS = 400
 Json = dict[str, Any]
 CURL = 'curl -sS -m 5 --noproxy "" -x "$HTTP_PROXY" http://localhost:{port}/{name}'
 

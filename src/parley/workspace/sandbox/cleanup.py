@@ -84,10 +84,12 @@ class ProtectedFiles:
         self._entries.accept()
         self._contents.save()
 
-    def accept(self, path: str) -> None:
-        """Take over a change of the user's, which must not be undone."""
-        self._entries.accept_change(path)
-        self._contents.accept(path)
+    def accept(self, path: str) -> bool:
+        """Take over a change of the user's, which must not be undone. Returns whether the path is protected."""
+        is_protected = self._entries.accept_change(path)
+        if is_protected:
+            self._contents.accept(path)
+        return is_protected
 
     def restore(self, quarantine: str) -> list[str]:
         """Returns the paths that were restored. Raises OSError."""

@@ -45,12 +45,16 @@ class ProtectedContents:
     def save(self) -> None:
         before, self.saved, self.folders = self.saved, {}, {}
         for path in self._paths:
+            if not os.path.lexists(path):
+                self.saved[path] = {}
+                continue
             if self._is_unchanged(path):
                 self.saved[path] = before[path]
             else:
                 self._read(path)
-            if self.saved.get(path):
-                self.folders |= {above: os.lstat(above).st_ino for above in folders_above(path)}
+            for above in folders_above(path):
+                if above not in self.folders:
+                    self.folders[above] = os.lstat(above).st_ino
 
     def accept(self, changed: str) -> None:
         """Take over a change of the user's."""
@@ -132,6 +136,10 @@ def version_of(status: os.stat_result) -> list[int]:
 
 def move_back(path: str, inode: int, quarantine: str) -> None:
     """If a folder was renamed, give it its name again; if it is gone, create it. Raises OSError."""
+    with contextlib.suppress(OSError):
+        status = os.lstat(path)
+        if status.st_ino == inode and stat.S_ISDIR(status.st_mode):
+            return
     with open_parent(path) as (parent, name):
         if find_folder(parent, name) == inode:
             return
@@ -168,8 +176,7 @@ def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
             move_away(folder, name, quarantine)
             return True
         return False
-    found = read_tree(folder, name, [MAX_BYTES])
-    if found is not None and "entries" in saved and "entries" in found:
+    if "entries" in saved and find_folder(folder, name) is not None:
         changed = False
         with open_inner(folder, name) as opened:
             for inner in sorted({*saved["entries"], *os.listdir(opened)}):
@@ -179,6 +186,7 @@ def restore_tree(folder: int, name: str, saved: Saved, quarantine: str) -> bool:
                     move_away(opened, inner, quarantine)
                     changed = True
         return changed
+    found = read_tree(folder, name, [MAX_BYTES])
     if found is not None and all(found.get(kind) == saved.get(kind) for kind in ("data", "target", "mode")):
         return False
     if exists(folder, name):

@@ -31,8 +31,10 @@ class ProtectedEntries:
         """Take the entries that were found last as those to restore."""
         self.before = self._index.entries
 
-    def accept_change(self, path: str) -> None:
-        """Take over a change of the user's."""
+    def accept_change(self, path: str) -> bool:
+        """Take over a change of the user's. Returns whether the path is protected."""
+        if not self._index.names.cover(path):
+            return False
         self._index.refresh()
         accepted = dict(self.before)
         for folder, entries in self._index.entries.items():
@@ -41,6 +43,7 @@ class ProtectedEntries:
                 if path == entry or path.startswith(entry + "/"):
                     accepted[folder] = {**accepted.get(folder, {}), name: target}
         self.before = accepted
+        return True
 
     def restore(self, quarantine: str) -> list[str]:
         """Move new entries away and restore changed symlinks. Returns the paths. Raises OSError."""

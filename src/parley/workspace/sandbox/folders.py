@@ -20,6 +20,7 @@ import time
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 GIT = ".git"
@@ -53,6 +54,11 @@ class ProtectedNames(NamedTuple):
         if folder == GIT:
             return name in GIT_RESTRICTED
         return name in self.folders or name in self.files or (folder, name) in self.pairs
+
+    def cover(self, path: str) -> bool:
+        """Whether a path is protected, or below something that is."""
+        parts = [normalize(part) for part in path.split("/")]
+        return any(self.include(name, folder) for folder, name in pairwise(parts))
 
 
 def normalize(name: str) -> str:

@@ -17,7 +17,7 @@ import stat
 import struct
 from typing import Any
 
-from parley.workspace.sandbox.metadata_guard import MetadataGuard, install_listener
+from parley.workspace.sandbox.metadata_guard import MetadataGuard
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF, PATH_BENEATH = 444, 445, 446, 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = 1, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
@@ -30,8 +30,9 @@ TCP = 3
 """To bind and to connect."""
 SCOPES = 3
 """Abstract sockets of others, and signals to others."""
-SET_NO_NEW_PRIVILEGES, SET_SECCOMP, DROP_BOUNDING, SET_SECUREBITS = 38, 22, 24, 28
-FILTER_MODE = 2
+SET_NO_NEW_PRIVILEGES, DROP_BOUNDING, SET_SECUREBITS = 38, 24, 28
+SECCOMP = {"x86_64": 317, "aarch64": 277}
+SET_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 NO_ROOT = 0b1111
 """Being root gives no capabilities, and that is final."""
 CAPSET = {"x86_64": 126, "aarch64": 91}
@@ -45,7 +46,10 @@ class LandlockDomain:
     def __init__(self, plan: dict[str, Any]) -> None:
         """`plan`: paths with their rights, and the filter. Raises OSError."""
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._filter = base64.b64decode(plan["filter"])
+        code = base64.b64decode(plan["filter"])
+        self._code = ctypes.create_string_buffer(code, len(code))
+        self._filter = struct.pack("@HP", len(code) // 8, ctypes.addressof(self._code))
+        self._machine = os.uname().machine
         self._writable = [path for path, access in plan["paths"] if access == EVERY_RIGHT] if plan["files"] else None
         files = EVERY_RIGHT if plan["files"] else 0
         attributes = struct.pack("=QQQ", files, TCP, SCOPES)
@@ -54,6 +58,7 @@ class LandlockDomain:
         for path, access in plan["paths"]:
             with contextlib.suppress(FileNotFoundError, PermissionError, NotADirectoryError):
                 self._allow(path, access)
+        self._give_up_capabilities()
 
     def prepare(self) -> None:
         """Called in the supervisor of a command, before it starts the command."""
@@ -61,16 +66,14 @@ class LandlockDomain:
 
     def enter(self) -> None:
         """Confine this process for good. Raises OSError."""
-        self._drop_capabilities()
+        self._call(CAPSET[self._machine], struct.pack("=Ii", CAPABILITY_VERSION, 0), bytes(24))
         self._prctl(SET_NO_NEW_PRIVILEGES, 1)
         self._call(RESTRICT_SELF, self._ruleset, 0)
+        flags = 0 if self._writable is None else NEW_LISTENER | WAIT_KILLABLE
+        listener = self._call(SECCOMP[self._machine], SET_FILTER, flags, self._filter)
         if self._writable is not None:
-            listener = install_listener(self._libc)
             socket.send_fds(self._command, [b"!"], [listener])
             os.close(listener)
-        buffer = ctypes.create_string_buffer(self._filter, len(self._filter))
-        program = struct.pack("@HP", len(self._filter) // 8, ctypes.addressof(buffer))
-        self._prctl(SET_SECCOMP, FILTER_MODE, program)
 
     def watch(self) -> None:
         """Called in the supervisor of a command that runs: answer the calls that it hands over."""
@@ -78,7 +81,7 @@ class LandlockDomain:
         with self._supervisor:
             _, listeners, _, _ = socket.recv_fds(self._supervisor, 1, 1)
         if listeners and self._writable is not None:
-            MetadataGuard(listeners[0], self._writable).start()
+            MetadataGuard(listeners[0], self._writable, self._libc).start()
 
     def _allow(self, path: str, access: int) -> None:
         opened = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -91,14 +94,13 @@ class LandlockDomain:
         finally:
             os.close(opened)
 
-    def _drop_capabilities(self) -> None:
+    def _give_up_capabilities(self) -> None:
+        """See to it that no program gets capabilities. Those that this process has stay until a command drops them."""
         if os.geteuid() == 0:
             self._prctl(SET_SECUREBITS, NO_ROOT)
             for number in range(LAST_CAPABILITY + 1):
                 with contextlib.suppress(OSError):  # beyond the last one that this kernel knows
                     self._prctl(DROP_BOUNDING, number)
-        header, nothing = struct.pack("=Ii", CAPABILITY_VERSION, 0), bytes(24)
-        self._call(CAPSET[os.uname().machine], header, nothing)
 
     def _call(self, number: int, *arguments: int | bytes) -> int:
         words = [ctypes.c_long(word) if isinstance(word, int) else ctypes.c_char_p(word) for word in arguments]

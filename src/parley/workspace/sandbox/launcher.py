@@ -60,6 +60,14 @@ class SandboxRun:
         """Start it while the sandbox starts, so that the first command does not wait for it."""
         self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._start_cleaner, job)
 
+    def replace_cleaner(self, job: bytes) -> None:
+        """Let it know of another state to restore."""
+        if self._cleaner is not None:
+            before = self._cleaner
+            self._start_cleaner(job)
+            before.kill()
+            before.wait()
+
     def _start_cleaner(self, job: bytes) -> None:
         job_file = open_memory(job)
         try:
@@ -87,6 +95,7 @@ class SandboxRun:
         if self._cleaner is not None:
             self._cleaner.kill()
             self._cleaner.wait()
+            self._cleaner = None
         text = os.pread(self.errors, 2000, 0)
         for descriptor in (self._watched, self.alive, self.errors):
             os.close(descriptor)
@@ -115,6 +124,8 @@ class SandboxLauncher:
         """Whether all processes of commands have ended, and what they changed was restored."""
         self._undone: list[str] = []
         """What was restored and not yet reported."""
+        self._run: SandboxRun | None = None
+        """The last one."""
 
     def start(self, control: socket.socket, environment: Mapping[str, str]) -> SandboxRun:
         """Start the supervisor. Raises OSError."""
@@ -122,7 +133,7 @@ class SandboxLauncher:
         self._protected.look()  # at the placeholders
         self.before_command()
         hello, far_hello = socket.socketpair()
-        program = seccomp.build_filter(self._filter_rules(), os.uname().machine)
+        program = self._build_filter(os.uname().machine)
         filter_file = open_memory(program)
         wrap, plan_data = self._plan(program, filter_file)
         plan = open_memory(json.dumps(plan_data).encode())
@@ -147,10 +158,9 @@ class SandboxLauncher:
             far_hello.close()
             os.close(filter_file)
             os.close(plan)
-        folders = self._folders
-        places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
         if self.policy.writable:
-            run.start_cleaner_soon(cleanup.encode_job(places, self.policy.writable, self._protected))
+            run.start_cleaner_soon(self._encode_job())
+        self._run = run
         self._receive_listener(hello, run)
         return run
 
@@ -162,7 +172,13 @@ class SandboxLauncher:
 
     def accept(self, path: str) -> None:
         """The user has changed a file, which may be protected."""
-        self._protected.accept(path)
+        if self._protected.accept(path) and self._run is not None:
+            self._run.replace_cleaner(self._encode_job())
+
+    def _encode_job(self) -> bytes:
+        folders = self._folders
+        places = {"records": folders.records, "temp": folders.temp, "quarantine": folders.quarantine}
+        return cleanup.encode_job(places, self.policy.writable, self._protected)
 
     def after_command(self) -> list[str]:
         """Restore protected files. Returns what commands created or changed, one sentence each."""
@@ -195,6 +211,14 @@ class SandboxLauncher:
             if root is not None:
                 records[root].create(path)
         return list(records.values())
+
+    def _build_filter(self, machine: str) -> bytes:
+        more: seccomp.Code = []
+        if self._offer.kind == "landlock" and not self.policy.filesystem_disabled:
+            from parley.workspace.sandbox.metadata_guard import notify_rules
+
+            more = notify_rules(machine)
+        return seccomp.build_filter(self._filter_rules(), machine, more)
 
     def _filter_rules(self) -> seccomp.FilterRules:
         network, has_namespaces = self.policy.network, self._offer.kind == "bubblewrap"

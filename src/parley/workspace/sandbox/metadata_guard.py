@@ -4,8 +4,8 @@ The kernel hands these system calls of a command to its supervisor (seccomp user
 It opens the file that the call is about, and makes the change itself if the file is in a folder that commands may
 change. The arguments in the memory of the command are not used after the check, so changing them has no effect.
 
-    listener = install_listener(libc)          # in the command, before the other filter
-    MetadataGuard(listener, writable).start()  # in its supervisor
+    seccomp.build_filter(rules, machine, notify_rules(machine))    # for the command, see `landlocked.py`
+    MetadataGuard(listener, writable, libc).start()                # in its supervisor
 
 Runs in the supervisor processes and uses only the standard library.
 """
@@ -27,8 +27,6 @@ from typing import Any, NamedTuple
 from parley.workspace.sandbox import seccomp
 from parley.workspace.sandbox.seccomp import Code, Numbers
 
-SECCOMP = {"x86_64": 317, "aarch64": 277}
-SET_FILTER, NEW_LISTENER, WAIT_KILLABLE = 1, 1 << 3, 1 << 5
 NOTIFY = 0x7FC00000
 RECEIVE, SEND, IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 NOTIFICATION, REPLY = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
@@ -80,42 +78,26 @@ REFUSED: Numbers = {
 """Old and new calls for the same, for which programs have another way."""
 
 
-def build_filter(machine: str) -> bytes:
-    """The program that hands the calls over."""
+def notify_rules(machine: str) -> Code:
+    """The part of a filter that hands the calls over."""
     column, _ = seccomp.MACHINES[machine]
-    code: Code = [(seccomp.LOAD, 0, 0, seccomp.NUMBER_OFFSET)]
-    code += seccomp.refuse(REFUSED.values(), column, errno.ENOSYS)
+    code = seccomp.refuse(REFUSED.values(), column, errno.ENOSYS)
     for call in CALLS:
         number = call.numbers[column]
         if number is not None:
             code += [(seccomp.JUMP_EQUAL, 0, 1, number), (seccomp.RETURN, 0, 0, NOTIFY)]
-    code.append((seccomp.RETURN, 0, 0, seccomp.ALLOW))
-    return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
-
-
-def install_listener(libc: Any) -> int:
-    """Install the filter in this process. Returns the descriptor for its supervisor. Raises OSError."""
-    machine = os.uname().machine
-    program = build_filter(machine)
-    buffer = ctypes.create_string_buffer(program, len(program))
-    filter = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
-    words = (SECCOMP[machine], SET_FILTER, NEW_LISTENER | WAIT_KILLABLE)
-    listener: int = libc.syscall(*map(ctypes.c_long, words), ctypes.c_char_p(filter))
-    if listener < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"the sandbox could not be applied: {os.strerror(code)}")
-    return listener
+    return code
 
 
 class MetadataGuard:
     """Answers the calls of a command and its children."""
 
-    def __init__(self, listener: int, writable: list[str]) -> None:
+    def __init__(self, listener: int, writable: list[str], libc: Any) -> None:
         self._listener = listener
         self._writable = tuple(path.rstrip("/") for path in writable)
         column, _ = seccomp.MACHINES[os.uname().machine]
         self._calls = {call.numbers[column]: call for call in CALLS}
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc = libc
 
     def start(self) -> None:
         threading.Thread(target=self._serve, name="parley-metadata", daemon=True).start()

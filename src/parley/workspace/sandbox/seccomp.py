@@ -146,6 +146,9 @@ MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """For each machine, its column in the tables and its number in the kernel."""
 
 
+Code = list[tuple[int, int, int, int]]
+
+
 class FilterRules(NamedTuple):
     """What differs between the kinds of sandbox."""
 
@@ -157,11 +160,8 @@ class FilterRules(NamedTuple):
     """Whether commands see the other processes of this machine, because they have no namespaces of their own."""
 
 
-Code = list[tuple[int, int, int, int]]
-
-
-def build_filter(rules: FilterRules, machine: str) -> bytes:
-    """The program as the kernel reads it. Raises KeyError for an unknown machine."""
+def build_filter(rules: FilterRules, machine: str, more: Code | None = None) -> bytes:
+    """The program as the kernel reads it. `more`: rules about other calls. Raises KeyError for an unknown machine."""
     column, kernel_name = MACHINES[machine]
     code: Code = [
         (LOAD, 0, 0, MACHINE_OFFSET),
@@ -190,7 +190,7 @@ def build_filter(rules: FilterRules, machine: str) -> bytes:
     requests = (TIOCSTI, TIOCLINUX, *(ATTRIBUTE_REQUESTS if rules.shares_host else ()))
     code += on_call(IOCTL[column], refuse_values(1, requests))
     code += on_call(PERSONALITY[column], allow_values(0, PERSONALITIES))
-    code.append((RETURN, 0, 0, ALLOW))
+    code += [*(more or ()), (RETURN, 0, 0, ALLOW)]
     return b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
 
