@@ -19,7 +19,7 @@ from random import Random
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.stress.cluster.history import DOUBLED, LOST, RAN_TWICE
-from tests.stress.cluster.load import Talker, read_all_lines, start_talkers
+from tests.stress.cluster.load import Talker, read_all_lines, start_next, start_talkers
 from tests.stress.cluster.log_audit import audit_log
 
 PROBE_SECONDS = 0.02
@@ -72,7 +72,19 @@ class Run:
         self.talkers = talkers
         self.dice = dice
         self.report = report
-        self._talking = [asyncio.create_task(talker.run()) for talker in talkers]
+        self.retired: list[Talker] = []
+        """Those whose sessions are long enough."""
+        self._is_stopping = False
+        self._talking = [asyncio.create_task(self._talk(talker)) for talker in talkers]
+
+    async def _talk(self, talker: Talker) -> None:
+        await talker.run()
+        while not self._is_stopping:
+            self.retired.append(talker)
+            at = self.talkers.index(talker)
+            talker = self.talkers[at] = await start_next(talker)
+            talker.is_stopped = self._is_stopping
+            await talker.run()
 
     def check_talkers(self) -> None:
         """Raises what a talker failed with."""
@@ -130,6 +142,7 @@ class Run:
 
     async def stop_talking(self) -> None:
         """Let the talkers finish their prompts."""
+        self._is_stopping = True
         for talker in self.talkers:
             talker.is_stopped = True
             talker.holds_questions = False
@@ -139,10 +152,11 @@ class Run:
     async def finish(self) -> None:
         await self.stop_talking()
         self.report.problems += self.cluster.crashes()
-        for talker in self.talkers:
+        for talker in [*self.retired, *self.talkers]:
             final = await read_all_lines(self.cluster, talker.session_id)
             self.report.problems += talker.problems(final)
             self.report.problems += await audit_log(self.cluster, talker.session_id)
+            self.report.count("sessions")
             self.report.count("prompts", len(talker.prompts))
             self.report.count("commands", sum("tool" in prompt.kind for prompt in talker.prompts))
             self.report.count("questions", sum(bool(prompt.question) for prompt in talker.prompts))
