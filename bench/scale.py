@@ -8,12 +8,13 @@ What is measured:
 
     single     `parley serve` without a cluster: prompt to first frame, for comparison
     commit     the log alone: a commit, commits per second, renewals of leases
-    frame      prompt to first frame through gateway, bus, host and log
+    frame      prompt to first frame through gateway, bus, host and log; also while 1 % of the sessions stream
     commands   durable commands per second, 32 at a time
     streams    1 % of the sessions stream at the same time: CPU of host, gateway and NATS per frame
     idle       memory of the hosts with the sessions loaded, and with all of them evicted
     load       CPU of a host that loads an evicted session
-    failover   kill -9 of a host: until sessions with a running turn answer again
+    failover   kill -9 of a host: until sessions with a running turn answer again; how much of it is the time from the
+               end of a lease to the next one
 
 `frame` and `commands` are measured with `sync_interval: always` and without; the others with it. Ratios are printed at
 the end. Fail-over times depend on what else the machine does.
@@ -33,9 +34,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from http.client import HTTPConnection
 from multiprocessing import Process, Queue
@@ -57,9 +59,11 @@ COMMIT_BYTES = 2000
 IN_FLIGHT = 32
 FRAMES_PER_SECOND = 20
 QUIET_LOOKS = 50
+LOADED_AT_ONCE = 40
 REST_SECONDS = 5
-GATEWAY_PAUSE_SECONDS = 0.2
-"""The longest pause of a gateway that looks for the owner of a session."""
+QUANTILES = 50
+"""So many figures stand for a distribution."""
+CLAIM_POLL_SECONDS = 0.02
 Figures = dict[str, float]
 
 
@@ -204,14 +208,14 @@ def count_owned(url: str) -> list[int]:
 # What is measured.
 
 
-def measure_frame(server: Server, scale: Scale) -> Figures:
-    """From the first byte of a prompt to the first frame that a viewer gets, one at a time."""
+def measure_frame(server: Server, frames: int) -> list[float]:
+    """From the first byte of a prompt to the first frame that a viewer gets, one at a time, in milliseconds."""
     times: list[float] = []
     sessions = [server.create() for _ in range(10)]
     viewers = [Viewer(server.port, server.token, session) for session in sessions]
     connection = HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_SECONDS)
     headers = {"Authorization": f"Bearer {server.token}"}
-    for number in range(scale.frames + len(sessions)):
+    for number in range(frames + len(sessions)):
         viewer, session = viewers[number % len(viewers)], sessions[number % len(sessions)]
         settle(viewer)
         seen, began = viewer.lines, time.monotonic()
@@ -223,8 +227,18 @@ def measure_frame(server: Server, scale: Scale) -> Figures:
         connection.getresponse().read()
     for viewer in viewers:
         viewer.socket.close()
+    return sorted(times)
+
+
+def summarize(times: list[float]) -> Figures:
     ordered = sorted(times)
     return {"p50 ms": statistics.median(ordered), "p99 ms": ordered[int(0.99 * (len(ordered) - 1))]}
+
+
+def quantiles(values: list[float]) -> list[float]:
+    """A distribution in few figures, for the simulation."""
+    ordered = sorted(values)
+    return [round(ordered[int((at + 0.5) / QUANTILES * len(ordered))], 4) for at in range(QUANTILES)]
 
 
 def settle(viewer: Viewer) -> None:
@@ -328,6 +342,7 @@ def measure_idle(server: ClusterServer, scale: Scale) -> Figures:
     create_many(server, scale.sessions - scale.loaded)
     wait_for_results(server, before + scale.sessions)
     server.wait_until(lambda: server.gauge("parley_sessions_loaded") == 0)
+    time.sleep(REST_SECONDS)  # a host collects garbage when it looks for idle sessions the next time
     evicted = server.memory_mb()
     stored = sum(path.stat().st_blocks * 512 for path in (server._folder / "nats").rglob("*") if path.is_file())
     return {
@@ -367,17 +382,20 @@ def measure_load(server: ClusterServer, scale: Scale) -> Figures:
     sessions = create_many(server, scale.loaded)
     wait_idle(server, sessions)
     server.wait_until(lambda: server.gauge("parley_sessions_loaded") == 0)
-    costs, commits = [], 0
-    for _ in range(2):  # first evicted, then loaded
-        before, cpu, commits = finished(server), server.cpu_seconds(), count_commits(server.url)
-        for session in sessions:
-            server.prompt(session, "Hello")
-        wait_for_results(server, before + len(sessions))
-        costs.append((server.cpu_seconds() - cpu) / len(sessions) * 1000)
+    used, commits = [0.0, 0.0], 0
+    for start in range(0, len(sessions), LOADED_AT_ONCE):  # few, so that none is evicted in between
+        part = sessions[start : start + LOADED_AT_ONCE]
+        for at in range(2):  # first evicted, then loaded
+            before, cpu, stored = finished(server), server.cpu_seconds(), count_commits(server.url)
+            for session in part:
+                server.prompt(session, "Hello")
+            wait_for_results(server, before + len(part))
+            used[at] += server.cpu_seconds() - cpu
+        commits += count_commits(server.url) - stored
     return {
-        "host CPU of a turn, evicted, ms": costs[0],
-        "host CPU of a turn, loaded, ms": costs[1],
-        "commits per turn": (count_commits(server.url) - commits) / len(sessions),
+        "host CPU of a turn, evicted, ms": used[0] / len(sessions) * 1000,
+        "host CPU of a turn, loaded, ms": used[1] / len(sessions) * 1000,
+        "commits per turn": commits / len(sessions),
     }
 
 
@@ -431,6 +449,28 @@ def measure_streams(server: ClusterServer, scale: Scale) -> Figures:
     }
 
 
+def measure_busy_frame(server: ClusterServer, scale: Scale) -> Figures:
+    """From a prompt to its first frame while 1 % of the sessions stream."""
+    from gateway import run_viewers
+
+    events = FRAMES_PER_SECOND * scale.stream_seconds
+    sessions = [server.create() for _ in range(scale.active)]
+    for session in sessions:
+        server.prompt(session, "Hello")
+    wait_idle(server, sessions)
+    with ThreadPoolExecutor(1) as pool:
+        probes: list[Future[list[float]]] = []
+
+        def start() -> None:
+            for session in sessions:
+                server.prompt(session, f"pace:{events}:{FRAMES_PER_SECOND}")
+            # Each takes about an eighth of a second, with the pause before it.
+            probes.append(pool.submit(measure_frame, server, 6 * scale.stream_seconds))
+
+        run_viewers(server, sessions, events, start)
+        return summarize(probes[0].result())
+
+
 def measure_rest(server: ClusterServer) -> dict[str, float]:
     """The CPU of the parts while nothing happens but leases, in shares of a core."""
     parts: dict[str, Callable[[], float]] = {
@@ -443,9 +483,11 @@ def measure_rest(server: ClusterServer) -> dict[str, float]:
     return {name: (read() - before[name]) / (time.monotonic() - began) for name, read in parts.items()}
 
 
-def measure_failover(server: ClusterServer, scale: Scale) -> tuple[Figures, list[float]]:
+def measure_failover(server: ClusterServer, scale: Scale) -> tuple[Figures, dict[str, list[float]]]:
     """Kill the hosts in turn while turns run; each session that was on the dead one is asked until it answers."""
     times: list[float] = []
+    claims: list[float] = []
+    reaches: list[float] = []
     for kill in range(scale.kills):
         sessions = [server.create() for _ in range(scale.active)]
         for session in sessions:
@@ -462,8 +504,13 @@ def measure_failover(server: ClusterServer, scale: Scale) -> tuple[Figures, list
                     server.request("GET", f"/sessions/{session}")
                     return time.monotonic() - began
 
-        with ThreadPoolExecutor(64) as pool:
-            times += pool.map(ask, hit)
+        with ThreadPoolExecutor(65) as pool:
+            watching = pool.submit(watch_claims, server.url, host.name)
+            answered = list(pool.map(ask, hit))
+        delays, first_claim = watching.result()
+        times += answered
+        claims += delays
+        reaches += [max(0.0, began + min(answered) - first_claim)] if answered else []
         host.start()
         server.wait_for_owners()
         for session in sessions:
@@ -477,8 +524,45 @@ def measure_failover(server: ClusterServer, scale: Scale) -> tuple[Figures, list
         "p99 s": ordered[int(0.99 * (len(ordered) - 1))],
         "last s": ordered[-1],
         f"later than {LEASE_SECONDS + 1} s": float(sum(one > LEASE_SECONDS + 1 for one in ordered)),
+        "end of a lease to the next, p50 s": statistics.median(claims),
+        "end of a lease to the next, last s": max(claims),
+        "next lease to the first answer, p50 s": statistics.median(reaches),
     }
-    return figures, ordered
+    return figures, {"failover": ordered, "claim": claims, "reach": reaches}
+
+
+def watch_claims(url: str, dead: str) -> tuple[list[float], float]:
+    """How long after the end of each lease of a dead host another one took the shard, and when the first was taken.
+
+    Both are times of the server: a lease ends its time to live after its last message was stored.
+    """
+
+    async def watch() -> tuple[list[float], float]:
+        connection = NatsConnection(NatsAddress(url=url), 5)
+        await connection.open()
+        stream, names = JetStream(connection), StreamNames("parley")
+        ends: dict[str, float] = {}
+        delays: list[float] = []
+        first = 0.0
+        while not delays or ends:
+            async for message in stream.scan(names.leases, f"{names.leases_subject}.>"):
+                stored = parse_time(message.headers["Nats-Time-Stamp"])
+                if json.loads(message.data)["host"] == dead:
+                    ends[message.subject] = stored + LEASE_SECONDS
+                elif message.subject in ends:
+                    first = first or time.monotonic()
+                    delays.append(stored - ends.pop(message.subject))
+            await asyncio.sleep(CLAIM_POLL_SECONDS)
+        await connection.close()
+        return delays, first
+
+    return asyncio.run(watch())
+
+
+def parse_time(text: str) -> float:
+    """Seconds, of a time with nanoseconds."""
+    whole, _, fraction = text.rstrip("Z").partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
 
 
 def find_owned(url: str, host: str) -> set[int]:
@@ -494,7 +578,8 @@ def find_owned(url: str, host: str) -> set[int]:
 # The program.
 
 
-def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], list[float]]:
+def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], dict[str, list[float]]]:
+    """The figures, and the samples of those that are distributions."""
     found: dict[str, Figures] = {}
 
     def note(name: str, figures: Figures) -> None:
@@ -510,25 +595,27 @@ def run_all(folder: Path, scale: Scale) -> tuple[dict[str, Figures], list[float]
         stack.callback(model.terminate)
         port = ready.get()
         single = open_server(stack, lambda: Server(make_folder(folder / "single"), port))
-        note("single", measure_frame(single, scale))
+        note("single", summarize(measure_frame(single, scale.frames)))
         single.close()
         lazy = open_server(stack, lambda: ClusterServer(folder / "lazy", port, sync_always=False, idle_seconds=300))
         assert isinstance(lazy, ClusterServer)
         note("commit, lazy", measure_commit(lazy, scale))
-        note("frame, lazy", measure_frame(lazy, scale))
+        note("frame, lazy", summarize(measure_frame(lazy, scale.frames)))
         note("commands, lazy", measure_commands(lazy, scale))
         lazy.close()
         safe = ClusterServer(folder / "safe", port, sync_always=True, idle_seconds=10)
         stack.callback(safe.close)
         note("idle", measure_idle(safe, scale))  # first, while the memory of the hosts is new
         note("commit", measure_commit(safe, scale))
-        note("frame", measure_frame(safe, scale))
+        frames = measure_frame(safe, scale.frames)
+        note("frame", summarize(frames))
         note("commands", measure_commands(safe, scale))
         note("streams", measure_streams(safe, scale))
+        note("frame, streams", measure_busy_frame(safe, scale))
         note("load", measure_load(safe, scale))
-        figures, times = measure_failover(safe, scale)
+        figures, samples = measure_failover(safe, scale)
         note("failover", figures)
-    return found, times
+    return found, {"frame": frames, **samples}
 
 
 def open_server(stack: ExitStack, make: Callable[[], Server]) -> Server:
@@ -555,7 +642,7 @@ def ratios(found: dict[str, Figures]) -> dict[str, float]:
     }
 
 
-def describe(scale: Scale, found: dict[str, Figures], times: list[float]) -> dict[str, Any]:
+def describe(scale: Scale, found: dict[str, Figures], samples: dict[str, list[float]]) -> dict[str, Any]:
     """What `scripts/simulate_scale.py` reads."""
     streams, load, idle = found["streams"], found["load"], found["idle"]
     turn_ms = load["host CPU of a turn, loaded, ms"]
@@ -585,16 +672,18 @@ def describe(scale: Scale, found: dict[str, Figures], times: list[float]) -> dic
             "stored_session_kb": idle["KB per session on NATS"],
             "host_rest_use": streams["host CPU at rest, share of a core each"],
             "lease_seconds": LEASE_SECONDS,
-            "claim_seconds": LEASE_SECONDS / 10 + GATEWAY_PAUSE_SECONDS,  # until a host looks, and a gateway asks
+            "first_frame_ms": quantiles(samples["frame"]),
+            "claim_seconds": quantiles(samples["claim"]),
+            "reach_seconds": quantiles(samples["reach"]),
         },
         "measured": {
-            "first_frame_ms": {"p50": found["frame"]["p50 ms"], "p99": found["frame"]["p99 ms"]},
+            "first_frame_ms": {"p50": found["frame, streams"]["p50 ms"], "p99": found["frame, streams"]["p99 ms"]},
             "host_use": streams["host CPU, share of a core each"],
             "gateway_use": streams["gateway CPU, share of a core"],
             "failover_seconds": {"p50": found["failover"]["p50 s"], "max": found["failover"]["last s"]},
         },
         "figures": found,
-        "failover_seconds": [round(one, 3) for one in times],
+        "failover_seconds": [round(one, 3) for one in samples["failover"]],
     }
 
 
@@ -612,11 +701,11 @@ def main() -> None:
     if given.kills is not None:
         scale = Scale(**{**scale.__dict__, "kills": given.kills})
     with tempfile.TemporaryDirectory(prefix="parley-bench-") as folder:
-        found, times = run_all(Path(folder), scale)
+        found, samples = run_all(Path(folder), scale)
     for label, value in ratios(found).items():
         sys.stdout.write(f"{'ratio':16} {label:46} {value:12.2f}\n")
     if given.json:
-        given.json.write_text(json.dumps(describe(scale, found, times), indent=1) + "\n")
+        given.json.write_text(json.dumps(describe(scale, found, samples), indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -98,8 +98,10 @@ class LocalCluster:
         root: Path | None = None,
         environment: Mapping[str, str] | None = None,
         ttl_seconds: float = TTL_SECONDS,
+        idle_seconds: float = 300,
     ) -> None:
         """`options`: of new sessions."""
+        self._idle_seconds = idle_seconds
         self.folder = folder
         self.root = root or folder / "root"
         self.root.mkdir(exist_ok=True)
@@ -121,6 +123,7 @@ class LocalCluster:
             root=str(self.root),
             argv=self._options or ("--model", "offline"),
             environment=self._environment,
+            idle_seconds=self._idle_seconds,
         )
         host = self.hosts[name] = LocalHost(self.cluster, name, hub, **settings)
         await host.start()

@@ -146,9 +146,10 @@ class Host:
         for service in self.services:
             await service.serve(shard)
         await self.sessions.load_interrupted(shard)
+        await self.sessions.look_through(shard)
 
     def _on_lost(self, shard: int) -> None:
-        self.sessions.kill(*self.sessions.in_shard(shard))
+        self.sessions.lose(shard)
         task = asyncio.ensure_future(self._leave(shard))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)

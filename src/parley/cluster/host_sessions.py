@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
 from parley.cluster.cluster_hub import ClusterHub, read_lines, write_lines
+from parley.cluster.resting_sessions import RestingSessions
 from parley.cluster.session_log.changes import Changes
 from parley.cluster.session_log.engine_store import EngineStore
 from parley.cluster.session_log.fold import SessionState, Transcript, read_state, remember_command, transcript_records
@@ -54,6 +55,9 @@ EVICTED_MESSAGES = 32
 """The same when a session is unloaded."""
 TOMBSTONE_SECONDS = 120
 """How long the log of a deleted session is kept for requests that are repeated."""
+LOOK_THROUGH_SECONDS = 2.0
+"""How long after a shard was taken its other sessions are looked through."""
+LOOK_THROUGH_PAUSE_SECONDS = 0.05
 TRIES = 5
 END_SECONDS = 5.0
 """How long an engine has to end that was killed."""
@@ -145,6 +149,7 @@ class HostSessions:
         self._idle_seconds = settings.idle_seconds
         self.hub = ClusterHub(settings, log, self)
         self.changes = Changes(self.hub.database, self._on_change)
+        self.resting = RestingSessions(settings.state, leases.count)
         self.summaries = Summaries(cluster.registry, host, leases.count, self.hub)
         self.on_unreadable: Callable[[SessionKey, ClusterError], None] = lambda key, error: None
         """Called with a session whose log is damaged, or that only a newer host can run."""
@@ -158,6 +163,7 @@ class HostSessions:
         self._touched: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._tombstones: list[tuple[float, SessionKey]] = []
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
     def __iter__(self) -> Iterator[HostedSession]:
@@ -243,6 +249,7 @@ class HostSessions:
             self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, key))
         hosted = HostedSession(key, shard, self.hub, state)
         if hosted.exists:
+            self.resting.forget([key.session])
             self.changes.restore(state.rows)
             write_lines(self.hub.line_path(key.session), state.lines)
         self._start(hosted, head, epoch, state.transcripts, None if hosted.exists else owner)
@@ -320,6 +327,34 @@ class HostSessions:
             except Exception as exc:  # one session must not keep the others from running
                 self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
 
+    async def look_through(self, shard: int) -> None:
+        """Find the sessions of a shard that no list has yet, and the words of those that are not loaded."""
+        try:
+            await asyncio.sleep(LOOK_THROUGH_SECONDS)  # first, those that have something to do
+            listed = await self.summaries.list_keys(shard)
+            for key in await self._cluster.log.keys(shard):
+                if self._is_closed or self._leases.epoch(shard) is None:
+                    return
+                if key not in listed:  # its host died before it wrote what others see
+                    async with self.use(key):
+                        await self.summaries.write(key)
+                elif key not in self._hosted and not self.resting.has(key.session):
+                    await self._read_resting(key)
+                    await asyncio.sleep(LOOK_THROUGH_PAUSE_SECONDS)
+        except SessionError as exc:
+            if not self._is_closed:
+                self._log.warn(f"searches may not find all sessions of shard {shard}: {exc}")
+
+    async def _read_resting(self, key: SessionKey) -> None:
+        try:
+            state = await read_state(self._cluster.log, key)
+        except (NewerVersion, LogDamaged):  # who uses it is told
+            return
+        if state.rows["sessions"] and not state.is_deleted and not self._is_closed:
+            await self.resting.read(key, state)
+            if key in self._hosted or key in self._busy or self._leases.epoch(key.shard(self._leases.count)) is None:
+                self.resting.forget([key.session])
+
     # What the hub asks.
 
     def find(self, session_id: str) -> HostedSession:
@@ -383,6 +418,7 @@ class HostSessions:
         hosted.add(DeletedRecord())
         hosted.exists = False
         await hosted.wait_committed()
+        self.resting.forget([session_id])
         await self.summaries.remove(hosted.key)
         self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, hosted.key))
         if not hosted.closed.done():
@@ -434,7 +470,13 @@ class HostSessions:
         loading = [task for key, task in self._busy.items() if key.shard(count) == shard]
         await asyncio.gather(*loading, return_exceptions=True)
         await asyncio.gather(*(self._unload(hosted, SNAPSHOT_MESSAGES) for hosted in self.in_shard(shard)))
+        self.lose(shard)
+
+    def lose(self, shard: int) -> None:
+        """Forget all sessions of a shard at once."""
         self.kill(*self.in_shard(shard))
+        if not self._is_closed:
+            self.resting.forget_shard(shard)
 
     async def _unload(self, hosted: HostedSession, most: int) -> None:
         """Bring everything into the log and forget a session. With more than `most` messages, write a snapshot."""
@@ -451,6 +493,7 @@ class HostSessions:
         self._close(hosted, MOVED)
         live = self.hub.drop(session_id)
         try:
+            await self._rest(hosted)
             await hosted.wait_committed()
             if hosted.tail + hosted.writer.messages >= most and hosted.exists and hosted.writer.is_settled:
                 await self._save_snapshot(hosted)
@@ -462,6 +505,13 @@ class HostSessions:
             hosted.writer.fail(NotOwner(f"session {session_id} was unloaded"))
         if live is not None and live.engine is not None:
             await self._end_engine(live.engine)
+
+    async def _rest(self, hosted: HostedSession) -> None:
+        """Keep the words of a session that is unloaded, unless its shard leaves."""
+        if hosted.exists and self._leases.epoch(hosted.shard) is not None:
+            with suppress(SessionError):  # then a search does not find it until it is loaded again
+                await self.hub.indexer.catch_up(hosted.key.session)
+                self.resting.take_from(self.hub.database, hosted.key.session)
 
     def kill(self, *sessions: HostedSession) -> None:
         """Forget sessions at once: they have another owner, or soon will have."""
@@ -496,11 +546,17 @@ class HostSessions:
         if self._hosted.get(key) is hosted:
             del self._hosted[key]
             self._by_shard[hosted.shard].discard(hosted)
-        if self._by_id.get(key.session) is hosted:
-            del self._by_id[key.session]
+        is_known = self._by_id.get(key.session) is hosted
+        is_new = key.session not in self._by_id and self._has_row(key)  # it was created just now
+        if is_known or is_new:
+            self._by_id.pop(key.session, None)
             self.changes.remove(key.session)
             remove_log(self.hub.line_path(key.session))
         self.summaries.forget(key)
+
+    def _has_row(self, key: SessionKey) -> bool:
+        statement = "SELECT 1 FROM sessions WHERE id=? AND tenant=?"
+        return self.hub.database.row(statement, key.session, key.tenant) is not None
 
     async def _save_snapshot(self, hosted: HostedSession) -> None:
         """Nothing may be under way: the files of the hub are the state at the last message."""
@@ -521,10 +577,12 @@ class HostSessions:
 
     async def close(self) -> None:
         """End without a word: what is in the log is what counts."""
+        self._is_closed = True
         self.kill(*self)
         if self._tasks:
             await asyncio.wait(self._tasks)
         self.hub.close()
+        self.resting.close()
 
 
 class CopyTranscripts(dict[str, Transcript]):

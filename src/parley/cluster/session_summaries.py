@@ -123,6 +123,10 @@ class Summaries:
         self._written.pop(key, None)
         self._locks.pop(key, None)
 
+    async def list_keys(self, shard: int) -> set[SessionKey]:
+        """The sessions of a shard that lists show. Raises ClusterError."""
+        return {parse_session_tokens(row.key)[1] for row in await self._registry.rows(f"sessions.{shard}.>")}
+
     async def find_work(self, shard: int) -> list[SessionKey]:
         """The sessions of a shard that may have something to do. Raises ClusterError."""
         found = [parse_session_tokens(row.key)[1] for row in await self._registry.rows(f"work.{shard}.>")]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.helpers.cluster import local_cluster
+from tests.helpers.cluster import LocalCluster, local_cluster
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, open_question
 from tests.process.gateway.test_editors import connect
 
@@ -50,6 +50,42 @@ async def read_states(server: Server, count: int) -> list[str]:
             states += [state] if states[-1:] != [state] else []
     writer.close()
     return states
+
+
+async def test_searches_and_costs_have_the_sessions_that_are_not_loaded(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, idle_seconds=0)
+
+    async def find() -> list[tuple[str, str]]:
+        found = await server.get("/sessions?search=pineapple")
+        return [(row["id"], row["match"]) for row in found["sessions"]]
+
+    async def count_turns() -> int:
+        return sum(row["turns"] for row in (await server.get("/costs"))["by_day"])
+
+    try:
+        host = await cluster.add_host("one")
+        server = await cluster.add_gateway()
+        session = await server.create()
+        await server.ask(session, "say pineapple")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while len(host.host.sessions):  # noqa: ASYNC110  # nobody tells
+                await asyncio.sleep(0.02)
+        assert await find() == [(session, "pineapple")]
+        assert await count_turns() == 1
+
+        await cluster.kill_owner(session)
+        two = await cluster.add_host("two")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not two.host.sessions.resting.has(session):  # noqa: ASYNC110  # it reads the log by and by
+                await asyncio.sleep(0.02)
+        assert await find() == [(session, "pineapple")]
+        assert await count_turns() == 1
+        await server.ask(session, "say mango")  # now it is loaded
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await count_turns() != 2:  # noqa: ASYNC110  # what was there is indexed again
+                await asyncio.sleep(0.02)
+    finally:
+        await cluster.close()
 
 
 async def test_a_prompt_and_a_session_that_are_sent_while_nobody_runs_them(tmp_path: Path) -> None:

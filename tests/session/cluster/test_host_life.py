@@ -15,12 +15,14 @@ import msgspec
 import pytest
 
 from parley.cluster.base import Cluster, Fenced, LogDamaged, SessionKey
+from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import drain_key, host_key, list_hosts, move_key
 from parley.cluster.local import open_local
 from parley.cluster.session_log.fold import read_state
 from parley.cluster.session_log.records import Message, NewerVersion
 from parley.cluster.session_summaries import list_summaries
 from parley.gateway.hub import SERVER
+from parley.gateway.session_options import SessionOptions, SessionRequest
 from tests.helpers.hosts import PATIENCE_SECONDS, CutOwnership, RunningHost, find_host, started, stored_lines
 
 SHARDS = 8
@@ -115,6 +117,38 @@ async def test_the_registry_lists_sessions_that_are_not_loaded(cluster: Cluster,
 
         assert row.info is not None
         assert (row.info.id, row.info.preview, row.info.turns, row.has_work) == (key.session, "hello", 1, False)
+
+
+async def test_a_session_whose_host_died_before_it_was_listed_is_listed_by_the_next_one(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+    await cluster.registry.delete(one.host.sessions.summaries.row_key(key))
+    two = RunningHost(cluster, tmp_path, "two")
+    async with started(two):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (rows := await list_summaries(cluster.registry)):  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.05)
+        assert [row.info.id for row in rows if row.info is not None] == [key.session]
+
+
+async def test_a_session_that_is_lost_while_it_is_created_leaves_nothing_behind(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    one = RunningHost(cluster, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = SessionKey(SERVER.tenant, id_in_shard(3))
+        async with one.host.sessions.use(key) as hosted:
+            NEW_SESSION_ID.set(key.session)
+            one.host.hub.create(SERVER, SessionRequest(options=SessionOptions()))
+            one.host.sessions.kill(hosted)  # its lease has ended
+        assert one.host.hub.database.rows("SELECT * FROM sessions") == []
+        assert await one.create(key.session) == key
+        assert await ask(one, key, "say created") == "created"
 
 
 async def test_a_copy_is_on_another_host_what_it_was_here(cluster: Cluster, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from parley.errors import UsageError
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.cluster import ClusterServer, LocalCluster, local_cluster
-from tests.helpers.gateway import PATIENCE_SECONDS, following
+from tests.helpers.gateway import PATIENCE_SECONDS, following, open_question
 
 SECRET = "sk-the-key-of-acme-1234567890"
 
@@ -76,32 +78,97 @@ async def test_the_quotas_of_tenants_come_from_a_file(tmp_path: Path) -> None:
         assert "10 stored bytes" in refused["error"]["message"]
 
 
-async def test_what_a_token_has_spent_on_one_host_counts_on_the_other(tmp_path: Path) -> None:
-    prices = tmp_path / "prices.json"
-    prices.write_text('{"": {"input": 5000, "output": 5000}}')
-    with running(Script(turn=[ScriptedTurn(text="Hi.")], at_end="repeat")) as model:
+@asynccontextmanager
+async def paid_cluster(folder: Path, quotas: str = "") -> AsyncIterator[tuple[LocalCluster, ClusterServer]]:
+    """Two hosts and a gateway. Each turn costs a cent: a thousand tokens at ten dollars a million."""
+    prices, file = folder / "prices.json", folder / "quotas.toml"
+    prices.write_text('{"claude-x": {"input": 10, "output": 10}}')
+    file.write_text(quotas)
+    turn = ScriptedTurn(text="Hi.", usage={"input_tokens": 600, "output_tokens": 400})
+    with running(Script(turn=[turn], at_end="repeat")) as model:
         environment = {
             "ANTHROPIC_BASE_URL": model.url,
             "ANTHROPIC_API_KEY": "key",
-            "PARLEY_MODEL_PRICES": str(prices),
+            "PARLEY_PRICES": str(prices),
         }
-        cluster = LocalCluster(tmp_path, "--model", "claude-x", environment=environment)
+        cluster = LocalCluster(folder, "--model", "claude-x", environment=environment)
         try:
-            await cluster.add_host("h1")
-            await cluster.add_host("h2")
-            server = await cluster.add_gateway()
-            token = await server.make_token("ann", "create", "prompt", tenant="acme", quotas={"tokens": 1})
-            first, second = await two_hosts(cluster, server, token)
-            result = await server.ask(first, "Hi")
-            assert not result["is_error"], result
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                async for _ in cluster.cluster.registry.watch("spending.>"):
-                    if await cluster.cluster.registry.rows("spending.>"):
-                        break
-            status, refused = await server.request("POST", f"/sessions/{second}/prompts", {"content": "Hi"}, token)
-            assert (status, refused["error"]["code"]) == (429, "quota_exceeded")
+            await cluster.add_host("h1", tenant_quotas=str(file))
+            await cluster.add_host("h2", tenant_quotas=str(file))
+            yield cluster, await cluster.add_gateway()
         finally:
             await cluster.close()
+
+
+async def wait_spent(cluster: LocalCluster, count: int = 1) -> None:
+    """Wait until so many pairs of a token and a host have written what was used."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        async for _ in cluster.cluster.registry.watch("spending.>"):
+            if len(await cluster.cluster.registry.rows("spending.>")) >= count:
+                return
+
+
+async def refusal_of_prompt(server: ClusterServer, session: str, token: str) -> tuple[int, str]:
+    status, answer = await server.request("POST", f"/sessions/{session}/prompts", {"content": "Hi"}, token)
+    return status, answer.get("error", {}).get("message", "")
+
+
+async def wait_for_status(server: ClusterServer, session: str, token: str, wanted: int) -> None:
+    """Send prompts until one has a status: what another host has counted is known a moment later."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await refusal_of_prompt(server, session, token))[0] != wanted:  # noqa: ASYNC110  # nobody tells
+            await asyncio.sleep(0.05)
+
+
+async def test_what_a_token_has_spent_on_one_host_counts_on_the_other(tmp_path: Path) -> None:
+    async with paid_cluster(tmp_path) as (cluster, server):
+        token = await server.make_token("ann", "create", "prompt", tenant="acme", quotas={"tokens": 1})
+        first, second = await two_hosts(cluster, server, token)
+        result = await server.ask(first, "Hi")
+        assert not result["is_error"], result
+        await wait_spent(cluster)
+        status, message = await refusal_of_prompt(server, second, token)
+        assert (status, "the token 'ann'" in message) == (429, True)
+
+
+async def test_what_the_tokens_of_a_tenant_have_spent_counts_for_all_of_them(tmp_path: Path) -> None:
+    async with paid_cluster(tmp_path, "[acme]\nusd = 0.015\n[poor]\ntokens = 1000\n") as (cluster, server):
+        ann = await server.make_token("ann", "create", "prompt", tenant="acme")
+        bob = await server.make_token("bob", "create", "prompt", tenant="acme")
+        first, second = await two_hosts(cluster, server, ann)
+        assert (await server.ask(first, "Hi"))["total_cost_usd"] == pytest.approx(0.01)
+        await wait_spent(cluster)
+        _, made = await server.request("POST", "/sessions", {}, bob)
+        await server.ask(made["session_id"], "Hi")  # the tenant has used less than its quota so far
+        await wait_for_status(server, second, bob, 429)
+        status, message = await refusal_of_prompt(server, second, ann)
+        assert (status, message) == (429, "the tenant 'acme' has used $0.02 of its quota of $0.01")
+
+        eve = await server.make_token("eve", "create", "prompt", tenant="poor")
+        _, made = await server.request("POST", "/sessions", {}, eve)
+        await server.ask(made["session_id"], "Hi")
+        status, message = await refusal_of_prompt(server, made["session_id"], eve)
+        assert (status, message) == (429, "the tenant 'poor' has used 1000 of its quota of 1000 model tokens")
+
+
+async def test_turns_of_a_tenant_at_the_same_time_are_counted_on_all_hosts(tmp_path: Path) -> None:
+    quotas = tmp_path / "quotas.toml"
+    quotas.write_text("[acme]\nconcurrent_turns = 1\n")
+    async with local_cluster(tmp_path, "--model", "offline", tenant_quotas=str(quotas)) as (cluster, server):
+        ann = await server.make_token("ann", "create", "prompt", "approve", tenant="acme")
+        first, second = await two_hosts(cluster, server, ann)
+        body = {"content": 'call Bash {"command": "touch made"}\nsay Done.'}
+        async with following(server, first) as viewer:
+            status, _ = await server.request("POST", f"/sessions/{first}/prompts", body, ann)
+            assert status == 202
+            asked = await open_question(server, first)
+            await wait_for_status(server, second, ann, 429)
+            _, message = await refusal_of_prompt(server, second, ann)
+            assert message == "the tenant 'acme' has reached its limit of 1 turns at a time"
+            path = f"/questions/{first}/{asked['request_id']}/answer"
+            assert (await server.request("POST", path, {"behavior": "deny"}, ann))[0] == 200
+            await viewer.wait_for(viewer.results)
+        await wait_for_status(server, second, ann, 202)
 
 
 async def two_hosts(cluster: LocalCluster, server: ClusterServer, token: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from random import Random
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.stress.cluster.history import DOUBLED, LOST, RAN_TWICE
-from tests.stress.cluster.load import Talker, read_all_lines, start_talkers
+from tests.stress.cluster.load import Talker, read_all_lines, start_next, start_talkers
 from tests.stress.cluster.log_audit import audit_log
 
 PROBE_SECONDS = 0.02
@@ -67,12 +67,28 @@ Fault = Callable[["Run"], Awaitable[None]]
 class Run:
     """A cluster under load."""
 
-    def __init__(self, cluster: RunningCluster, talkers: list[Talker], dice: Random, report: Report) -> None:
+    def __init__(
+        self, cluster: RunningCluster, talkers: list[Talker], dice: Random, report: Report, at_once: int = 1
+    ) -> None:
+        self.at_once = at_once
+        """How many hosts a fault hits."""
         self.cluster = cluster
         self.talkers = talkers
         self.dice = dice
         self.report = report
-        self._talking = [asyncio.create_task(talker.run()) for talker in talkers]
+        self.retired: list[Talker] = []
+        """Those whose sessions are long enough."""
+        self._is_stopping = False
+        self._talking = [asyncio.create_task(self._talk(talker)) for talker in talkers]
+
+    async def _talk(self, talker: Talker) -> None:
+        await talker.run()
+        while not self._is_stopping:
+            self.retired.append(talker)
+            at = self.talkers.index(talker)
+            talker = self.talkers[at] = await start_next(talker)
+            talker.is_stopped = self._is_stopping
+            await talker.run()
 
     def check_talkers(self) -> None:
         """Raises what a talker failed with."""
@@ -109,13 +125,13 @@ class Run:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await asyncio.gather(*map(ask, talkers))
 
-    async def watch_takeover(self, talkers: list[Talker], host: str) -> None:
+    async def watch_takeover(self, talkers: list[Talker], hosts: set[str]) -> None:
         """Measure how long it takes until each session has another host."""
         began = time.monotonic()
         left = [self.cluster.shard(talker.session_id) for talker in talkers]
         while left:
             leases = await self.cluster.leases()
-            taken = [shard for shard in left if shard in leases and leases[shard].host != host]
+            taken = [shard for shard in left if shard in leases and leases[shard].host not in hosts]
             self.report.takeover_seconds += [time.monotonic() - began] * len(taken)
             left = [shard for shard in left if shard not in taken]
             await asyncio.sleep(PROBE_SECONDS)
@@ -130,6 +146,7 @@ class Run:
 
     async def stop_talking(self) -> None:
         """Let the talkers finish their prompts."""
+        self._is_stopping = True
         for talker in self.talkers:
             talker.is_stopped = True
             talker.holds_questions = False
@@ -139,10 +156,11 @@ class Run:
     async def finish(self) -> None:
         await self.stop_talking()
         self.report.problems += self.cluster.crashes()
-        for talker in self.talkers:
+        for talker in [*self.retired, *self.talkers]:
             final = await read_all_lines(self.cluster, talker.session_id)
             self.report.problems += talker.problems(final)
             self.report.problems += await audit_log(self.cluster, talker.session_id)
+            self.report.count("sessions")
             self.report.count("prompts", len(talker.prompts))
             self.report.count("commands", sum("tool" in prompt.kind for prompt in talker.prompts))
             self.report.count("questions", sum(bool(prompt.question) for prompt in talker.prompts))
@@ -161,10 +179,10 @@ async def run_with_faults(cluster: RunningCluster, fault: Fault, plan: argparse.
     folder = cluster.folder / "witness"
     folder.mkdir()
     talkers = await start_talkers(list(cluster.gateways), plan.sessions, folder, dice, plan.think_seconds)
-    run = Run(cluster, talkers, dice, report)
+    run = Run(cluster, talkers, dice, report, plan.at_once)
     deadline = time.monotonic() + plan.seconds if plan.seconds else None
     try:
-        for number in range(plan.count):
+        for number in range(-(-plan.count // plan.at_once)):
             if deadline is not None and time.monotonic() > deadline:
                 break
             await asyncio.sleep(dice.random() * plan.pause_seconds)
@@ -186,6 +204,7 @@ def parse_plan(description: str, count: int, nats_servers: int = 1) -> argparse.
     parser.add_argument("--sessions", type=int, default=24)
     parser.add_argument("--think-seconds", type=float, default=2, help="at most this long between two prompts")
     parser.add_argument("--hosts", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=1, help="how many hosts are killed at the same time")
     parser.add_argument("--gateways", type=int, default=2)
     parser.add_argument("--nats-servers", type=int, default=nats_servers, choices=[1, 3])
     parser.add_argument("--lease-seconds", type=float, default=3)
@@ -197,7 +216,7 @@ def parse_plan(description: str, count: int, nats_servers: int = 1) -> argparse.
 def short_plan(**changed: object) -> argparse.Namespace:
     """The form that CI runs."""
     plan = argparse.Namespace(count=1, seconds=0, sessions=4, hosts=2, gateways=1, nats_servers=1)
-    plan.think_seconds = 0.0
+    plan.think_seconds, plan.at_once = 0.0, 1
     vars(plan).update({"lease_seconds": 2, "pause_seconds": 0.5, "seed": 1, **changed})
     return plan
 

@@ -22,7 +22,7 @@ async def freeze_host(run: Run) -> None:
     hit = await run.owned_sessions(host.name)
     host.freeze()
     heads = {talker.session_id: await run.cluster.head(talker.session_id) for talker in hit}
-    await asyncio.gather(run.probe(hit), run.watch_takeover(hit, host.name))
+    await asyncio.gather(run.probe(hit), run.watch_takeover(hit, {host.name}))
     for session_id, head in heads.items():
         await write_as_zombie(run, session_id, head)
     host.thaw()

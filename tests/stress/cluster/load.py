@@ -47,6 +47,8 @@ class Talker:
     dice: Random
     kinds: tuple[str, ...] = KINDS
     think_seconds: float = 0
+    most_prompts: int = 100
+    """So that sessions do not grow without end. Then another talker begins another session."""
     """The longest pause between a result and the next prompt."""
     prompts: list[Prompt] = field(default_factory=list)
     is_stopped: bool = False
@@ -64,7 +66,7 @@ class Talker:
         """Send a prompt, wait for its result, send the next."""
         reading = asyncio.create_task(self.viewer.run())
         try:
-            while not self.is_stopped:
+            while not self.is_stopped and len(self.prompts) < self.most_prompts:
                 await self._talk()
                 await asyncio.sleep(self.dice.random() * self.think_seconds)
         finally:
@@ -185,13 +187,22 @@ async def start_talkers(
     """New sessions with a user each. Every third asks before it runs a command."""
     made = []
     for at in range(count):
-        asks = at % 3 == 2
-        options = {"permission_mode": "default" if asks else "bypassPermissions"}
-        session_id = await gateways[0].create(options=options)
-        kinds = ("say", "wait", "question") if asks else KINDS[:-1]
+        mode = "default" if at % 3 == 2 else "bypassPermissions"
+        session_id = await gateways[0].create(options={"permission_mode": mode})
         witness = folder / f"{session_id}.witness"
+        kinds = ("say", "wait", "question") if mode == "default" else KINDS[:-1]
         made.append(Talker(gateways, session_id, witness, Random(dice.random()), kinds, think_seconds))
     return made
+
+
+async def start_next(talker: Talker) -> Talker:
+    """A new session with a user like the one before."""
+    mode = "default" if "question" in talker.kinds else "bypassPermissions"
+    status, made = await talker.request("POST", "/sessions", {"options": {"permission_mode": mode}})
+    assert status == 201, (status, made)
+    witness = talker.witness.with_name(f"{made['session_id']}.witness")
+    dice = Random(talker.dice.random())
+    return Talker(talker.gateways, made["session_id"], witness, dice, talker.kinds, talker.think_seconds)
 
 
 async def read_all_lines(cluster: RunningCluster, session_id: str) -> list[tuple[int, str]]:

@@ -9,7 +9,7 @@ from tests.stress.cluster.faults import short_plan, start_and_run
 
 
 async def test_sessions_survive_kills_of_their_hosts(tmp_path: Path) -> None:
-    report = await start_and_run(tmp_path, "kills", host_kills.kill_host, short_plan(count=2))
+    report = await start_and_run(tmp_path, "kills", host_kills.kill_hosts, short_plan(count=2))
 
     assert report.problems == []
 

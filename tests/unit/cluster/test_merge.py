@@ -47,8 +47,8 @@ def test_every_route_has_a_rule() -> None:
 
 def test_the_list_has_the_sessions_of_all_hosts_and_those_that_no_host_has_loaded() -> None:
     bodies = [
-        msgspec.json.encode({"loaded": ["a", "b"], "sessions": [info("a", 5)], "total": 1}),
-        msgspec.json.encode({"loaded": ["c"], "sessions": [info("c", 9)], "total": 1}),
+        msgspec.json.encode({"loaded": ["a", "b"], "sessions": [info("a", 5)], "total": 1, "matches": {}}),
+        msgspec.json.encode({"loaded": ["c"], "sessions": [info("c", 9)], "total": 1, "matches": {}}),
     ]
     stored = [known(info("a", 4)), known(info("b", 8)), known(info("d", 7, state="running"))]
     found = msgspec.json.decode(join_sessions(bodies, NO_QUERY, stored))
@@ -70,9 +70,14 @@ def test_costs_of_one_model_on_several_hosts_are_added() -> None:
     def body(session: str, usd: float | None) -> bytes:
         return msgspec.json.encode(
             {
-                "by_session": [row(usd, id=session, title="")],
-                "by_model": [row(usd, model="m")],
-                "by_day": [row(usd, day="2026-11-17")],
+                "costs": [
+                    {
+                        "by_session": [row(usd, id=session, title="")],
+                        "by_model": [row(usd, model="m")],
+                        "by_day": [row(usd, day="2026-11-17")],
+                    },
+                    {"by_session": [], "by_model": [], "by_day": []},
+                ],
                 "budget": {"usd": 9.0, "used": usd or 0},
             }
         )

@@ -72,6 +72,8 @@ class GatewayStream:
         self._waiting: asyncio.Queue[FromHost | StreamLost] = asyncio.Queue()
         self._passed_on = 0
         self._lock = asyncio.Lock()
+        self.is_repeated = False
+        """Whether a host may have got the request before, and did not say so."""
         self.is_lost = False
         self.is_done = False
         """Whether all has come."""

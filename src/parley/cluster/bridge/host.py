@@ -297,7 +297,7 @@ async def add_bridge(host: Host, prefix: str) -> HostServices:
     host.gate = HostGate(tokens)
     hub.find_quotas = tokens.find_quotas
     hub.limits = limits
-    app = HostRoutes(host.app, hub)
+    app = HostRoutes(host.app, hub, host.sessions.resting)
     bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions)
     bridge.prepare = limits.prepare
     await bridge.start()

@@ -1,6 +1,7 @@
 """What a gateway asks a host besides the routes of the API. Clients cannot ask for it.
 
-/internal/sessions      the list of sessions, and which sessions the host has loaded
+/internal/sessions      the list of sessions, which sessions the host has loaded, and in which others it found the text
+/internal/costs         what sessions cost, without and with those that are not loaded
 /internal/questions     the open questions, and the same
 /internal/acp/METHOD    what the agent of an editor needs: create, find, copy, rename and delete sessions. The agent
                         runs in the gateway, because its sessions may be on several hosts
@@ -19,8 +20,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from parley.acp.host import Editor, SessionLink
 from parley.acp.rpc import RpcConnection, RpcError
 from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
+from parley.cluster.resting_sessions import RestingSessions
 from parley.gateway.editor_sessions import HubSessions
-from parley.gateway.http.console.overview import read_query
+from parley.gateway.http.console.overview import read_days, read_query
 from parley.gateway.http.errors import error_response
 from parley.gateway.http.replies import json_response
 from parley.gateway.hub import SessionHub
@@ -58,9 +60,10 @@ class CallError(Struct, frozen=True, kw_only=True):
 class HostRoutes:
     """The application of a host with these routes."""
 
-    def __init__(self, app: ASGIApp, hub: SessionHub) -> None:
+    def __init__(self, app: ASGIApp, hub: SessionHub, resting: RestingSessions) -> None:
         self._app = app
         self._hub = hub
+        self._resting = resting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PATH):
@@ -79,8 +82,16 @@ class HostRoutes:
             return await self._call(path.removeprefix(EDITORS), principal, await request.body())
         loaded = [row["id"] for row in self._hub.database.rows("SELECT id FROM sessions")]
         if path == f"{PATH}sessions":
-            found, total = self._hub.find_sessions(principal, read_query(request.query_params))
-            return json_response({"loaded": loaded, "sessions": found, "total": total})
+            query = read_query(request.query_params)
+            found, total = self._hub.find_sessions(principal, query)
+            matches = self._resting.search.find(principal, query.search) if query.search else {}
+            return json_response({"loaded": loaded, "sessions": found, "total": total, "matches": matches})
+        if path == f"{PATH}costs":
+            days = read_days(request.query_params)
+            self._hub.indexer.index_marked()
+            costs = self._hub.indexer.turns.costs(principal, days), self._resting.turns.costs(principal, days)
+            budget = {"usd": principal.quotas.usd, "used": self._hub.spending.of(principal.name).usd}
+            return json_response({"costs": costs, "budget": budget})
         if path == f"{PATH}questions":
             questions = self._hub.questions.list_open(principal, request.query_params.get("session"))
             return json_response({"loaded": loaded, "questions": questions})

@@ -21,7 +21,7 @@ from parley.cluster.session_summaries import ClusterSession
 from parley.gateway.http.console.overview import read_query
 from parley.gateway.http.query import LARGEST, read_number
 from parley.gateway.index.session_list import SessionInfo, SessionQuery
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import UNSET, Json, Struct
 
 FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "turns")
 LARGEST_GAUGES = frozenset({"parley_loop_lag_p99_seconds"})
@@ -54,15 +54,18 @@ def ask_for_page(query: QueryParams) -> dict[str, str]:
 
 
 def join_sessions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
-    """The list of sessions, the last used first. In sessions that no host has loaded, only titles are searched."""
-    rows, total, loaded = list[Json](), 0, set[str]()
+    """The list of sessions, the last used first."""
+    rows, total, loaded, matches = list[Json](), 0, set[str](), dict[str, str]()
     for body in bodies:
         found = msgspec.json.decode(body)
         rows += found["sessions"]
         total += found["total"]
         loaded.update(found["loaded"])
+        matches.update(found.get("matches", {}))  # an older host has none
     stored = [session.info for session in known if session.info is not None and session.info.id not in loaded]
-    more = [msgspec.to_builtins(at_rest(info)) for info in stored if is_listed(at_rest(info), read_query(query))]
+    asked = read_query(query)
+    resting = [msgspec.structs.replace(at_rest(info), match=matches.get(info.id, UNSET)) for info in stored]
+    more = [msgspec.to_builtins(info) for info in resting if is_listed(info, asked)]
     rows, total = rows + more, total + len(more)
     rows.sort(key=lambda row: -row["used_at"])
     start = read_number(query, "offset", 0)
@@ -80,7 +83,8 @@ def at_rest(info: SessionInfo) -> SessionInfo:
 
 def is_listed(info: SessionInfo, query: SessionQuery) -> bool:
     text = query.search.casefold()
-    is_found = not text or text in info.title.casefold() or text in info.cwd.casefold()
+    is_named = not text or text in info.title.casefold() or text in info.cwd.casefold()
+    is_found = is_named or info.match is not UNSET
     return is_found and (not query.states or info.state in query.states)
 
 
@@ -101,12 +105,13 @@ def join_questions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[
 
 def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """What all sessions cost. A model and a day are on several hosts, and so may a session be that has moved."""
-    replies = [msgspec.json.decode(body) for body in bodies]
-    by_day = add_rows((row for reply in replies for row in reply["by_day"]), "day")
+    decoded = [msgspec.json.decode(body) for body in bodies]
     budget = {
-        "usd": next((reply["budget"]["usd"] for reply in replies), None),
-        "used": max(reply["budget"]["used"] for reply in replies),  # each host knows that of all
+        "usd": next((reply["budget"]["usd"] for reply in decoded), None),
+        "used": max(reply["budget"]["used"] for reply in decoded),  # each host knows that of all
     }
+    replies = [costs for reply in decoded for costs in reply["costs"]]
+    by_day = add_rows((row for reply in replies for row in reply["by_day"]), "day")
     return msgspec.json.encode(
         {
             "by_session": most_expensive(add_rows((row for reply in replies for row in reply["by_session"]), "id")),
@@ -187,7 +192,7 @@ RULES: Mapping[str, Any] = {
     # All hosts.
     "list_sessions": LIST_SESSIONS,
     "list_questions": LIST_QUESTIONS,
-    "show_costs": Merge(join_costs),
+    "show_costs": Merge(join_costs, f"{PATH}costs"),
     "show_metrics": Merge(join_metrics),
     "watch_sessions": MergedEvents(),
     "watch_questions": MergedEvents(),

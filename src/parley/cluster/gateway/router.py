@@ -87,12 +87,17 @@ class Router:
 
     async def _dial(self, subject: str, opened: OpenStream, missing: str) -> GatewayStream:
         pauses, problem = Pauses(self.wait_seconds), Refusal("no_owner", missing)
+        is_repeated = False
         while True:
             try:
-                return await self.dialer.dial(subject, opened)
-            except (NoResponders, NotServed):
+                stream = await self.dialer.dial(subject, opened)
+                stream.is_repeated = is_repeated
+                return stream
+            except (NoResponders, NotServed) as exc:
+                is_repeated = is_repeated or isinstance(exc, NotServed)
                 problem = Refusal("no_owner", f"{missing}; try again later")
             except ClusterError as exc:
+                is_repeated = True
                 problem = unreachable(exc)
             if not await pauses.wait():
                 raise problem
@@ -108,7 +113,7 @@ class Router:
             except StreamLost as exc:
                 lost = str(exc)
             else:
-                if lost and opened.method == "DELETE" and reply.status == 404:
+                if (lost or stream.is_repeated) and opened.method == "DELETE" and reply.status == 404:
                     return WholeReply(204, [])  # the attempt whose reply was lost has deleted it
                 return reply
             attempts += time.monotonic() - started > SETTLED_SECONDS

@@ -41,7 +41,7 @@ class OverviewHandlers:
         return EventStream(take, lambda: self._hub.events.end(watcher), self._hub.stopped)
 
     async def show_costs(self, request: Request, principal: Principal) -> Response:
-        days = read_number(request.query_params, "days", 30, MOST_DAYS)
+        days = read_days(request.query_params)
         self._hub.indexer.index_marked()
         used = self._hub.spending.of(principal.name)
         budget = {"usd": principal.quotas.usd, "used": used.usd}
@@ -53,6 +53,11 @@ class OverviewHandlers:
 
     async def show_schema(self, request: Request, principal: Principal) -> Response:
         return Response(await asyncio.to_thread(encode_schema), media_type="application/json")
+
+
+def read_days(query: QueryParams) -> int:
+    """How many days of costs are wanted. Raises Refusal."""
+    return read_number(query, "days", 30, MOST_DAYS)
 
 
 def read_query(query: QueryParams) -> SessionQuery:
