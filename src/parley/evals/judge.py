@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +72,7 @@ async def judge_run(
     from parley.sdk.errors import BudgetExceeded
     from parley.sdk.run import run as run_prompt
 
-    config = workspace.parent / "judge"
-    config.mkdir(exist_ok=True)
+    config = tempfile.mkdtemp(dir=workspace.parent)
     options: Options[Any] = Options(
         engine="local",
         model=judge.model,
@@ -81,7 +81,7 @@ async def judge_run(
         strict_mcp_config=True,
         setting_sources=[],
         cwd=config,
-        env={"CLAUDE_CONFIG_DIR": str(config), "PARLEY_STORE": ""},
+        env={"CLAUDE_CONFIG_DIR": config, "PARLEY_STORE": ""},
         persist_session=False,
         stderr=lambda text: None,
         output_type=Judgement,

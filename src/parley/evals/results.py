@@ -22,6 +22,7 @@ import msgspec
 from parley.errors import UsageError
 from parley.evals.plan import RunKey
 from parley.protocol.base import Struct
+from parley.workspace import private_files
 
 VERSION = 1
 FILE_NAME = "results.jsonl"
@@ -99,7 +100,7 @@ class ResultsFolder:
         self.records = records
         self._file = file
         self.workspaces = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
-        (folder / TEMPORARY).write_text(str(self.workspaces), encoding="utf-8")
+        private_files.replace(folder / TEMPORARY, str(self.workspaces).encode())
 
     def append(self, record: RunRecord) -> None:
         """Raises OSError."""
@@ -134,7 +135,7 @@ def resume_results(folder: Path, digest: str) -> ResultsFolder:
     """Open the results of an interrupted run. Raises UsageError."""
     path = folder / FILE_NAME
     try:
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as exc:
         raise UsageError(f"cannot resume: {path}: {exc.strerror}") from None
     lock(file, folder)

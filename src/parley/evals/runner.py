@@ -7,6 +7,7 @@ that are left have no result, and `--resume` runs them.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ from parley.workspace.process.processes import Processes
 
 RESULT_CHARS = 2_000
 KEPT = "failed-workspaces"
+COLLECT_RUNS = 20
+"""A session leaves cycles. Python would collect them so late that memory grows for hundreds of runs."""
 NO_JUDGE = "there is no [judge]"
 
 
@@ -103,6 +106,8 @@ class EvalRunner:
             record = await self._run_one(planned, folder)
             if record is not None:
                 self._results.append(record)
+                if len(self._results.records) % COLLECT_RUNS == 0:
+                    gc.collect()
                 self._on_result(record)
                 if self._keep_failed and record.outcome != "passed":
                     await asyncio.to_thread(self._keep_workspace, folder / "workspace", planned)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,8 @@ class Seen:
 
     before_kill: int = 0
     seconds: float = 0
+    cpu_seconds: float = 0
+    """Of the process and the commands of its cases, which says more than the clock on a busy machine."""
     rss_mb: list[float] = field(default_factory=list)
     """After each part of the runs of an evaluation that is not killed."""
     problems: list[str] = field(default_factory=list)
@@ -137,11 +140,13 @@ def check_report(report: Json, runs: list[Json], seen: Seen) -> None:
 def run_whole(folder: Path, suite: Path, total: int, seen: Seen) -> None:
     """Without a kill: how long it takes, and its memory after each quarter."""
     (folder / "tmp").mkdir()
-    started = time.monotonic()
+    started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     process = start(suite, folder)
     seen.rss_mb = watch_memory(process, folder / "results" / "results.jsonl", total)
     process.communicate(timeout=HANG_SECONDS)
     seen.seconds = time.monotonic() - started
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seen.cpu_seconds = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
 
 
 def storm(folder: Path, cases: int, configurations: int) -> Seen:
@@ -165,7 +170,7 @@ def main() -> None:
         run_whole(folder / "whole", folder / "many.toml", total, seen)
     sizes = ", ".join(f"{size:.1f}" for size in seen.rss_mb)
     report = (
-        f"{total} runs in one process: {seen.seconds:.1f} s",
+        f"{total} runs in one process: {seen.seconds:.1f} s, {seen.cpu_seconds:.1f} s of CPU time",
         f"RSS in MB after each quarter: {sizes}",
         f"killed after {seen.before_kill} runs and resumed; problems: {seen.problems or 'none'}",
     )

@@ -80,6 +80,7 @@ def run_suite(given: GivenArgs) -> int:
     concurrency = positive(given, "concurrency", suite.concurrency)
     results = open_results(given, path, suite)
     gc.enable()  # main() disabled it, but this runs for long
+    gc.freeze()  # collections need not look at modules
     try:
         progress = ProgressBar(len(planned), {each.key for each in planned}, results)
         runner = EvalRunner(suite, results, on_result=progress.add, keep_failed=given.has("keep-failed"))
