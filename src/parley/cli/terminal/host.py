@@ -15,12 +15,8 @@ from typing import Any
 import msgspec
 
 from parley.cli.output import failure_reason, retry_text, text_of
-from parley.cli.terminal.answer import Answer, PlainAnswer
-from parley.cli.terminal.calls import CallLines, format_seconds, format_whole, spinner_frame
 from parley.cli.terminal.questions import QuestionPrompts
 from parley.cli.terminal.screen import Screen
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import reveal_line, reveal_text, shorten, wrap
 from parley.host import HostError, HostGone
 from parley.protocol.base import UNSET, Message, Struct
 from parley.protocol.blocks import Text, ToolResult, ToolUse
@@ -35,6 +31,10 @@ from parley.protocol.messages.system import (
     TaskNotification,
     TaskStarted,
 )
+from parley.terminal.rendering.answer import Answer, PlainAnswer
+from parley.terminal.rendering.calls import CallLines, format_seconds, format_whole, spinner_frame
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import reveal_line, reveal_text, shorten, wrap
 
 FRAME_SECONDS = 0.05
 """How often text that arrives is drawn."""
@@ -67,7 +67,7 @@ class ModelStreamEvent(Struct, frozen=True):
 def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
     """Formats Markdown if the extra is installed, which is imported here."""
     try:
-        from parley.cli.terminal.markdown import MarkdownAnswer
+        from parley.terminal.rendering.markdown import MarkdownAnswer
     except ModuleNotFoundError as exc:
         if exc.name not in EXTRA_MODULES:
             raise

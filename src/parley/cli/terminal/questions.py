@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from parley.cli.terminal.forms import Field, read_fields
 from parley.cli.terminal.keys import KeyPress, LineEditor
 from parley.cli.terminal.screen import Screen
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import cell_width, reveal_line, reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard
 from parley.permissions.rule import split_alternatives
 from parley.protocol.base import Json, encode_json
 from parley.protocol.messages.requests import CanUseTool, Elicitation
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, wrap
 from parley.tools.catalog import find_traits
 
 DENIED = "The user denied this call."

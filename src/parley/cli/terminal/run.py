@@ -21,19 +21,19 @@ from typing import NoReturn
 
 from parley.cli.run import INTERRUPTED, TERMINATED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
-from parley.cli.terminal.answer import Answer, PlainAnswer
 from parley.cli.terminal.host import TerminalHost, make_answer
 from parley.cli.terminal.keys import KeyPress
 from parley.cli.terminal.questions import Cancelled, QuestionPrompts
 from parley.cli.terminal.screen import Screen
-from parley.cli.terminal.style import Styles, is_dumb
 from parley.cli.terminal.summary import summarize
-from parley.cli.terminal.text import reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard, can_read_keys
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
+from parley.terminal.rendering.answer import Answer, PlainAnswer
+from parley.terminal.rendering.style import Styles, is_dumb
+from parley.terminal.rendering.text import reveal_text, wrap
 from parley.version import how_to_install
 
 EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
