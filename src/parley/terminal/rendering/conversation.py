@@ -195,6 +195,8 @@ class AgentCallLines(CallLines):
         """By the id of the task, and by that of the call which waits for it."""
         self._waiting: dict[str, str] = {}
         """The call that waits for a task."""
+        self.asked: set[str | None] = set()
+        """The calls that wait for an answer of the person."""
 
     def start_agent(self, task_id: str, description: str, call_id: str | None) -> list[str]:
         agent = RunningAgent(reveal_line(description), self._clock())
@@ -244,6 +246,8 @@ class AgentCallLines(CallLines):
         waiting = {call_id: self._agents[task] for call_id, task in self._waiting.items() if task in self._agents}
         for call_id, running in self.running.items():
             agent = waiting.get(call_id)
+            if call_id in self.asked:
+                continue
             if agent is None:
                 seconds = format_whole(now - running.started_at)
                 lines.append(self._fit(running.depth, spinner_frame(now), describe(running.call), seconds))
@@ -261,7 +265,7 @@ class AgentCallLines(CallLines):
 
     @property
     def is_moving(self) -> bool:
-        return bool(self.running or self._agents)
+        return bool(self.running.keys() - self.asked or self._agents)
 
     def forget(self) -> None:
         """The session was replaced by another."""
