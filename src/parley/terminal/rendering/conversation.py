@@ -33,6 +33,8 @@ MAX_OUTPUT_LINES = 3
 MAX_KEPT_CHARS = 2_000_000
 """How much of an output is kept to be shown in full."""
 PROMPT_MARK = "> "
+INTERRUPTED = "[Request interrupted by user"
+"""How the engine tells the model that a turn was interrupted."""
 
 
 class RunningAgent:
@@ -133,6 +135,8 @@ class ConversationTranscript(Transcript):
             return
         content = message.message.content
         texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
+        if "".join(texts).startswith(INTERRUPTED):
+            return  # the result says it
         images = name_images(None if isinstance(content, str) else [block.json for block in content])
         if any(text.strip() for text in texts) or images:
             self.show_prompt("\n".join(texts), " ".join(images))
@@ -235,6 +239,9 @@ class AgentCallLines(CallLines):
         task_id = self._waiting.pop(result.tool_use_id, None)
         agent = self._agents.pop(task_id, None) if task_id is not None else None
         running = self.running.get(result.tool_use_id)
+        if running is not None and running.is_dialog:
+            del self.running[result.tool_use_id]
+            return []  # the person has seen it and answered
         if agent is None or running is None or result.is_error or meta:
             return super().finish(result, meta)
         del self.running[result.tool_use_id]
