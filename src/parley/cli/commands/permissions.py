@@ -17,8 +17,9 @@ from parley.cli.output import update_flags
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
-from parley.compose.setup.permission_check import CheckResult, PermissionChecker, UnknownTool
+from parley.compose.setup.permission_check import PermissionChecker, UnknownTool
 from parley.compose.tools import list_tools
+from parley.engine.approval.explanation import CheckResult
 from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
