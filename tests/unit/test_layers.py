@@ -25,6 +25,7 @@ LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
     {"testing"},
     {"cli"},
+    {"terminal"},
     {"cluster"},
     {"gateway"},
     {"acp"},

@@ -21,19 +21,20 @@ from typing import NoReturn
 
 from parley.cli.run import INTERRUPTED, TERMINATED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
-from parley.cli.terminal.answer import Answer, PlainAnswer
-from parley.cli.terminal.host import TerminalHost, make_answer
+from parley.cli.terminal.host import TerminalHost
 from parley.cli.terminal.keys import KeyPress
 from parley.cli.terminal.questions import Cancelled, QuestionPrompts
 from parley.cli.terminal.screen import Screen
-from parley.cli.terminal.style import Styles, is_dumb
 from parley.cli.terminal.summary import summarize
-from parley.cli.terminal.text import reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard, can_read_keys
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
+from parley.terminal.rendering.answer import Answer, PlainAnswer
+from parley.terminal.rendering.style import Styles, is_dumb
+from parley.terminal.rendering.text import reveal_text, wrap
+from parley.terminal.rendering.transcript import make_answer
 from parley.version import how_to_install
 
 EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
@@ -85,7 +86,7 @@ class TerminalRun:
             session.close_input()
             await session.run_turns()
             hub.close(session)
-        if self._host.results:
+        if self._host.transcript.results:
             self._summarize()
         return stop.exit_code()
 
@@ -97,7 +98,7 @@ class TerminalRun:
         keyboard = self._keyboard = Keyboard(marks_pastes=self._screen.has_cursor, on_resume=self._screen.redraw)
         stack.enter_context(keyboard)
         keyboard.on_key = self._press
-        self._host.questions = QuestionPrompts(self._screen, keyboard, self._styles, self._host.render)
+        self._host.questions = QuestionPrompts(self._screen, keyboard, self._styles, self._host.transcript.render)
 
     async def _ask_prompt(self) -> str:
         """The prompt that is typed; empty if the person quits."""
@@ -108,7 +109,7 @@ class TerminalRun:
         try:
             return await self._prompting
         except Cancelled as exc:
-            self._host.is_interrupted = exc.key == "escape"
+            self._host.transcript.is_interrupted = exc.key == "escape"
             return ""
         except asyncio.CancelledError:
             return ""
@@ -122,7 +123,7 @@ class TerminalRun:
 
     @property
     def is_interrupted(self) -> bool:
-        return self._host.is_interrupted
+        return self._host.transcript.is_interrupted
 
     def stop(self) -> None:
         """A signal arrived."""
@@ -136,7 +137,7 @@ class TerminalRun:
             self._keyboard.restore()
 
     def _summarize(self) -> None:
-        lines = [summarize(self._host.results, is_stored=not self.options.no_session_persistence)]
+        lines = [summarize(self._host.transcript.results, is_stored=not self.options.no_session_persistence)]
         if isinstance(self._make_answer(), PlainAnswer):
             lines.append(EXTRA)
         is_seen = os.isatty(2)

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import cell_width, reveal_line, shorten, wrap
-from parley.engine.agents.forwarding import describe_activity
 from parley.protocol.base import Json, encode_json
 from parley.protocol.blocks import ToolResult, ToolUse
-from parley.tools.catalog import JUDGED_BY_CALL, find_traits
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width, reveal_line, shorten, wrap
+from parley.tools.catalog import JUDGED_BY_CALL, describe_activity, find_traits
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 10
@@ -156,7 +155,7 @@ class CallLines:
 def describe(call: ToolUse) -> str:
     """What a call does, as its tool declares it, and the input that it is about."""
     traits = find_traits(call.name)
-    text = describe_activity(call)
+    text = describe_activity(call.name, call.input)
     subject = call.input.get(traits.subject_field)
     if traits.effect in JUDGED_BY_CALL and isinstance(subject, str) and subject not in text:
         text = f"{text}: {subject[:MAX_INPUT_CHARS]}"
