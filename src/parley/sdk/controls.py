@@ -212,6 +212,11 @@ class Controls:
         """The conversation as `text`, and a `default_filename` for it."""
         return await self._object(panels.ExportConversation())
 
+    async def get_status(self) -> list[Json]:
+        """The sections of a status page: `title`, and `rows` with `label` and `value`."""
+        found = (await self._object(panels.GetStatus())).get("sections")
+        return found if isinstance(found, list) else []
+
     async def get_memory_files(self) -> list[Json]:
         """The memory files that exist or are usual: `path`, `kind`, `exists`."""
         found = (await self._object(panels.GetMemoryDialog())).get("files")

@@ -1,7 +1,7 @@
 """What slash commands, the status line and the rewind may use of the application.
 
 async def show_cost(view: View, argument: str) -> None:
-    view.print(format_cost(await view.client.session_cost()))
+    view.print(format_cost(await view.client.get_usage(), view.styles))
 
 COMMANDS = (TerminalCommand("cost", "What this session has cost", show_cost),)
 """
@@ -12,11 +12,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.themes import Theme
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from parley.sdk.client import Client
     from parley.sdk.options import Options
 
@@ -39,9 +38,19 @@ class View(Protocol):
     session_id: str
     cwd: str
     theme: Theme
+    styles: Styles
+    prompts: Sequence[tuple[str, str]]
+    """The uuids and texts of the prompts of this conversation, oldest first."""
 
-    def print(self, renderable: RenderableType) -> None:
-        """Print into the scrollback. Control characters are shown as escapes."""
+    @property
+    def width(self) -> int:
+        """The columns of the window."""
+
+    def print(self, lines: Sequence[str]) -> None:
+        """Print into the scrollback lines that are safe (`rendering.text`) and fit into the width."""
+
+    async def edit(self, path: str) -> None:
+        """Open a file in the person's editor, and wait until it is closed."""
 
     async def choose(
         self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None

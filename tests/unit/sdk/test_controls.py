@@ -44,6 +44,7 @@ REQUESTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "file_suggestions": (("no",), {"subtype": "file_suggestions", "query": "no"}),
     "get_usage": ((), {"subtype": "get_usage"}),
     "export_conversation": ((), {"subtype": "export_conversation"}),
+    "get_status": ((), {"subtype": "get_status"}),
     "get_memory_files": ((), {"subtype": "get_memory_dialog"}),
     "read_file": (("/f", 9), {"subtype": "read_file", "path": "/f", "max_bytes": 9}),
     "seed_read_state": (("/f", 1.5), {"subtype": "seed_read_state", "path": "/f", "mtime": 1.5}),
