@@ -289,6 +289,10 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
 
         if has_password(options.store):
             warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
+    if not streaming_in and not prompt.strip() and can_ask_prompt(options) and can_converse(options):
+        from parley.cli.terminal.conversation import start_conversation
+
+        return start_conversation(options)
     if options.resume is not None and not options.resume.strip():
         from parley.cli.commands.sessions import describe_choices
 
@@ -364,6 +368,22 @@ def can_ask_prompt(options: CliOptions) -> bool:
     from parley.cli.output import is_for_person
 
     return os.isatty(0) and is_for_person(options)
+
+
+def can_converse(options: CliOptions) -> bool:
+    """Whether a conversation can be held at the terminal; if an extra is missing, says so."""
+    from importlib.util import find_spec
+
+    from parley.cli.terminal.tty import can_read_keys
+
+    if not can_read_keys() or (options.fork_session and not options.resume):
+        return False
+    if options.screen_reader or os.environ.get("TERM", "") in ("", "dumb") or find_spec("prompt_toolkit") is not None:
+        return True
+    from parley.version import how_to_install
+
+    warn(f"A conversation needs an extra: {how_to_install('tui')}. Without it, parley answers one prompt.")
+    return False
 
 
 def check_formats(options: CliOptions, streaming_in: bool, streaming_out: bool) -> None:

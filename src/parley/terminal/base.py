@@ -33,14 +33,27 @@ class Row:
 class View(Protocol):
     """The application, as far as a command may use it."""
 
-    client: Client[Any]
-    options: Options[Any]
-    session_id: str
-    cwd: str
-    theme: Theme
     styles: Styles
-    prompts: Sequence[tuple[str, str]]
-    """The uuids and texts of the prompts of this conversation, oldest first."""
+
+    @property
+    def client(self) -> Client[Any]:
+        """The client of the session. Raises ValueError before the engine is ready."""
+
+    @property
+    def options(self) -> Options[Any]: ...
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def cwd(self) -> str: ...
+
+    @property
+    def theme(self) -> Theme: ...
+
+    @property
+    def prompts(self) -> Sequence[tuple[str, str]]:
+        """The uuids and texts of the prompts of this conversation, oldest first."""
 
     @property
     def width(self) -> int:

@@ -54,14 +54,17 @@ class PromptCompleter(Completer):
 
     def _list_commands(self) -> dict[str, str]:
         """What each does, by name; those of the terminal hide those of the engine."""
-        found = (self._view.client.server_info or {}).get("commands")
-        theirs = {str(row.get("name")): str(row.get("description", "")) for row in found or () if isinstance(row, dict)}
+        try:
+            found = (self._view.client.server_info or {}).get("commands") or ()
+        except ValueError:  # the engine is not ready
+            found = ()
+        theirs = {str(row.get("name")): str(row.get("description", "")) for row in found if isinstance(row, dict)}
         return {**theirs, **dict(OWN), **{command.name: command.summary for command in COMMANDS}}
 
     async def _find_files(self, query: str) -> list[str]:
         try:
             return [path for path in await self._view.client.file_suggestions(query) if path.isprintable()]
-        except ClaudeSDKError:  # not connected, or the session is ending: there is nothing to suggest
+        except (ClaudeSDKError, ValueError):  # the engine is not ready, or ends: there is nothing to suggest
             return []
 
 

@@ -50,6 +50,9 @@ OTHER = "Something else…"
 class Dialogs(Protocol):
     """How a person is asked, with a screen or line by line."""
 
+    async def wait_for_pause(self) -> None:
+        """Wait while a prompt is being typed, so that a key for it does not answer a question."""
+
     async def pick(
         self, title: str, rows: Sequence[Row], *, several: bool = False, search: bool = False, selected: int = 0
     ) -> list[Row] | None:
@@ -70,6 +73,7 @@ class Questions:
         """Answer a permission request."""
         async with self._turn:
             try:
+                await self._dialogs.wait_for_pause()
                 answer = await self._decide(tool_name, given, context)
             except asyncio.CancelledError:
                 self._print_answer("withdrawn: it was answered elsewhere, or the turn ended")
@@ -204,6 +208,7 @@ class Questions:
     async def elicit(self, request: Any) -> Any:
         """Answer an elicitation."""
         async with self._turn:
+            await self._dialogs.wait_for_pause()
             server = reveal_line(str(request.get("mcp_server_name", "")))
             head = str(request.get("title") or f"The MCP server {server} asks")
             message = break_lines(reveal_text(str(request.get("message", ""))), self._width(), 2)

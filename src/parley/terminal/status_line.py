@@ -92,11 +92,11 @@ class StatusLine:
 
     async def _find_command(self) -> str | None:
         """The command of the settings; None if there is none, or if they are those of another machine."""
-        if self._view.options.engine not in ("process", "local"):
-            return None
         try:
+            if self._view.options.engine not in ("process", "local"):
+                return None
             setting = (await self._view.client.get_settings())["effective"].get("statusLine")
-        except (ClaudeSDKError, KeyError):
+        except (ClaudeSDKError, ValueError, KeyError):  # the engine is not ready, or does not know the request
             return None
         command = setting.get("command") if isinstance(setting, dict) and setting.get("type") == "command" else None
         return command if isinstance(command, str) and command.strip() else None
@@ -109,7 +109,7 @@ class StatusLine:
             self._problem = "" if self._lines else f"statusLine: exit code {code}" if code else "statusLine: no output"
         except TimeoutError:
             self._lines, self._problem = [], f"statusLine: no answer within {DEADLINE_SECONDS:.0f} s"
-        except (OSError, ClaudeSDKError) as exc:
+        except (OSError, ValueError, ClaudeSDKError) as exc:
             self._lines, self._problem = [], f"statusLine: {exc}"
 
     async def _describe(self) -> Json:

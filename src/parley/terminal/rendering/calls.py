@@ -54,6 +54,8 @@ class CallLines:
         self._width = width
         self._clock = clock
         self.running: dict[str, RunningCall] = {}
+        self.shows_time = True
+        """False while messages of the past are shown."""
         self._tasks: dict[str, str] = {}
         """The background tasks that run: description by id."""
 
@@ -82,16 +84,19 @@ class CallLines:
         running = self.running.pop(result.tool_use_id, None)
         if running is None:
             return []
-        styles, elapsed = self._styles, format_seconds(self._clock() - running.started_at)
+        styles, elapsed = self._styles, self._elapsed(running.started_at)
         if meta.get("permission_decision", {}).get("decision") == "reject":
             return self._explain(running, styles.warning("⊘"), "denied", first_line(result))
         if "non_execution_kind" in meta:
             return [self._fit(running.depth, styles.warning("⊘"), describe(running.call), "interrupted")]
         if result.is_error:
-            return self._explain(running, styles.bad("✗"), f"failed · {elapsed}", first_line(result))
+            return self._explain(running, styles.bad("✗"), f"failed{elapsed}", first_line(result))
         if running.is_dialog:
             return []
-        return [self._fit(running.depth, styles.good("✓"), describe(running.call), f"ok · {elapsed}")]
+        return [self._fit(running.depth, styles.good("✓"), describe(running.call), f"ok{elapsed}")]
+
+    def _elapsed(self, since: float) -> str:
+        return f"{SEPARATOR}{format_seconds(self._clock() - since)}" if self.shows_time else ""
 
     def _explain(self, running: RunningCall, mark: str, outcome: str, reason: str) -> list[str]:
         """The line of a call that did not succeed; its reason is on the next line if it does not fit."""

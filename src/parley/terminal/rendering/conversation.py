@@ -85,6 +85,16 @@ class ConversationTranscript(Transcript):
         """A remark of the terminal itself."""
         self.print("note", [self.styles.dim(line) for line in wrap(reveal_text(text), self._width())])
 
+    def settle(self) -> None:
+        """What was shown is over: nothing is awaited."""
+        self.finish_answer()
+        self.calls.forget()
+        self.enter("")
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self.phase) or self.calls.is_moving
+
     # Messages.
 
     def _show_assistant(self, message: Assistant) -> None:
