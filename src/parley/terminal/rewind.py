@@ -12,7 +12,7 @@ from parley.protocol.base import Json
 from parley.sdk.errors import ControlError
 from parley.terminal.base import Row, View
 from parley.terminal.rendering.details import paint_diff
-from parley.terminal.rendering.text import reveal_line, reveal_text, shorten, wrap
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
 
 MAX_DIFF_LINES = 40
 FILES, TALK, BOTH = "f", "c", "b"
@@ -25,7 +25,9 @@ async def rewind(view: View) -> str | None:
         view.print([view.styles.dim("There is no earlier message.")])
         return None
     rows = [Row(uuid, reveal_line(text)) for uuid, text in reversed(prompts)]
-    picked = await view.choose("Go back to before which message?", rows, preview=lambda row: dict(prompts)[row.key])
+    is_long = any("\n" in text or cell_width(text) > view.width // 2 for _, text in prompts)
+    preview = (lambda row: dict(prompts)[row.key]) if is_long else None
+    picked = await view.choose("Go back to before which message?", rows, preview=preview)
     if picked is None:
         return None
     report = await report_files(view, picked.key)
@@ -40,6 +42,7 @@ async def rewind(view: View) -> str | None:
     if what.key == FILES:
         return None
     await view.switch_session(view.session_id, at=picked.key)
+    view.print([shorten(f"The conversation is as it was before: {picked.label}", view.width)])
     return dict(prompts)[picked.key]
 
 

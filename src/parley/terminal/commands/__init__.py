@@ -44,7 +44,7 @@ COMMANDS: tuple[TerminalCommand, ...] = (
         "permissions",
         "List, test, add and remove permission rules",
         load("permissions", "manage_rules"),
-        "[test TOOL INPUT | allow RULE | ask RULE | deny RULE]",
+        "[test|allow|ask|deny …]",
     ),
     TerminalCommand("resume", "Continue another session", load("sessions", "resume"), "[SEARCH]"),
     TerminalCommand("status", "Show the session and its environment", load("overview", "show_status")),

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import Row, View
 from parley.terminal.commands import COMMANDS
 from parley.terminal.rendering.tables import pad
@@ -80,7 +79,7 @@ def describe_agent(agent: Json) -> str:
 
 async def run_doctor(view: View, argument: str) -> None:
     """Runs `parley doctor`, which checks this machine, in a process of its own."""
-    environment = {**without_secrets(os.environ), **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    environment = {**os.environ, **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "parley", "doctor"),
         cwd=local_folder(view),

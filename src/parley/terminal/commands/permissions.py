@@ -60,7 +60,7 @@ async def show_rules(view: View) -> None:
 
 
 def describe_rule(index: int, rule: Json) -> Row:
-    source = str(rule.get("source", ""))
+    source = PLACES.get(str(rule.get("source", "")), str(rule.get("source", "")))
     note = "" if rule.get("editability") == "editable" else ", cannot be changed here"
     return Row(str(index), f"{rule.get('behavior', ''):5} {rule.get('rule', '')}", f"{source}{note}")
 
@@ -71,6 +71,8 @@ async def test_call(view: View, text: str) -> None:
         return
     name, _, given = text.strip().partition(" ")
     result = await view.client.check_permission(name, parse_input(name, given.strip()))
+    if result.get("decision") == "ask":
+        result = {**result, "outcome": "you are asked"}
     first, *more = format_decision(result)
     paint = {"allow": view.styles.good, "deny": view.styles.bad}.get(result.get("decision", ""), view.styles.warning)
     view.print([*map(paint, wrap(first, view.width)), *(line for part in more for line in wrap(part, view.width))])

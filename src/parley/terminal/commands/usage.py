@@ -70,8 +70,9 @@ def format_context(usage: Json, styles: Styles, width: int) -> list[str]:
     lines = [styles.bold(shorten(f"{title} ({usage['percentage']:.0f} %)", width)), ""]
     for name, row in zip(names, categories, strict=True):
         share = row["tokens"] / most
-        paint = styles.dim if row.get("kind") == "free" else styles.accent
-        bar = paint(draw_bar(share, bar_cells))
+        is_free = row.get("kind") == "free"
+        bar = draw_bar(share, bar_cells)
+        bar = styles.dim(bar.replace("█", "░")) if is_free else styles.accent(bar)
         figures = f"{format_count(row['tokens']):>7} {100 * share:5.1f} %"
         lines.append(f"{pad(shorten(name, name_cells), False, name_cells)}  {bar}  {figures}")
     return [*lines, *list_parts(usage, styles, width)]
