@@ -14,10 +14,10 @@ import msgspec
 
 from parley.cli.commands.subcommand import GivenArgs, write_json, write_lines
 from parley.cli.stdio import warn, write
-from parley.cli.style import format_table
 from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
 from parley.settings.base import printable
+from parley.terminal.rendering.tables import format_table
 from parley.version import how_to_install
 
 TOKEN_VARIABLE = "PARLEY_TOKEN"
