@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import sys
+import termios
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,10 @@ class ConversationApplication:
         self._transcript.note(GREETING)
         try:
             await self.interface.run(self._start)
+        except (EOFError, OSError, termios.error):
+            if is_terminal_open():
+                raise
+            self._hang_up(signal.SIGHUP)
         finally:
             await self._close()
         return self._exit_code
@@ -138,6 +143,12 @@ class ConversationApplication:
             self.leave(1)
 
     def _hang_up(self, number: int) -> None:
+        """The terminal is closed, or the process is to end."""
+        if number == signal.SIGHUP:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for descriptor in (1, 2):
+                os.dup2(nowhere, descriptor)
+            os.close(nowhere)
         self.leave(128 + number)
 
     def leave(self, code: int = 0) -> None:
@@ -455,6 +466,14 @@ class ConversationApplication:
     def set_theme(self, name: str) -> None:
         self.styles.theme = THEMES[name]
         self._changed()
+
+
+def is_terminal_open() -> bool:
+    try:
+        termios.tcgetattr(0)
+    except termios.error:
+        return False
+    return True
 
 
 def run_conversation(target: Target, *, is_plain: bool = False) -> int:
