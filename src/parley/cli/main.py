@@ -354,9 +354,9 @@ def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:
     if not (options.print or is_driven(options) or options.output_format):
         reason = f", and {reason}" if reason else greedy
         return (
-            f"no prompt given{reason}. Parley has no interactive mode: it answers one prompt and exits. Give the "
-            'prompt as an argument, as in parley "What does this project do?", or on stdin. If stdin and stdout are '
-            "terminals, parley asks for it. To continue the last session, add --continue. See `parley help`"
+            f"no prompt given{reason}. Give the prompt as an argument, as in parley "
+            '"What does this project do?", or on stdin. If stdin and stdout are terminals, parley opens a '
+            "conversation. To continue the last session, add --continue. See `parley help`"
         )
     reason = f": {reason}" if reason else f" (give a prompt, or use --input-format stream-json{greedy})"
     # Clients look for the start of this sentence.
@@ -371,19 +371,10 @@ def can_ask_prompt(options: CliOptions) -> bool:
 
 
 def can_converse(options: CliOptions) -> bool:
-    """Whether a conversation can be held at the terminal; if an extra is missing, says so."""
-    from importlib.util import find_spec
-
+    """Whether a conversation can be held at the terminal: a process in the background would be stopped."""
     from parley.cli.terminal.tty import can_read_keys
 
-    if not can_read_keys() or (options.fork_session and not options.resume):
-        return False
-    if options.screen_reader or os.environ.get("TERM", "") in ("", "dumb") or find_spec("prompt_toolkit") is not None:
-        return True
-    from parley.version import how_to_install
-
-    warn(f"A conversation needs an extra: {how_to_install('tui')}. Without it, parley answers one prompt.")
-    return False
+    return can_read_keys() and not (options.fork_session and not (options.resume or options.continue_conversation))
 
 
 def check_formats(options: CliOptions, streaming_in: bool, streaming_out: bool) -> None:

@@ -28,6 +28,7 @@ from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.style import Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.terminal.rendering.themes import THEMES, Theme
+from parley.terminal.rendering.transcript import make_answer
 from parley.terminal.session import QueuedPrompt, TerminalSession
 from parley.terminal.shell import ShellCommand
 from parley.terminal.status_line import StatusLine
@@ -122,6 +123,7 @@ class ConversationApplication:
             self.leave(1)
             return
         await self._apply_settings()
+        await asyncio.to_thread(make_answer, self._get_width, self.styles)  # imports what formats answers
         if self._session.target.options.resume == "":
             await self._run_command("/resume")
 
@@ -260,6 +262,8 @@ class ConversationApplication:
         self._log.append(text)
         if text in EXIT_COMMANDS:
             self.leave()
+        elif text == "/keys":
+            self._list_keys()
         elif text.startswith("/") and self._is_own_command(text):
             self.run_task(self._run_command(text))
         elif text.startswith("!"):
@@ -267,6 +271,12 @@ class ConversationApplication:
         else:
             self._send(text)
         self._changed()
+
+    def _list_keys(self) -> None:
+        from parley.terminal.keys import KEYS
+
+        column = max(len(key) for key, _ in KEYS) + 2
+        self.print([shorten(f"  {key:<{column}}{about}", self.width) for key, about in KEYS])
 
     def _send(self, text: str) -> None:
         try:

@@ -9,9 +9,10 @@ from contextlib import contextmanager, suppress
 from time import monotonic
 
 from parley.cli.process_secrets import erase
-from parley.cli.stdio import write
+from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
 from parley.protocol.options import CliOptions
+from parley.version import how_to_install
 
 INPUT_MODES, LOCAL_MODES = 0, 3
 """Where these modes are in the attributes of a terminal."""
@@ -20,11 +21,12 @@ INPUT_MODES, LOCAL_MODES = 0, 3
 def start_conversation(options: CliOptions) -> int:
     """Hold a conversation in the session that the options name; returns the exit code. Raises UsageError."""
     erase()
-    with unread_keys(options):
+    is_plain = wants_lines(options)
+    with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
         from parley.terminal.launch import choose_target
 
-        return run_conversation(choose_target(options, find_cwd()), is_plain=options.screen_reader)
+        return run_conversation(choose_target(options, find_cwd()), is_plain=is_plain)
 
 
 def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
@@ -32,12 +34,13 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
     server, separator, session_id = url.rpartition("/sessions/")
     if not separator or not session_id:
         raise InvalidArguments(f"the URL of a session is http://HOST:PORT/sessions/ID, not {url!r}")
-    with unread_keys(options):
+    is_plain = wants_lines(options)
+    with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
         from parley.terminal.launch import Target
 
         target = Target(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
-        return run_conversation(target, is_plain=options.screen_reader)
+        return run_conversation(target, is_plain=is_plain)
 
 
 def follow(lines: Iterable[tuple[int, bytes]]) -> int:
@@ -62,10 +65,22 @@ def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     return 0
 
 
-@contextmanager
-def unread_keys(options: CliOptions) -> Iterator[None]:
-    """Keep keys that are pressed before the screen is there as they are, and restore the terminal in the end."""
+def wants_lines(options: CliOptions) -> bool:
+    """Whether the conversation is printed line by line: the terminal can do no more, or an extra is missing."""
     if options.screen_reader or os.environ.get("TERM", "") in ("", "dumb"):
+        return True
+    from importlib.util import find_spec
+
+    if find_spec("prompt_toolkit") is not None:
+        return False
+    warn(f"For a screen with colours, completion and a status line, install an extra: {how_to_install('tui')}")
+    return True
+
+
+@contextmanager
+def unread_keys(is_plain: bool) -> Iterator[None]:
+    """Keep keys that are pressed before the screen is there as they are, and restore the terminal in the end."""
+    if is_plain:
         yield  # the terminal edits the lines
         return
     saved = termios.tcgetattr(0)

@@ -83,18 +83,6 @@ class QuestionPrompts:
                 self.is_asking = False
                 self._screen.clear()
 
-    async def read_prompt(self) -> str:
-        """The prompt of a run that was started without one. Raises Cancelled."""
-        with self._keyboard.asking():
-            try:
-                while not (text := await self._read_text("> ")).strip():
-                    pass
-                first, *rest = reveal_text(text).split("\n")
-                self._screen.print([f"> {first}", *(f"  {line}" for line in rest), ""])
-                return text
-            finally:
-                self._screen.clear()
-
     # Permission requests.
 
     async def _decide(self, request: CanUseTool) -> Json:

@@ -4,8 +4,9 @@
     config = build_config(terminal.options, ..., terminal.warn)
     exit_code = asyncio.run(terminal.run(config, prompt))
 
-Without a prompt the person is asked for one. With stdin not a terminal no one can be asked: calls that need approval
-are denied, as in text mode.
+With stdin not a terminal no one can be asked: calls that need approval are denied, as in text mode.
+
+See also: `conversation.py`, for a run without a prompt.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from parley.cli.run import INTERRUPTED, TERMINATED, SignalHandler, begin, open_s
 from parley.cli.stdio import warn
 from parley.cli.terminal.host import TerminalHost
 from parley.cli.terminal.keys import KeyPress
-from parley.cli.terminal.questions import Cancelled, QuestionPrompts
+from parley.cli.terminal.questions import QuestionPrompts
 from parley.cli.terminal.screen import Screen
 from parley.cli.terminal.summary import summarize
 from parley.cli.terminal.tty import Keyboard, can_read_keys
@@ -33,13 +34,11 @@ from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
 from parley.terminal.rendering.answer import Answer, PlainAnswer
 from parley.terminal.rendering.style import Styles, is_dumb
-from parley.terminal.rendering.text import reveal_text, wrap
+from parley.terminal.rendering.text import reveal_text
 from parley.terminal.rendering.transcript import make_answer
 from parley.version import how_to_install
 
 EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
-HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
-ONE_PROMPT = "Parley runs one prompt and exits; parley -c continues the conversation."
 
 
 class TerminalRun:
@@ -53,7 +52,6 @@ class TerminalRun:
         self._host = TerminalHost(self._screen, self._styles, monotonic)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._keyboard: Keyboard | None = None
-        self._prompting: asyncio.Task[str] | None = None
         self._is_stopping = False
 
     def warn(self, text: str) -> None:
@@ -78,8 +76,6 @@ class TerminalRun:
             if self._has_keyboard:
                 self._open_keyboard(stack)
             continues = session.resumed_turn is not None
-            if not prompt.strip() and self._has_keyboard and not continues:
-                prompt = await self._ask_prompt()
             if prompt or continues:
                 begin(session, prompt)
                 threading.Thread(target=self._make_answer, daemon=True).start()
@@ -100,22 +96,6 @@ class TerminalRun:
         keyboard.on_key = self._press
         self._host.questions = QuestionPrompts(self._screen, keyboard, self._styles, self._host.transcript.render)
 
-    async def _ask_prompt(self) -> str:
-        """The prompt that is typed; empty if the person quits."""
-        assert self._host.questions is not None
-        hints = [HINT] if self.options.no_session_persistence else [HINT, ONE_PROMPT]
-        self._screen.print([self._styles.dim(line) for hint in hints for line in wrap(hint, self._screen.width)])
-        self._prompting = asyncio.ensure_future(self._host.questions.read_prompt())
-        try:
-            return await self._prompting
-        except Cancelled as exc:
-            self._host.transcript.is_interrupted = exc.key == "escape"
-            return ""
-        except asyncio.CancelledError:
-            return ""
-        finally:
-            self._prompting = None
-
     def _press(self, key: KeyPress) -> None:
         """A key while nothing is asked: Escape is Ctrl-C, once."""
         if key.name == "escape" and not self._is_stopping:
@@ -128,8 +108,6 @@ class TerminalRun:
     def stop(self) -> None:
         """A signal arrived."""
         self._is_stopping = True
-        if self._prompting is not None:
-            self._prompting.cancel()
 
     def restore(self) -> None:
         """Restore the terminal before the process exits."""
