@@ -65,12 +65,6 @@ def paint_line(line: str, styles: Styles, width: int) -> str:
     return text if paint is None else paint(text)
 
 
-def count_changes(lines: Sequence[str]) -> str:
-    """`+3 -1`; empty without changes."""
-    added, removed = (sum(line.startswith(mark) for line in lines) for mark in "+-")
-    return " ".join(part for part in (f"+{added}" if added else "", f"-{removed}" if removed else "") if part)
-
-
 class WorkList:
     """The todos or tasks of the session, as the calls of the model change them."""
 
