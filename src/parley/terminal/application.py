@@ -20,6 +20,7 @@ from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import Row
 from parley.terminal.launch import Callbacks, Target
 from parley.terminal.pastes import Pastes
+from parley.terminal.picker import Picker
 from parley.terminal.prompt_log import PromptLog, find_folder
 from parley.terminal.questions import Questions
 from parley.terminal.rendering.conversation import ConversationTranscript
@@ -372,7 +373,7 @@ class ConversationApplication:
     async def _search_history(self) -> None:
         texts = self._log.read()
         rows = [Row(str(index + 10), reveal_line(text)) for index, text in enumerate(texts)]
-        picked = await self.interface.pick("Prompts", rows, search=True)
+        picked = await self.interface.pick(Picker("Prompts", rows))
         if picked:
             self.interface.set_input(texts[int(picked[0].key) - 10])
 
@@ -429,14 +430,14 @@ class ConversationApplication:
     async def choose(
         self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
     ) -> Row | None:
-        picked = await self.interface.pick(title, rows, search=search, preview=preview)
+        picked = await self.interface.pick(Picker(title, rows, search=search, preview=preview))
         return picked[0] if picked else None
 
     async def ask(self, prompt: str, initial: str = "") -> str | None:
         return await self.interface.ask(prompt, initial)
 
     async def confirm(self, question: str) -> bool:
-        picked = await self.interface.pick(question, [Row("y", "Yes"), Row("n", "No")], search=False)
+        picked = await self.interface.pick(Picker(question, [Row("y", "Yes"), Row("n", "No")], search=False))
         return picked is not None and picked[0].key == "y"
 
     async def switch_session(self, session_id: str, *, cwd: str | None = None, at: str | None = None) -> None:

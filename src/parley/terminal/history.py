@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from parley.protocol.base import Message, Refused, decode, encode_json
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User
+from parley.terminal.rendering.conversation import INTERRUPTED
 
 SHOWN_MESSAGES = 40
 """How many messages of a resumed session are shown."""
@@ -54,7 +55,6 @@ def prompt_text(message: User) -> str | None:
     content = message.message.content
     if message.isSynthetic is True or isinstance(message.parent_tool_use_id, str):
         return None
-    if isinstance(content, str):
-        return content
-    texts = [block.text for block in content if isinstance(block, Text)]
-    return "\n".join(texts) if texts else None
+    texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
+    text = "\n".join(texts)
+    return text if text.strip() and not text.startswith(INTERRUPTED) else None

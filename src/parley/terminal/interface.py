@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from parley.terminal.base import Row
+from parley.terminal.picker import Picker
 
 
 class Actions(Protocol):
@@ -56,16 +57,7 @@ class Interface(Protocol):
     def take_pending(self) -> list[str]:
         """The lines that were not printed before the end."""
 
-    async def pick(
-        self,
-        title: str,
-        rows: Sequence[Row],
-        *,
-        several: bool = False,
-        search: bool = False,
-        selected: int = 0,
-        preview: Callable[[Row], str] | None = None,
-    ) -> list[Row] | None:
+    async def pick(self, picker: Picker) -> list[Row] | None:
         """Let the person pick; None after Escape."""
 
     async def ask(self, prompt: str, initial: str = "") -> str | None:

@@ -11,6 +11,23 @@ from prompt_toolkit.keys import Keys
 if TYPE_CHECKING:
     from parley.terminal.screen import ConversationScreen
 
+KEYS = (
+    ("Enter", "send the prompt; while a turn runs, queue it"),
+    ("Alt+Enter, Ctrl-J, \\ Enter", "start a new line"),
+    ("Up, Down", "earlier prompts; Up in an empty input takes back the last queued prompt"),
+    ("Ctrl-R", "search the prompts that you sent"),
+    ("Tab", "complete a /command or @path"),
+    ("Ctrl-G, Ctrl-X Ctrl-E", "edit the prompt in $VISUAL or $EDITOR"),
+    ("Escape", "interrupt the turn"),
+    ("Escape Escape", "rewind to an earlier prompt; with a typed prompt, clear it"),
+    ("Ctrl-C", "clear the input, or interrupt the turn"),
+    ("Ctrl-C Ctrl-C, Ctrl-D", "quit; the session can be resumed"),
+    ("Shift-Tab", "change the permission mode"),
+    ("Ctrl-O", "print the last tool output in full"),
+    ("Ctrl-L", "clear the window"),
+    ("Ctrl-Z", "suspend; fg continues"),
+)
+"""The keys of a conversation and what they do, for the help."""
 PICKER_KEYS = {
     "up": "up",
     "c-p": "up",

@@ -29,11 +29,14 @@ class Picker:
         several: bool = False,
         preview: Callable[[Row], str] | None = None,
         selected: int = 0,
+        escape: str = "cancels",
     ) -> None:
+        """`escape`: what Escape does, for the hint."""
         self.title = title
         self.rows = list(rows)
-        self._searches = search
-        self._is_several = several
+        self.searches = search
+        self.is_several = several
+        self._escape = escape
         self._preview = preview
         self.search_text = ""
         self.selected = selected
@@ -66,16 +69,16 @@ class Picker:
             self._type(text, rows)
 
     def _accept(self, rows: list[Row]) -> None:
-        if self._is_several and self._marked:
+        if self.is_several and self._marked:
             self._finish([row for row in self.rows if row.key in self._marked])
         elif self.selected < len(rows):
             self._finish([rows[self.selected]])
 
     def _type(self, text: str, rows: list[Row]) -> None:
-        if self._is_several and (text == " " or self._find_hot(text) is not None):
+        if self.is_several and (text == " " or self._find_hot(text) is not None):
             found = self._find_hot(text) or rows[self.selected]
             self._marked ^= {found.key}
-        elif self._searches:
+        elif self.searches:
             self.search_text, self.selected = self.search_text + text, 0
         elif (hot := self._find_hot(text)) is not None:
             self._finish([hot])
@@ -91,7 +94,7 @@ class Picker:
         """How it looks in a window of this size."""
         rows = self.matches
         head = [styles.bold(line) for line in wrap(reveal_text(self.title), columns)] if self.title else []
-        if self._searches:
+        if self.searches:
             head.append(f"  search: {reveal_line(self.search_text)}{styles.reverse(' ')}")
         preview = self._preview_lines(rows, styles, columns, max_rows)
         room = max(MIN_ROWS, max_rows - len(head) - len(preview) - 1)
@@ -100,15 +103,15 @@ class Picker:
             self._row_line(row, styles, columns, is_selected=first + index == self.selected)
             for index, row in enumerate(rows[first : first + room])
         ]
-        hint = "space marks, enter answers, esc cancels" if self._is_several else "enter picks, esc cancels"
+        hint = f"{'space marks, enter answers' if self.is_several else 'enter picks'}, esc {self._escape}"
         if len(rows) > room:
             hint = f"{self.selected + 1} of {len(rows)} · {hint}"
         empty = [] if rows else [styles.dim("  nothing matches")]
         return [*head, *listed, *empty, *preview, styles.dim(shorten(f"  {hint}", columns))]
 
     def _row_line(self, row: Row, styles: Styles, columns: int, *, is_selected: bool) -> str:
-        hot = f"{row.key} " if len(row.key) == 1 and not self._searches else ""
-        box = ("[x] " if row.key in self._marked else "[ ] ") if self._is_several else ""
+        hot = f"{row.key} " if len(row.key) == 1 and not self.searches else ""
+        box = ("[x] " if row.key in self._marked else "[ ] ") if self.is_several else ""
         mark = f"{row.mark} " if row.mark else ""
         label = f"{hot}{box}{mark}{reveal_line(row.label)}"
         start = "❯ " if is_selected else "  "

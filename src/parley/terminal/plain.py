@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from parley.terminal.base import Row
 from parley.terminal.interface import Actions
+from parley.terminal.picker import Picker
 from parley.terminal.rendering.text import reveal_line
 from parley.terminal.sizes import terminal_size
 
@@ -118,24 +119,16 @@ class PlainInterface:
     def take_pending(self) -> list[str]:
         return [""] if self._has_prompt else []
 
-    async def pick(
-        self,
-        title: str,
-        rows: Sequence[Row],
-        *,
-        several: bool = False,
-        search: bool = False,
-        selected: int = 0,
-        preview: Callable[[Row], str] | None = None,
-    ) -> list[Row] | None:
+    async def pick(self, picker: Picker) -> list[Row] | None:
         """List the rows with their keys, or numbers, and read one of them; an empty line cancels."""
-        has_keys = not search and all(len(row.key) == 1 for row in rows)
+        rows, several = picker.rows, picker.is_several
+        has_keys = not picker.searches and all(len(row.key) == 1 for row in rows)
         keyed = {row.key if has_keys else str(number): row for number, row in enumerate(rows, 1)}
         listed = [
             f"  {key}: {reveal_line(row.label)}{f' ({reveal_line(row.detail)})' if row.detail else ''}"
             for key, row in keyed.items()
         ]
-        self.print([*([reveal_line(title)] if title else []), *listed])
+        self.print([*([reveal_line(picker.title)] if picker.title else []), *listed])
         what = "keys" if several else "key"
         while True:
             line = await self.ask(f"{what} (empty cancels): ")

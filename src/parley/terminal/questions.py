@@ -23,6 +23,7 @@ from parley.sdk.permissions import (
 )
 from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
+from parley.terminal.picker import Picker
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.details import paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (
@@ -53,9 +54,7 @@ class Dialogs(Protocol):
     async def wait_for_pause(self) -> None:
         """Wait while a prompt is being typed, so that a key for it does not answer a question."""
 
-    async def pick(
-        self, title: str, rows: Sequence[Row], *, several: bool = False, search: bool = False, selected: int = 0
-    ) -> list[Row] | None:
+    async def pick(self, picker: Picker) -> list[Row] | None:
         """The picked rows; None after Escape."""
 
     async def ask(self, prompt: str, initial: str = "") -> str | None:
@@ -71,16 +70,21 @@ class Questions:
 
     async def decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
         """Answer a permission request."""
-        async with self._turn:
-            try:
+        calls = self._transcript.calls
+        if context.tool_use_id is not None:
+            calls.asked.add(context.tool_use_id)
+        try:
+            async with self._turn:
                 await self._dialogs.wait_for_pause()
                 answer = await self._decide(tool_name, given, context)
-            except asyncio.CancelledError:
-                self._print_answer("withdrawn: it was answered elsewhere, or the turn ended")
-                raise
+        except asyncio.CancelledError:
+            self._print_answer("withdrawn: it was answered elsewhere, or the turn ended")
+            raise
+        finally:
+            calls.asked.discard(context.tool_use_id)
         is_dialog = find_traits(tool_name).plan_field != "" or isinstance(given.get("questions"), list)
         if context.tool_use_id is not None:
-            self._transcript.calls.resume(context.tool_use_id, is_dialog=is_dialog)
+            calls.resume(context.tool_use_id, is_dialog=is_dialog)
         return answer
 
     async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
@@ -106,7 +110,7 @@ class Questions:
             rows.append(Row("v", "View everything"))
         selected = list(choices).index("n") if context.default_to_no else 0
         while True:
-            picked = await self._dialogs.pick("", rows, selected=selected)
+            picked = await self._pick(rows, selected=selected)
             if picked is None:
                 return self._interrupt()
             if picked[0].key != "v":
@@ -155,7 +159,7 @@ class Questions:
             Row("r", "Revise it", "say what to change"),
             Row("n", "No", "and end the turn"),
         ]
-        picked = await self._dialogs.pick("", rows)
+        picked = await self._pick(rows)
         if picked is None or picked[0].key == "n":
             return self._interrupt()
         if picked[0].key == "r":
@@ -192,7 +196,7 @@ class Questions:
             for number, option in enumerate(options, 1)
         ]
         rows.append(Row("0", OTHER))
-        picked = await self._dialogs.pick("", rows, several=question.get("multiSelect") is True)
+        picked = await self._pick(rows, several=question.get("multiSelect") is True)
         if picked is None:
             return None
         labels = [row.label for row in picked if row.key != "0"]
@@ -226,7 +230,8 @@ class Questions:
             return {"action": "accept"} if isinstance(url, str) else {"action": "accept", "content": content}
 
     async def _confirm(self, label: str) -> bool:
-        picked = await self._dialogs.pick("", [Row("y", label), Row("n", "Decline")])
+        rows = [Row("y", label), Row("n", "Decline")]
+        picked = await self._dialogs.pick(Picker("", rows, search=False, escape="declines"))
         return picked is not None and picked[0].key == "y"
 
     async def _fill_form(self, request: Json) -> Json | None:
@@ -261,6 +266,10 @@ class Questions:
             if value is not None:
                 content[field.name] = value
             return True
+
+    async def _pick(self, rows: Sequence[Row], *, several: bool = False, selected: int = 0) -> list[Row] | None:
+        picker = Picker("", rows, search=False, several=several, selected=selected, escape="ends the turn")
+        return await self._dialogs.pick(picker)
 
     def _print_answer(self, text: str) -> None:
         """Print what was answered, so that it stays on the screen."""

@@ -53,6 +53,8 @@ ESCAPE_SECONDS = 0.05
 PAUSE_SECONDS = 0.7
 """A question waits until nothing was typed for this long, so that a key for the prompt does not answer it."""
 MAX_COMPLETIONS = 8
+ROOMY_ROWS = 12
+"""A window of this height has an empty row above the input."""
 PROMPT = "> "
 
 
@@ -215,6 +217,7 @@ class ConversationScreen:
         return HSplit(
             [
                 text_window(self._live_lines),
+                ConditionalContainer(Window(height=1), Condition(lambda: terminal_size()[1] >= ROOMY_ROWS)),
                 ConditionalContainer(picker, is_picking),
                 ConditionalContainer(answer, is_asking),
                 ConditionalContainer(
@@ -227,7 +230,7 @@ class ConversationScreen:
 
     def _live_lines(self) -> list[str]:
         columns, rows = terminal_size()
-        room = max(0, rows - self._rows_below(columns, rows) - 1)
+        room = max(0, rows - self._rows_below(columns, rows) - 2)
         lines = self.actions.live_lines()
         return lines[max(0, len(lines) - room) :] if room else []
 
@@ -323,18 +326,9 @@ class ConversationScreen:
         lines, self._pending = self._pending, []
         return lines
 
-    async def pick(
-        self,
-        title: str,
-        rows: Sequence[Row],
-        *,
-        several: bool = False,
-        search: bool = False,
-        selected: int = 0,
-        preview: Callable[[Row], str] | None = None,
-    ) -> list[Row] | None:
+    async def pick(self, picker: Picker) -> list[Row] | None:
         """Let the person pick; None after Escape."""
-        self.picker = Picker(title, rows, search=search, several=several, preview=preview, selected=selected)
+        self.picker = picker
         self._picked = asyncio.get_running_loop().create_future()
         self.app.layout.focus(self._picker_control)
         self.draw()

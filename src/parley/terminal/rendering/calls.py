@@ -18,6 +18,7 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 10
 MAX_INPUT_CHARS = 400
 INDENT = "  "
+WORK_LIST = "Updating the work list"
 SEPARATOR = " · "
 MAX_REASON_LINES = 3
 
@@ -160,6 +161,8 @@ class CallLines:
 def describe(call: ToolUse) -> str:
     """What a call does, as its tool declares it, and the input that it is about."""
     traits = find_traits(call.name)
+    if traits.work_list:
+        return WORK_LIST
     text = describe_activity(call.name, call.input)
     subject = call.input.get(traits.subject_field)
     if traits.effect in JUDGED_BY_CALL and isinstance(subject, str) and subject not in text:

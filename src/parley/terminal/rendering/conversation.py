@@ -33,6 +33,8 @@ MAX_OUTPUT_LINES = 3
 MAX_KEPT_CHARS = 2_000_000
 """How much of an output is kept to be shown in full."""
 PROMPT_MARK = "> "
+INTERRUPTED = "[Request interrupted by user"
+"""How the engine tells the model that a turn was interrupted."""
 
 
 class RunningAgent:
@@ -133,6 +135,8 @@ class ConversationTranscript(Transcript):
             return
         content = message.message.content
         texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
+        if "".join(texts).startswith(INTERRUPTED):
+            return  # the result says it
         images = name_images(None if isinstance(content, str) else [block.json for block in content])
         if any(text.strip() for text in texts) or images:
             self.show_prompt("\n".join(texts), " ".join(images))
@@ -195,6 +199,8 @@ class AgentCallLines(CallLines):
         """By the id of the task, and by that of the call which waits for it."""
         self._waiting: dict[str, str] = {}
         """The call that waits for a task."""
+        self.asked: set[str | None] = set()
+        """The calls that wait for an answer of the person."""
 
     def start_agent(self, task_id: str, description: str, call_id: str | None) -> list[str]:
         agent = RunningAgent(reveal_line(description), self._clock())
@@ -233,6 +239,9 @@ class AgentCallLines(CallLines):
         task_id = self._waiting.pop(result.tool_use_id, None)
         agent = self._agents.pop(task_id, None) if task_id is not None else None
         running = self.running.get(result.tool_use_id)
+        if running is not None and running.is_dialog:
+            del self.running[result.tool_use_id]
+            return []  # the person has seen it and answered
         if agent is None or running is None or result.is_error or meta:
             return super().finish(result, meta)
         del self.running[result.tool_use_id]
@@ -244,6 +253,8 @@ class AgentCallLines(CallLines):
         waiting = {call_id: self._agents[task] for call_id, task in self._waiting.items() if task in self._agents}
         for call_id, running in self.running.items():
             agent = waiting.get(call_id)
+            if call_id in self.asked:
+                continue
             if agent is None:
                 seconds = format_whole(now - running.started_at)
                 lines.append(self._fit(running.depth, spinner_frame(now), describe(running.call), seconds))
@@ -261,7 +272,7 @@ class AgentCallLines(CallLines):
 
     @property
     def is_moving(self) -> bool:
-        return bool(self.running or self._agents)
+        return bool(self.running.keys() - self.asked or self._agents)
 
     def forget(self) -> None:
         """The session was replaced by another."""
