@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from parley import fork_session, rename_session
@@ -45,7 +47,7 @@ def toml(value: object) -> str:
     return '"' + "".join(f"\\U{ord(c):08x}" if not (c.isascii() and c.isalnum()) else c for c in value) + '"'
 
 
-def turn(text: str = "", *calls: tuple[str, dict[str, object]]) -> str:
+def turn(text: str = "", *calls: tuple[str, Mapping[str, object]]) -> str:
     tools = [{"name": name, "input": given} for name, given in calls]
     return f"[[turn]]\ntext = {toml(text)}\ntools = {toml(tools)}\n"
 
@@ -146,11 +148,12 @@ def show_turns(terminal: TerminalHarness, cases: dict[str, list[HostileCase]]) -
     terminal.type("asked\r")
     for case in cases["description"][::4]:
         terminal.wait_for(f"description: a{case.number}k")
+        wait_for_choice(terminal, "Yes, once")
         terminal.type("y")
     terminal.wait_for("asked done")
     terminal.type("choices\r")
     for case in cases["choice"][::4]:
-        terminal.wait_for(f"Which a{case.number}k")
+        wait_for_choice(terminal, f"a{case.number + 1}k")
         terminal.type("\r")
     terminal.wait_for("choices done")
     for text in join([case.text for case in cases["paste"]]):
@@ -173,6 +176,11 @@ def show_commands(terminal: TerminalHarness, cases: dict[str, list[HostileCase]]
     terminal.type("t")
     terminal.wait_for(cases["server tool"][-2].mark)
     leave_picker(terminal)
+
+
+def wait_for_choice(terminal: TerminalHarness, label: str) -> None:
+    """Wait until a row with this label is selected in a picker."""
+    terminal.wait_until(lambda: re.search(f"❯ .*{label}", terminal.emulator.text) is not None, label)
 
 
 def leave_picker(terminal: TerminalHarness) -> None:
