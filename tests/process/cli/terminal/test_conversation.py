@@ -203,7 +203,7 @@ def use_two_terminals(folder: Path, server: Server, session_id: str) -> None:
 
 def test_plain_mode_prints_lines_and_never_moves_the_cursor(tmp_path: Path) -> None:
     write_script(tmp_path, make_a=call("Bash", command="mkdir made"))
-    with TerminalHarness(tmp_path, "--plain", "--model", "scripted:script.toml") as terminal:
+    with TerminalHarness(tmp_path, "--ax-screen-reader", "--model", "scripted:script.toml") as terminal:
         terminal.wait_for("\n>")
         terminal.type("make a folder\n")
         terminal.wait_for("key (empty cancels):")
