@@ -62,6 +62,7 @@ class ConversationApplication:
         self._pastes = Pastes()
         self.interface: Interface = self._make_interface()
         self._transcript = ConversationTranscript(self.interface.print, self.styles, self._get_width, monotonic)
+        self._transcript.echoes = not self._is_plain
         self._questions = Questions(self.interface, self._transcript, self._get_width)
         callbacks = Callbacks(self._questions.decide, self._questions.elicit, self._warn)
         self._session = TerminalSession(target, callbacks, self._transcript, self._changed)
@@ -74,6 +75,8 @@ class ConversationApplication:
         self._escaped_at = self._cancelled_at = float("-inf")
         self._shell: ShellCommand | None = None
         self._shell_notes: list[str] = []
+        self._early_warnings: list[str] = []
+        """What the engine wrote to stderr before it was ready. If it fails, it says so itself."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closing = False
         self._exit_code = 0
@@ -119,9 +122,12 @@ class ConversationApplication:
         try:
             await self._session.connect()
         except (ClaudeSDKError, ValueError, OSError) as exc:
-            self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
+            if not self._transcript.results:  # a result has said it
+                self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
+        for line in self._early_warnings:
+            self._transcript.warn(line)
         await self._apply_settings()
         await asyncio.to_thread(make_answer, self._get_width, self.styles)  # imports what formats answers
         if self._session.target.options.resume == "":
@@ -233,6 +239,10 @@ class ConversationApplication:
         lines = self._status_line.render(columns)
         return [self.styles.warning(shorten(self._hint, columns)), *lines[1:]] if self._hint else lines
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._session.is_busy and not self._session.queue and self._shell is None
+
     def _show_hint(self, text: str) -> None:
         """Show something in the status line for a moment."""
         self._hint = text
@@ -247,7 +257,9 @@ class ConversationApplication:
 
     def _warn(self, text: str) -> None:
         """A line that the engine wrote to stderr."""
-        if text.strip():
+        if text.strip() and not self._session.is_connected:
+            self._early_warnings.append(text)
+        elif text.strip():
             self._transcript.warn(text)
             self._schedule()
 
@@ -257,6 +269,7 @@ class ConversationApplication:
         """The person sent what is typed."""
         text = text.strip()
         if not text:
+            self._schedule()
             return
         self.interface.clear_input()
         self._log.append(text)
@@ -306,7 +319,7 @@ class ConversationApplication:
         if not self._session.is_connected:
             raise ValueError("the engine is not ready yet")
         command, argument = found
-        self._transcript.show_prompt(text)
+        self._echo(text)
         await command.run(self, argument)
 
     async def _run_shell(self, command: str) -> None:
@@ -314,7 +327,7 @@ class ConversationApplication:
             raise ValueError("!command runs on this machine, but the session is on a gateway: ask the model to run it")
         if not command or self._shell is not None:
             return
-        self._transcript.show_prompt(f"!{command}")
+        self._echo(f"!{command}")
         self._shell = ShellCommand(command, self.cwd, self._print_output)
         self._transcript.enter(f"Running {reveal_line(command)}")
         try:
@@ -322,6 +335,10 @@ class ConversationApplication:
         finally:
             self._shell = None
             self._transcript.enter("")
+
+    def _echo(self, text: str) -> None:
+        if self._transcript.echoes:
+            self._transcript.show_prompt(text)
 
     def _print_output(self, line: str) -> None:
         self._transcript.print("output", [f"  {reveal_text(line)}"])
@@ -386,6 +403,15 @@ class ConversationApplication:
         title, text = found
         lines = [f"  {line}" for line in reveal_text(text).split("\n")]
         self._transcript.print("output", [self.styles.bold(reveal_line(title)), *lines])
+        self._schedule()
+
+    def expand_thinking(self) -> None:
+        """Print the model's last thinking."""
+        text = self._transcript.last_thinking
+        if not text.strip():
+            self._show_hint("the model has not shown its thinking")
+            return
+        self._transcript.print("output", [self.styles.dim(f"  {line}") for line in reveal_text(text).split("\n")])
         self._schedule()
 
     def search_history(self) -> None:

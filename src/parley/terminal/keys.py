@@ -24,6 +24,7 @@ KEYS = (
     ("Ctrl-C Ctrl-C, Ctrl-D", "quit; the session can be resumed"),
     ("Shift-Tab", "change the permission mode"),
     ("Ctrl-O", "print the last tool output in full"),
+    ("Ctrl-T", "print the model's last thinking"),
     ("Ctrl-L", "clear the window"),
     ("Ctrl-Z", "suspend; fg continues"),
 )
@@ -124,6 +125,10 @@ def bind_session(screen: ConversationScreen) -> KeyBindings:
     @keys.add("c-o")
     def _(event: KeyPressEvent) -> None:
         actions.expand_output()
+
+    @keys.add("c-t")
+    def _(event: KeyPressEvent) -> None:
+        actions.expand_thinking()
 
     @keys.add("c-r", filter=is_free)
     def _(event: KeyPressEvent) -> None:

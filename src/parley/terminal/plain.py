@@ -65,14 +65,13 @@ class PlainInterface:
             self._take(line.decode(errors="replace"))
 
     def _take(self, line: str | None) -> None:
-        self._has_prompt = False
+        self._has_prompt = self._has_prompt and line is None
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(line)
         elif line is None:
             self._actions.end_of_input()
         else:
             self._actions.submit(line)
-            self._show_prompt()
 
     def _show_prompt(self) -> None:
         if self._closed is not None and not self._closed.is_set() and not self._has_prompt:
@@ -109,7 +108,7 @@ class PlainInterface:
         self._write(start + "".join(f"{line}\n" for line in lines))
 
     def draw(self) -> None:
-        if self._asked is None:
+        if self._asked is None and self._actions.is_idle:
             self._show_prompt()
 
     def close(self) -> None:

@@ -313,6 +313,7 @@ class ConversationScreen:
             self.app.invalidate()
 
     async def run(self, on_start: Callable[[], None]) -> None:
+        sys.stdout.write("".join(f"{line}\n" for line in self.take_pending()))
         await self.app.run_async(pre_run=on_start, set_exception_handler=False)
 
     def close(self) -> None:

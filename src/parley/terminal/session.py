@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -187,7 +187,8 @@ class TerminalSession:
         assert self.client is not None
         uuid = str(uuid4())
         self._transcript.own_prompts.add(uuid)
-        self._transcript.show_prompt(prompt.text)
+        if self._transcript.echoes:
+            self._transcript.show_prompt(prompt.text)
         self._transcript.enter("Waiting for the model")
         self._uuids.append(uuid)
         self.prompts.append((uuid, prompt.text))
@@ -240,6 +241,8 @@ class TerminalSession:
 
     def _note_init(self, message: Init) -> None:
         self.is_busy = True
+        if isinstance(message.session_id, str) and message.session_id != self.target.session_id:  # a copy
+            self.target = replace(self.target, session_id=message.session_id)
         self.model = message.model if isinstance(message.model, str) else self.model
         self.mode = message.permissionMode if isinstance(message.permissionMode, str) else self.mode
 

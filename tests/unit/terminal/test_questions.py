@@ -54,7 +54,10 @@ def make(*answers: str | None) -> tuple[Questions, Person, list[str]]:
 
 def test_each_place_for_a_rule_is_a_choice_and_the_mode_is_another() -> None:
     choices = build_choices(ToolPermissionContext(suggestions=[RULE, MODE]))
-    places = {key: updates and [update.destination for update in updates] for key, (_, _, updates) in choices.items()}
+    places = {
+        key: None if updates is None else [update.destination for update in updates]
+        for key, (_, _, updates) in choices.items()
+    }
 
     assert places == {
         "y": [],

@@ -67,6 +67,8 @@ class ConversationTranscript(Transcript):
         self.last_output: tuple[str, str] | None = None
         """The last call with an output: its description, and the output in full."""
         self.last_thinking = ""
+        self.echoes = True
+        """Whether prompts are printed when they are sent. A terminal that edits lines itself shows them already."""
         self.own_prompts: set[str] = set()
         """The uuids of prompts that were printed when they were sent."""
 
