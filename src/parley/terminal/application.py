@@ -126,8 +126,7 @@ class ConversationApplication:
                 self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
-        for line in self._early_warnings:
-            self._transcript.warn(line)
+        self._print_early_warnings()
         await self._apply_settings()
         await asyncio.to_thread(make_answer, self._get_width, self.styles)  # imports what formats answers
         if self._session.target.options.resume == "":
@@ -262,6 +261,11 @@ class ConversationApplication:
         elif text.strip():
             self._transcript.warn(text)
             self._schedule()
+
+    def _print_early_warnings(self) -> None:
+        lines, self._early_warnings = self._early_warnings, []
+        for line in lines:
+            self._transcript.warn(line)
 
     # Keys.
 
@@ -427,6 +431,14 @@ class ConversationApplication:
     def fold_paste(self, text: str) -> str:
         return self._pastes.fold(text)
 
+    def paste_image(self) -> None:
+        self.run_task(self._paste_image())
+
+    async def _paste_image(self) -> None:
+        from parley.terminal.clipboard import save_image
+
+        self.interface.insert_text(f"{self._pastes.add_image(await save_image())} ")
+
     def take_back(self) -> str | None:
         """The last prompt that waits, for the input."""
         if not self._session.queue:
@@ -497,6 +509,7 @@ class ConversationApplication:
         if at is None:
             self._transcript.note(f"Session {session_id}")
         await self._session.switch(target)
+        self._print_early_warnings()
         self._changed()
 
     def set_theme(self, name: str) -> None:

@@ -96,6 +96,9 @@ class PlainInterface:
     def set_input(self, text: str) -> None:
         self.print([f"The message was: {reveal_line(text)}"])
 
+    def insert_text(self, text: str) -> None:
+        return
+
     def clear_input(self) -> None:
         return
 

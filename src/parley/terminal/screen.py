@@ -286,6 +286,9 @@ class ConversationScreen:
         self.input.text = text
         self.input.cursor_position = len(text)
 
+    def insert_text(self, text: str) -> None:
+        self.input.insert_text(text)
+
     def clear_input(self) -> None:
         """The prompt was sent, or dropped: it is in the history."""
         self.typed_at = 0.0
