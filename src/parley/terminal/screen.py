@@ -53,6 +53,7 @@ ESCAPE_SECONDS = 0.05
 PAUSE_SECONDS = 0.7
 """A question waits until nothing was typed for this long, so that a key for the prompt does not answer it."""
 MAX_COMPLETIONS = 8
+MAX_PICKER_ROWS = 18
 ROOMY_ROWS = 12
 """A window of this height has an empty row above the input."""
 PROMPT = "> "
@@ -246,7 +247,7 @@ class ConversationScreen:
         return status + len(self.actions.queue_lines()) + min(typed, max(1, rows // 2)) + listed
 
     def _picker_rows(self, rows: int) -> int:
-        return max(6, rows - 6)
+        return max(6, min(rows - 6, MAX_PICKER_ROWS))
 
     def _picker_text(self) -> ANSI:
         columns, rows = terminal_size()
