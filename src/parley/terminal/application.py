@@ -2,8 +2,8 @@
 
     exit_code = asyncio.run(ConversationApplication(target, environment).run())
 
-See also: `session.py` for the session, `screen.py` and `plain.py` for the two kinds of terminals, `commands/` for
-slash commands.
+See also: `session/` for the session, `interfaces/` for the two kinds of terminals, `questions.py` for requests of the
+engine, `commands/` for slash commands.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import Row
-from parley.terminal.launch import Callbacks, Target
-from parley.terminal.pastes import Pastes
-from parley.terminal.picker import Picker
-from parley.terminal.prompt_log import PromptLog, find_folder
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.prompts.pastes import Pastes
+from parley.terminal.prompts.prompt_log import PromptLog, find_folder
+from parley.terminal.prompts.shell import ShellCommand
 from parley.terminal.questions import Questions
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.style import Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.terminal.rendering.themes import THEMES, Theme
 from parley.terminal.rendering.transcript import make_answer
-from parley.terminal.session import QueuedPrompt, TerminalSession
-from parley.terminal.shell import ShellCommand
+from parley.terminal.session.launch import Callbacks, Target
+from parley.terminal.session.session import QueuedPrompt, TerminalSession
 from parley.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
     from parley.sdk.client import Client
     from parley.sdk.options import Options
-    from parley.terminal.interface import Interface
+    from parley.terminal.interfaces.base import Interface
 
 FRAME_SECONDS = 0.05
 """How often text that arrives is drawn."""
@@ -83,11 +83,11 @@ class ConversationApplication:
 
     def _make_interface(self) -> Interface:
         if self._is_plain:
-            from parley.terminal.plain import PlainInterface
+            from parley.terminal.interfaces.plain import PlainInterface
 
             return PlainInterface(self, self._environment)
         from parley.terminal.completion import PromptCompleter
-        from parley.terminal.screen import ConversationScreen, PromptSettings
+        from parley.terminal.interfaces.screen import ConversationScreen, PromptSettings
 
         settings = PromptSettings(
             log=self._log, completer=PromptCompleter(self), reflows="XTERM_VERSION" not in self._environment
@@ -290,7 +290,7 @@ class ConversationApplication:
         self._changed()
 
     def _list_keys(self) -> None:
-        from parley.terminal.keys import KEYS
+        from parley.terminal.interfaces.keys import KEYS
 
         column = max(len(key) for key, _ in KEYS) + 2
         self.print([shorten(f"  {key:<{column}}{about}", self.width) for key, about in KEYS])
@@ -435,7 +435,7 @@ class ConversationApplication:
         self.run_task(self._paste_image())
 
     async def _paste_image(self) -> None:
-        from parley.terminal.clipboard import save_image
+        from parley.terminal.prompts.clipboard import save_image
 
         self.interface.insert_text(f"{self._pastes.add_image(await save_image())} ")
 

@@ -23,7 +23,7 @@ from parley.sdk.permissions import (
 )
 from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.picker import Picker
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.details import paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from parley.terminal.base import Row
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.picker import Picker
 
 
 class Actions(Protocol):

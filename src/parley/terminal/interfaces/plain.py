@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from parley.terminal.base import Row
-from parley.terminal.interface import Actions
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.base import Actions
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.sizes import terminal_size
 from parley.terminal.rendering.text import reveal_line
-from parley.terminal.sizes import terminal_size
 
 PROMPT = "> "
 

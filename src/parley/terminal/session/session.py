@@ -22,9 +22,9 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import SessionStatus
-from parley.terminal.history import Past, prompt_text, read_past
-from parley.terminal.launch import Callbacks, Target, make_client
 from parley.terminal.rendering.conversation import ConversationTranscript
+from parley.terminal.session.history import Past, prompt_text, read_past
+from parley.terminal.session.launch import Callbacks, Target, make_client
 from parley.version import __version__
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEve
 from prompt_toolkit.keys import Keys
 
 if TYPE_CHECKING:
-    from parley.terminal.screen import ConversationScreen
+    from parley.terminal.interfaces.screen import ConversationScreen
 
 KEYS = (
     ("Enter", "send the prompt; while a turn runs, queue it"),

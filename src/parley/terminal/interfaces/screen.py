@@ -39,12 +39,12 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from parley.terminal.base import Row
-from parley.terminal.interface import Actions
-from parley.terminal.picker import Picker
-from parley.terminal.prompt_log import PromptLog
+from parley.terminal.interfaces.base import Actions
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.sizes import count_wrapped_rows, terminal_size
+from parley.terminal.prompts.prompt_log import PromptLog
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import reveal_line, shorten
-from parley.terminal.sizes import count_wrapped_rows, terminal_size
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Ask the terminal to show the frame at once. Terminals that do not know it ignore it."""
@@ -172,7 +172,7 @@ class ConversationScreen:
     # What is shown.
 
     def _make_application(self, settings: PromptSettings) -> InlineApplication:
-        from parley.terminal.keys import bind_keys
+        from parley.terminal.interfaces.keys import bind_keys
 
         output = FrameOutput(
             sys.stdout, lambda: Size(*reversed(terminal_size())), default_color_depth=ColorDepth.DEPTH_4_BIT,
