@@ -9,6 +9,7 @@ engine, `commands/` for slash commands.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -126,6 +127,8 @@ class ConversationApplication:
                 self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
+        gc.freeze()  # modules live until the end
+        gc.enable()  # the start of the executable disabled it
         self._print_early_warnings()
         await self._apply_settings()
         await asyncio.to_thread(make_answer, self._get_width, self.styles)  # imports what formats answers
