@@ -2,13 +2,14 @@
 
     exit_code = asyncio.run(ConversationApplication(target, environment).run())
 
-See also: `session.py` for the session, `screen.py` and `plain.py` for the two kinds of terminals, `commands/` for
-slash commands.
+See also: `session/` for the session, `interfaces/` for the two kinds of terminals, `questions.py` for requests of the
+engine, `commands/` for slash commands.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -19,24 +20,24 @@ from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import Row
-from parley.terminal.launch import Callbacks, Target
-from parley.terminal.pastes import Pastes
-from parley.terminal.picker import Picker
-from parley.terminal.prompt_log import PromptLog, find_folder
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.prompts.pastes import Pastes
+from parley.terminal.prompts.prompt_log import PromptLog, find_folder
+from parley.terminal.prompts.shell import ShellCommand
 from parley.terminal.questions import Questions
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.style import Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.terminal.rendering.themes import THEMES, Theme
 from parley.terminal.rendering.transcript import make_answer
-from parley.terminal.session import QueuedPrompt, TerminalSession
-from parley.terminal.shell import ShellCommand
+from parley.terminal.session.launch import Callbacks, Target
+from parley.terminal.session.session import QueuedPrompt, TerminalSession
 from parley.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
     from parley.sdk.client import Client
     from parley.sdk.options import Options
-    from parley.terminal.interface import Interface
+    from parley.terminal.interfaces.base import Interface
 
 FRAME_SECONDS = 0.05
 """How often text that arrives is drawn."""
@@ -83,11 +84,11 @@ class ConversationApplication:
 
     def _make_interface(self) -> Interface:
         if self._is_plain:
-            from parley.terminal.plain import PlainInterface
+            from parley.terminal.interfaces.plain import PlainInterface
 
             return PlainInterface(self, self._environment)
         from parley.terminal.completion import PromptCompleter
-        from parley.terminal.screen import ConversationScreen, PromptSettings
+        from parley.terminal.interfaces.screen import ConversationScreen, PromptSettings
 
         settings = PromptSettings(
             log=self._log, completer=PromptCompleter(self), reflows="XTERM_VERSION" not in self._environment
@@ -126,8 +127,9 @@ class ConversationApplication:
                 self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
-        for line in self._early_warnings:
-            self._transcript.warn(line)
+        gc.freeze()  # modules live until the end
+        gc.enable()  # the start of the executable disabled it
+        self._print_early_warnings()
         await self._apply_settings()
         await asyncio.to_thread(make_answer, self._get_width, self.styles)  # imports what formats answers
         if self._session.target.options.resume == "":
@@ -263,6 +265,11 @@ class ConversationApplication:
             self._transcript.warn(text)
             self._schedule()
 
+    def _print_early_warnings(self) -> None:
+        lines, self._early_warnings = self._early_warnings, []
+        for line in lines:
+            self._transcript.warn(line)
+
     # Keys.
 
     def submit(self, text: str) -> None:
@@ -286,7 +293,7 @@ class ConversationApplication:
         self._changed()
 
     def _list_keys(self) -> None:
-        from parley.terminal.keys import KEYS
+        from parley.terminal.interfaces.keys import KEYS
 
         column = max(len(key) for key, _ in KEYS) + 2
         self.print([shorten(f"  {key:<{column}}{about}", self.width) for key, about in KEYS])
@@ -427,6 +434,14 @@ class ConversationApplication:
     def fold_paste(self, text: str) -> str:
         return self._pastes.fold(text)
 
+    def paste_image(self) -> None:
+        self.run_task(self._paste_image())
+
+    async def _paste_image(self) -> None:
+        from parley.terminal.prompts.clipboard import save_image
+
+        self.interface.insert_text(f"{self._pastes.add_image(await save_image())} ")
+
     def take_back(self) -> str | None:
         """The last prompt that waits, for the input."""
         if not self._session.queue:
@@ -497,6 +512,7 @@ class ConversationApplication:
         if at is None:
             self._transcript.note(f"Session {session_id}")
         await self._session.switch(target)
+        self._print_early_warnings()
         self._changed()
 
     def set_theme(self, name: str) -> None:

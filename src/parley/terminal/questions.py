@@ -23,7 +23,7 @@ from parley.sdk.permissions import (
 )
 from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.picker import Picker
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.details import paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (
@@ -82,7 +82,7 @@ class Questions:
             raise
         finally:
             calls.asked.discard(context.tool_use_id)
-        is_dialog = find_traits(tool_name).plan_field != "" or isinstance(given.get("questions"), list)
+        is_dialog = find_traits(tool_name).plan_field != "" or asks_questions(tool_name, given)
         if context.tool_use_id is not None:
             calls.resume(context.tool_use_id, is_dialog=is_dialog)
         return answer
@@ -90,7 +90,7 @@ class Questions:
     async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
         if find_traits(tool_name).plan_field:
             return await self._review_plan(tool_name, given)
-        if tool_name == "AskUserQuestion" and isinstance(given.get("questions"), list):
+        if asks_questions(tool_name, given):
             return await self._ask_questions(given)
         return await self._ask_permission(tool_name, given, context)
 
@@ -275,6 +275,11 @@ class Questions:
         """Print what was answered, so that it stays on the screen."""
         lines = reveal_text(text).split("\n")
         self._transcript.show_question([self._transcript.styles.dim(f"  → {line}") for line in lines])
+
+
+def asks_questions(tool_name: str, given: Json) -> bool:
+    """Whether a call is a question of the model itself."""
+    return find_traits(tool_name).effect == "session" and isinstance(given.get("questions"), list)
 
 
 def build_choices(context: ToolPermissionContext) -> dict[str, tuple[str, str, list[PermissionUpdate] | None]]:

@@ -15,7 +15,7 @@ from parley.sdk.permissions import (
     ToolPermissionContext,
 )
 from parley.terminal.base import Row
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.picker import Picker
 from parley.terminal.questions import Questions, build_choices
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.style import Styles

@@ -24,7 +24,7 @@ def start_conversation(options: CliOptions) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.launch import choose_target
+        from parley.terminal.session.launch import choose_target
 
         return run_conversation(choose_target(options, find_cwd()), is_plain=is_plain)
 
@@ -37,7 +37,7 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.launch import Target
+        from parley.terminal.session.launch import Target
 
         target = Target(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
         return run_conversation(target, is_plain=is_plain)
@@ -46,9 +46,9 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
 def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     """Show a session that another process holds, without control over it; returns the exit code."""
     from parley.protocol.base import decode
+    from parley.terminal.interfaces.sizes import terminal_size
     from parley.terminal.rendering.conversation import ConversationTranscript
     from parley.terminal.rendering.style import Styles
-    from parley.terminal.sizes import terminal_size
 
     def print_lines(lines: list[str]) -> None:
         write("".join(f"{line}\n" for line in lines).encode(errors="replace"))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,12 @@ from tests.helpers.terminal import TerminalHarness, TmuxHarness
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed (apt install tmux)")
 
 PARAGRAPHS = [f"Paragraph {number} has **some** words and ends here." for number in range(20)]
+WITHOUT_EXTRA = """
+import sys
+sys.modules |= dict.fromkeys(("prompt_toolkit", "markdown_it"))
+from parley.cli.main import run
+run()
+"""
 READY = "context 0 %"
 """The status line says this once the engine is ready."""
 
@@ -215,6 +222,24 @@ def test_plain_mode_prints_lines_and_never_moves_the_cursor(tmp_path: Path) -> N
     sequences = set(re.findall(rb"\x1b\[[0-9;?]*[a-zA-Z]", terminal.written))
     assert {sequence for sequence in sequences if not sequence.endswith(b"m")} == set()
     assert (tmp_path / "made").is_dir()
+
+
+class BareHarness(TerminalHarness):
+    """An installation without the extra."""
+
+    program = (sys.executable, "-c", WITHOUT_EXTRA)
+
+
+def test_without_the_extra_the_conversation_is_plain_and_says_how_to_get_it(tmp_path: Path) -> None:
+    write_script(tmp_path)
+    with BareHarness(tmp_path, "--model", "scripted:script.toml") as terminal:
+        terminal.wait_for("\n>")
+        terminal.type("hello\n")
+        terminal.wait_for("Answer 1.")
+        terminal.type("\x04")
+        assert terminal.wait() == 0
+
+    assert "install an extra" in terminal.emulator.lines[0]
 
 
 def test_a_closed_terminal_leaves_a_session_that_resumes(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import SessionStatus
-from parley.terminal.history import Past, prompt_text, read_past
-from parley.terminal.launch import Callbacks, Target, make_client
 from parley.terminal.rendering.conversation import ConversationTranscript
+from parley.terminal.session.history import Past, prompt_text, read_past
+from parley.terminal.session.launch import Callbacks, Target, make_client
 from parley.version import __version__
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class TerminalSession:
         """Start the engine, or attach to it. Raises ClaudeSDKError, ValueError."""
         client = self.client = make_client(self.target, self._callbacks)
         client.watchers.append(self.receive)
-        if self.target.is_resumed and not self.target.server:
+        # After a rewind, what is left of the conversation is on the screen.
+        if self.target.is_resumed and not self.target.server and self.target.at is None:
             await self._show_past()
         await client.connect()
         self.is_connected = True
@@ -95,11 +96,7 @@ class TerminalSession:
 
     async def _show_past(self) -> None:
         past = await asyncio.to_thread(read_past, self.target.session_id, self.target.options.store)
-        if self.target.at in past.uuids:
-            past = cut_past(past, past.uuids.index(self.target.at) + 1)
         self._uuids, self.prompts = past.uuids, past.prompts
-        if self.target.at is not None:
-            return  # it is on the screen already
         if past.hidden:
             self._transcript.note(f"{past.hidden} earlier messages are not shown; /export writes all of them.")
         self._transcript.calls.shows_time = False
@@ -144,8 +141,11 @@ class TerminalSession:
     async def switch(self, target: Target) -> None:
         """Continue another session. Raises what `connect` raises."""
         await self.close()
+        past = Past()
+        if target.at in self._uuids:
+            past = cut_past(Past(self._uuids, self.prompts), self._uuids.index(target.at) + 1)
         self.target, self.is_busy, self.cost_usd, self.context_percent = target, False, None, None
-        self.prompts, self._uuids = [], []
+        self.prompts, self._uuids = past.prompts, past.uuids
         self._transcript.calls.forget()
         self._transcript.settle()
         await self.connect()

@@ -124,7 +124,7 @@ def open_process(target: Target, callbacks: Callbacks) -> Wire:
 def open_gateway(target: Target) -> Wire:
     from parley.sdk.launch.network import NetworkWire
 
-    session_id: str | None = target.session_id
+    session_id = target.session_id if target.is_resumed else None
     create: tuple[str, Json] = ("/sessions", {})
     if target.at is not None:  # other clients see the session, so the terminal continues with a copy
         session_id, create = None, (f"/sessions/{quote(target.session_id, safe='')}/fork", {"uuid": target.at})

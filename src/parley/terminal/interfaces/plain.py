@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from parley.terminal.base import Row
-from parley.terminal.interface import Actions
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.base import Actions
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.sizes import terminal_size
 from parley.terminal.rendering.text import reveal_line
-from parley.terminal.sizes import terminal_size
 
 PROMPT = "> "
 
@@ -95,6 +95,9 @@ class PlainInterface:
 
     def set_input(self, text: str) -> None:
         self.print([f"The message was: {reveal_line(text)}"])
+
+    def insert_text(self, text: str) -> None:
+        return
 
     def clear_input(self) -> None:
         return

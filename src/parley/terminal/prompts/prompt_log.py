@@ -48,15 +48,10 @@ class PromptLog:
         return list(prompts)[:MAX_PROMPTS]
 
     def append(self, text: str) -> None:
+        from parley.workspace.private_files import open_file
+
         try:
-            write_private(self._path, msgspec.json.encode({"text": text, "cwd": os.getcwd()}) + b"\n", os.O_APPEND)
+            with os.fdopen(open_file(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "wb") as file:
+                file.write(msgspec.json.encode({"text": text}) + b"\n")
         except OSError:
             return  # a prompt that cannot be remembered is sent all the same
-
-
-def write_private(path: Path, data: bytes, flag: int) -> None:
-    """Write a file that only its owner can read. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flag, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)

@@ -9,7 +9,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEve
 from prompt_toolkit.keys import Keys
 
 if TYPE_CHECKING:
-    from parley.terminal.screen import ConversationScreen
+    from parley.terminal.interfaces.screen import ConversationScreen
 
 KEYS = (
     ("Enter", "send the prompt; while a turn runs, queue it"),
@@ -18,6 +18,7 @@ KEYS = (
     ("Ctrl-R", "search the prompts that you sent"),
     ("Tab", "complete a /command or @path"),
     ("Ctrl-G, Ctrl-X Ctrl-E", "edit the prompt in $VISUAL or $EDITOR"),
+    ("Ctrl-V", "paste the image on the clipboard"),
     ("Escape", "interrupt the turn"),
     ("Escape Escape", "rewind to an earlier prompt; with a typed prompt, clear it"),
     ("Ctrl-C", "clear the input, or interrupt the turn"),
@@ -90,6 +91,10 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
     @keys.add(Keys.BracketedPaste, filter=is_free)
     def _(event: KeyPressEvent) -> None:
         buffer.insert_text(screen.actions.fold_paste(event.data))
+
+    @keys.add("c-v", filter=is_free)
+    def _(event: KeyPressEvent) -> None:
+        screen.actions.paste_image()
 
     @keys.add("c-g", filter=is_free)
     @keys.add("c-x", "c-e", filter=is_free)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parley.terminal.base import Row
-from parley.terminal.picker import Picker
+from parley.terminal.interfaces.picker import Picker
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width
 

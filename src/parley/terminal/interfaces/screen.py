@@ -39,12 +39,12 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from parley.terminal.base import Row
-from parley.terminal.interface import Actions
-from parley.terminal.picker import Picker
-from parley.terminal.prompt_log import PromptLog
+from parley.terminal.interfaces.base import Actions
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.sizes import count_wrapped_rows, terminal_size
+from parley.terminal.prompts.prompt_log import PromptLog
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import reveal_line, shorten
-from parley.terminal.sizes import count_wrapped_rows, terminal_size
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Ask the terminal to show the frame at once. Terminals that do not know it ignore it."""
@@ -53,6 +53,7 @@ ESCAPE_SECONDS = 0.05
 PAUSE_SECONDS = 0.7
 """A question waits until nothing was typed for this long, so that a key for the prompt does not answer it."""
 MAX_COMPLETIONS = 8
+MAX_PICKER_ROWS = 18
 ROOMY_ROWS = 12
 """A window of this height has an empty row above the input."""
 PROMPT = "> "
@@ -171,7 +172,7 @@ class ConversationScreen:
     # What is shown.
 
     def _make_application(self, settings: PromptSettings) -> InlineApplication:
-        from parley.terminal.keys import bind_keys
+        from parley.terminal.interfaces.keys import bind_keys
 
         output = FrameOutput(
             sys.stdout, lambda: Size(*reversed(terminal_size())), default_color_depth=ColorDepth.DEPTH_4_BIT,
@@ -246,7 +247,7 @@ class ConversationScreen:
         return status + len(self.actions.queue_lines()) + min(typed, max(1, rows // 2)) + listed
 
     def _picker_rows(self, rows: int) -> int:
-        return max(6, rows - 6)
+        return max(6, min(rows - 6, MAX_PICKER_ROWS))
 
     def _picker_text(self) -> ANSI:
         columns, rows = terminal_size()
@@ -285,6 +286,9 @@ class ConversationScreen:
     def set_input(self, text: str) -> None:
         self.input.text = text
         self.input.cursor_position = len(text)
+
+    def insert_text(self, text: str) -> None:
+        self.input.insert_text(text)
 
     def clear_input(self) -> None:
         """The prompt was sent, or dropped: it is in the history."""
