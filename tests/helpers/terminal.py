@@ -150,6 +150,10 @@ class TerminalHarness:
             if time.monotonic() > deadline or (not self._read(seconds=0.05) and has_ended):
                 raise AssertionError(f"{wanted} is not on the terminal:\n{self.emulator.text}")
 
+    def wait_exit(self) -> int:
+        """Wait for the process to exit, without reading what it writes; returns its exit code."""
+        return self.process.wait(PATIENCE_SECONDS)
+
     def wait(self) -> int:
         """Wait for the process to exit; returns its exit code."""
         deadline = time.monotonic() + PATIENCE_SECONDS

@@ -26,6 +26,7 @@ LAYERS = (
     {"conformance"},
     {"testing"},
     {"cli"},
+    {"terminal"},
     {"cluster"},
     {"gateway"},
     {"acp"},

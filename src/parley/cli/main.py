@@ -297,6 +297,10 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
 
         if has_password(options.store):
             warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
+    if not streaming_in and not prompt.strip() and can_ask_prompt(options) and can_converse(options):
+        from parley.cli.terminal.conversation import start_conversation
+
+        return start_conversation(options)
     if options.resume is not None and not options.resume.strip():
         from parley.cli.commands.sessions import describe_choices
 
@@ -358,9 +362,9 @@ def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:
     if not (options.print or is_driven(options) or options.output_format):
         reason = f", and {reason}" if reason else greedy
         return (
-            f"no prompt given{reason}. Parley has no interactive mode: it answers one prompt and exits. Give the "
-            'prompt as an argument, as in parley "What does this project do?", or on stdin. If stdin and stdout are '
-            "terminals, parley asks for it. To continue the last session, add --continue. See `parley help`"
+            f"no prompt given{reason}. Give the prompt as an argument, as in parley "
+            '"What does this project do?", or on stdin. If stdin and stdout are terminals, parley opens a '
+            "conversation. To continue the last session, add --continue. See `parley help`"
         )
     reason = f": {reason}" if reason else f" (give a prompt, or use --input-format stream-json{greedy})"
     # Clients look for the start of this sentence.
@@ -372,6 +376,13 @@ def can_ask_prompt(options: CliOptions) -> bool:
     from parley.cli.output import is_for_person
 
     return os.isatty(0) and is_for_person(options)
+
+
+def can_converse(options: CliOptions) -> bool:
+    """Whether a conversation can be held at the terminal: a process in the background would be stopped."""
+    from parley.cli.terminal.tty import can_read_keys
+
+    return can_read_keys() and not (options.fork_session and not (options.resume or options.continue_conversation))
 
 
 def check_formats(options: CliOptions, streaming_in: bool, streaming_out: bool) -> None:

@@ -19,14 +19,8 @@ from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry
 from parley.protocol.options import CliOptions
+from parley.sdk.wording import MAX_REASON_CHARS, failure_reason, retry_text, text_of
 from parley.settings.base import printable
-
-MAX_REASON_CHARS = 500
-LIMITS_IN_TEXT = (
-    ("Reached maximum number of turns (", "Reached max turns ("),
-    ("Reached maximum budget ($", "Exceeded USD budget ("),
-)
-"""How Claude Code words limits in `errors`, and in text output. Scripts match both."""
 
 
 def is_for_person(options: CliOptions) -> bool:
@@ -37,18 +31,6 @@ def is_for_person(options: CliOptions) -> bool:
 
 def encode_lines(message: Message) -> list[bytes]:
     return [] if type(message) in DIALECT_EVENTS else [encode_json(message)]
-
-
-def failure_reason(failure: ApiRetry) -> str:
-    """Describe a failed call. Without a status there was no complete response, so do not call it a server error."""
-    text = printable(failure.error_message, MAX_REASON_CHARS) if isinstance(failure.error_message, str) else ""
-    if failure.error_status is None:
-        return text or "no complete response from the server"
-    return f"{failure.error}, status {failure.error_status}{': ' if text else ''}{text}"
-
-
-def retry_text(failure: ApiRetry) -> str:
-    return f"retrying in {failure.retry_delay_ms / 1000:.1f} s ({failure.attempt} of {failure.max_retries})"
 
 
 def denial_text(denial: CallDenied) -> str:
@@ -150,13 +132,3 @@ class ResultPrinter:
         if self._as_json:
             return write(b"".join(line + b"\n" for line in self._lines(self._last)))
         return write(text_of(self._last).encode(errors="replace") + b"\n")
-
-
-def text_of(result: Result) -> str:
-    """The answer, or what went wrong: a failed turn prints its reason on stdout too, and exits with 1."""
-    if isinstance(result.result, str):
-        return result.result
-    reason = "\n".join(result.errors) if isinstance(result.errors, list) else result.subtype
-    for in_json, in_text in LIMITS_IN_TEXT:
-        reason = reason.replace(in_json, in_text)
-    return f"Error: {reason}"

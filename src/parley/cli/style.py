@@ -1,4 +1,4 @@
-"""Colours and tables for people at a terminal. Piped output has no escape sequences.
+"""Colours for people at a terminal. Piped output has no escape sequences.
 
     style = choose_style()
     style.bold("Options:"), style.red("error")
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from parley.protocol.base import Struct
 
@@ -58,58 +58,6 @@ def terminal_width(most: int, descriptor: int = 1) -> int:
     import shutil
 
     return min(most, shutil.get_terminal_size().columns)
-
-
-def format_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = (), width: int | None = None
-) -> list[str]:
-    """Align the columns of rows; those named in `right` to the right. `width` cuts off the end of longer lines."""
-    table = [header, *rows]
-    widths = [max(map(display_width, column)) for column in zip(*table, strict=True)]
-    places = [(name in right, size) for name, size in zip(header, widths, strict=True)]
-    lines = ["  ".join(pad(cell, *place) for cell, place in zip(row, places, strict=True)).rstrip() for row in table]
-    return [line if width is None else cut(line, width) for line in lines]
-
-
-def pad(text: str, to_right: bool, width: int) -> str:
-    space = " " * (width - display_width(text))
-    return space + text if to_right else text + space
-
-
-def cut(text: str, width: int) -> str:
-    """Shorten a text to this many columns."""
-    if display_width(text) <= width:
-        return text
-    while text and display_width(text) >= width:
-        text = text[:-1]
-    return f"{text}…"
-
-
-def display_width(text: str) -> int:
-    """The columns that a text takes: a wide letter takes two, a combining one none."""
-    if text.isascii():
-        return len(text)
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(letter) else 2 if east_asian_width(letter) in "WF" else 1 for letter in text)
-
-
-def format_size(size_bytes: int) -> str:
-    """`812 B`, `4.2 kB`, `13 MB`."""
-    if size_bytes < 1000:
-        return f"{size_bytes} B"
-    size, units = size_bytes / 1000, ["kB", "MB", "GB", "TB"]
-    while size >= 999.5 and len(units) > 1:
-        size, units = size / 1000, units[1:]
-    return f"{size:.{0 if size >= 9.95 else 1}f} {units[0]}"
-
-
-def format_age(seconds: float) -> str:
-    """`just now`, `5 min ago`, `3 h ago`, `12 d ago`."""
-    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length:.0f} {unit} ago"
-    return "just now"
 
 
 def can_ask() -> bool:

@@ -239,6 +239,12 @@ class RunOptions(OptionGroup):
     heading = "Running"
 
     print: Option[bool] = Option(SWITCH, "--print", "-p", help="Answer one prompt and exit.")
+    screen_reader: Option[bool] = Option(
+        SWITCH,
+        "--ax-screen-reader",
+        "--plain",
+        help="At a terminal: print lines only and redraw nothing, for screen readers. TERM=dumb does the same.",
+    )
     output_format: Option[str | None] = Option(
         one_of("text", "json", "stream-json", "message"),
         "--output-format",
@@ -825,9 +831,6 @@ class UnusedOptions(OptionGroup):
         MAYBE, "--teleport", metavar="SESSION", help="Accepted, no effect: sessions stay on their machine."
     )
     tmux: Option[str | None] = Option(MAYBE, "--tmux", help="Accepted, no effect: no terminal window is opened.")
-    screen_reader: Option[bool] = Option(
-        SWITCH, "--ax-screen-reader", help="Accepted, no effect: there is no full-screen interface."
-    )
     repl: Option[bool] = Option(SWITCH, "--repl", help="Accepted, no effect: there is no interactive mode.")
     inspect: Option[str | None] = Option(MAYBE, "--inspect", help="Accepted, no effect: no inspector can be attached.")
     dump: Option[str | None] = Option(

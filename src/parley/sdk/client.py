@@ -25,10 +25,10 @@ from parley.sdk.types.generic import OutputT
 # What a client needs is imported when one is made: it takes far longer than everything else together.
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncIterable, Callable
     from types import TracebackType
 
-    from parley.protocol.base import Json
+    from parley.protocol.base import Json, Message
     from parley.protocol.messages import requests as wire
     from parley.sdk.launch.args import LaunchSpec
     from parley.sdk.options import Options
@@ -78,6 +78,8 @@ class Client(Controls, Generic[OutputT]):
         self._feeding: Job | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._stored_session: StoredSession | None = None
+        self.watchers: list[Callable[[Message], None]] = []
+        """Called with every message that arrives, as the protocol spells it. Set them before `connect`."""
 
     @classmethod
     def attach(cls, session_id: str, options: Options[OutputT]) -> Client[OutputT]:
@@ -151,6 +153,7 @@ class Client(Controls, Generic[OutputT]):
         from parley.sdk.runtime.transport import Ended
 
         router = MessageRouter()
+        router.watchers.extend(self.watchers)
         self.router = router
         if options.budget is not None:
             options.budget.check()

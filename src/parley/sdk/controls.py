@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from parley.protocol import base
     from parley.protocol.base import Json
     from parley.protocol.messages import panel_requests as panels
     from parley.protocol.messages import requests as wire
+    from parley.sdk.permissions import PermissionUpdate
     from parley.sdk.types.shapes import ContextUsageResponse, McpStatusResponse, PermissionMode
 else:
     from parley.sdk.types.deferred import DeferredModule
@@ -42,10 +45,13 @@ class Controls:
         display_wish = base.UNSET if display is None else display
         await self.request(panels.SetMaxThinkingTokens(max_thinking_tokens=tokens, thinking_display=display_wish))
 
-    async def rewind_files(self, user_message_id: str, dry_run: bool = False) -> Json:
-        """Restore files to their state before a prompt; with `dry_run`, only report what would change."""
-        flag = True if dry_run else base.UNSET
-        return await self._object(panels.RewindFiles(user_message_id=user_message_id, dry_run=flag))
+    async def rewind_files(self, user_message_id: str, dry_run: bool = False, diffs: bool = False) -> Json:
+        """Restore files to their state before a prompt; with `dry_run`, only report what would change.
+
+        `diffs`: a dry run also returns the diff of each file.
+        """
+        flag, with_diffs = (True if wish else base.UNSET for wish in (dry_run, diffs))
+        return await self._object(panels.RewindFiles(user_message_id=user_message_id, dry_run=flag, diffs=with_diffs))
 
     rewind = rewind_files
     """The same as `rewind_files`, which is the preferred name."""
@@ -118,6 +124,25 @@ class Controls:
         """The permission rules in effect, and where each comes from."""
         return await self._object(panels.ListPermissionRules())
 
+    async def check_permission(self, tool_name: str, input: Json, mode: PermissionMode | None = None) -> Json:
+        """What a tool call would be decided, and why: `decision`, `reason`, `rule`. Nothing runs.
+
+        `mode`: a permission mode other than the current one.
+        """
+        wish = base.UNSET if mode is None else mode
+        return await self._object(panels.CheckPermission(tool_name=tool_name, input=input, mode=wish))
+
+    async def update_permissions(self, updates: Sequence[PermissionUpdate]) -> Json:
+        """Add, replace or remove rules and directories, all or none; returns the rules in effect.
+
+        The `destination` of each update says where it is kept: `session`, or one of the settings files.
+        """
+        return await self._object(panels.UpdatePermissions(updates=[update.to_dict() for update in updates]))
+
+    async def update_settings(self, source: str, settings: Json) -> None:
+        """Write keys to a settings file: `source` is `userSettings` or `localSettings`; None removes a key."""
+        await self.request(panels.UpdateSettings(source=source, settings=settings))
+
     async def read_file(self, path: str, max_bytes: int | None = None) -> Json:
         """Read a file as the engine sees it, at most `max_bytes` of it."""
         return await self._object(panels.ReadFile(path=path, max_bytes=base.UNSET if max_bytes is None else max_bytes))
@@ -125,6 +150,12 @@ class Controls:
     async def seed_read_state(self, path: str, mtime: float) -> None:
         """Tell the engine that the model has seen this state of a file."""
         await self.request(panels.SeedReadState(path=path, mtime=mtime))
+
+    async def file_suggestions(self, query: str) -> list[str]:
+        """The files of the working directory whose path contains a text, best first."""
+        found = (await self._object(panels.FileSuggestions(query=query))).get("suggestions")
+        rows = found if isinstance(found, list) else []
+        return [row["path"] for row in rows if isinstance(row, dict) and isinstance(row.get("path"), str)]
 
     async def cancel_async_message(self, message_uuid: str) -> Json:
         """Withdraw a waiting prompt by its uuid. `Client.cancel` does the same for a turn."""
@@ -172,6 +203,24 @@ class Controls:
     async def session_cost(self) -> Json:
         """What the session has cost so far, by model."""
         return await self._object(panels.GetSessionCost())
+
+    async def get_usage(self) -> Json:
+        """What the session has used and cost so far, as numbers: `session` has the totals and `model_usage`."""
+        return await self._object(panels.GetUsage())
+
+    async def export_conversation(self) -> Json:
+        """The conversation as `text`, and a `default_filename` for it."""
+        return await self._object(panels.ExportConversation())
+
+    async def get_status(self) -> list[Json]:
+        """The sections of a status page: `title`, and `rows` with `label` and `value`."""
+        found = (await self._object(panels.GetStatus())).get("sections")
+        return found if isinstance(found, list) else []
+
+    async def get_memory_files(self) -> list[Json]:
+        """The memory files that exist or are usual: `path`, `kind`, `exists`."""
+        found = (await self._object(panels.GetMemoryDialog())).get("files")
+        return found if isinstance(found, list) else []
 
     async def _object(self, request: wire.Request) -> Json:
         answer = await self.request(request)

@@ -103,6 +103,10 @@ class ToolPermissionContext:
     """What the call does."""
     hints: list[str] = field(default_factory=list)
     """Suggestions that the engine sent as text."""
+    suppress_always_allow_rule: bool = False
+    """Offer to allow only this call, not all such calls."""
+    default_to_no: bool = False
+    """The denial should be the answer that a single key gives."""
 
 
 @checks_names
@@ -141,6 +145,8 @@ def build_context(question: Question, signal: Signal) -> ToolPermissionContext:
         signal=signal,
         suggestions=updates,
         hints=hints,
+        suppress_always_allow_rule=question.suppress_always_allow_rule is True,
+        default_to_no=question.default_to_no is True,
         **{name: or_none(getattr(question, name)) for name in CONTEXT},
     )
 

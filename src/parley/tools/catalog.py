@@ -20,11 +20,12 @@ from typing import Any, Literal
 import msgspec
 
 from parley import entry_points
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 
 GROUP = "parley.tools"
 SHELL = "Bash"
 """The tool whose rules hold for all commands."""
+MAX_ACTIVITY_CHARS = 200
 Effect = Literal[
     "unknown",
     "session",
@@ -411,6 +412,14 @@ def find_traits(name: str) -> ToolTraits:
     if row is None and not name.startswith("mcp__"):
         row = external_traits().get(name)
     return UNKNOWN if row is None else row
+
+
+def describe_activity(name: str, given: Json) -> str:
+    """A short description of a tool call: what it does, and the input that it is about."""
+    traits = find_traits(name)
+    values = (given.get(field) for field in traits.activity_fields)
+    subject = next((value for value in values if isinstance(value, str)), name)
+    return f"{traits.activity} {subject}"[:MAX_ACTIVITY_CHARS]
 
 
 def canonical_name(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley import Client, Options
+from parley import Client, Options, PermissionUpdate
 from tests.helpers.sdk import run
 from tests.session.sdk.test_transport import Played
 
@@ -26,6 +26,26 @@ REQUESTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "get_settings": ((), {"subtype": "get_settings"}),
     "apply_flag_settings": (({"a": 1},), {"subtype": "apply_flag_settings", "settings": {"a": 1}}),
     "list_permission_rules": ((), {"subtype": "list_permission_rules"}),
+    "check_permission": (
+        ("Bash", {"command": "ls"}, "plan"),
+        {"subtype": "check_permission", "tool_name": "Bash", "input": {"command": "ls"}, "mode": "plan"},
+    ),
+    "update_permissions": (
+        ([PermissionUpdate("removeDirectories", directories=["/d"], destination="session")],),
+        {
+            "subtype": "update_permissions",
+            "updates": [{"type": "removeDirectories", "directories": ["/d"], "destination": "session"}],
+        },
+    ),
+    "update_settings": (
+        ("userSettings", {"theme": "dark"}),
+        {"subtype": "update_settings", "source": "userSettings", "settings": {"theme": "dark"}},
+    ),
+    "file_suggestions": (("no",), {"subtype": "file_suggestions", "query": "no"}),
+    "get_usage": ((), {"subtype": "get_usage"}),
+    "export_conversation": ((), {"subtype": "export_conversation"}),
+    "get_status": ((), {"subtype": "get_status"}),
+    "get_memory_files": ((), {"subtype": "get_memory_dialog"}),
     "read_file": (("/f", 9), {"subtype": "read_file", "path": "/f", "max_bytes": 9}),
     "seed_read_state": (("/f", 1.5), {"subtype": "seed_read_state", "path": "/f", "mtime": 1.5}),
     "cancel_async_message": (("u",), {"subtype": "cancel_async_message", "message_uuid": "u"}),

@@ -161,11 +161,11 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="attach",
-        help="Print the messages of a session, then follow new ones.",
+        help="Continue a session at a terminal, or print its messages and follow new ones.",
         actions={
             "": Action(
-                "Print the messages of a session as JSON lines, then print new ones until no process holds the "
-                "session.",
+                "At a terminal, continue the session in a conversation. Otherwise, or with one of the options about "
+                "lines, print its messages as JSON lines, then new ones until no process holds the session.",
                 "SESSION",
                 (
                     Flag("--after", "Print only messages whose sequence number is above SEQ.", "SEQ"),

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.launch import open_launch
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
-from parley.cli.style import choose_style, format_table
+from parley.cli.style import choose_style
 from parley.compose.models import ModelFactory
 from parley.errors import InvalidArguments, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
@@ -25,6 +25,7 @@ from parley.models.base import ModelRequest
 from parley.models.catalog import ALIASES, BUILT_IN, ModelRef, Price, list_backends, read_table
 from parley.models.endpoint import without_userinfo
 from parley.protocol.base import Json
+from parley.terminal.rendering.tables import format_table
 
 CHECK_SECONDS = 60
 CHECK_TOKENS = 2_048

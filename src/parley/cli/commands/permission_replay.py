@@ -15,8 +15,9 @@ import msgspec
 
 from parley.cli.stdio import warn
 from parley.compose.launch_context import LaunchContext, working_directory
-from parley.compose.setup.permission_check import CheckResult, PermissionChecker
+from parley.compose.setup.permission_check import PermissionChecker
 from parley.compose.stores import SessionStores
+from parley.engine.approval.explanation import CheckResult
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions

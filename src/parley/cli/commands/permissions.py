@@ -17,12 +17,14 @@ from parley.cli.output import update_flags
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
-from parley.compose.setup.permission_check import CheckResult, PermissionChecker, UnknownTool
+from parley.compose.setup.permission_check import PermissionChecker, UnknownTool
 from parley.compose.tools import list_tools
+from parley.engine.approval.explanation import CheckResult
 from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
+from parley.terminal.rendering.decisions import format_decision, format_rows
 from parley.tools.catalog import find_traits
 
 EXIT_CODES = {"allow": 0, "ask": 1, "deny": 2}
@@ -86,29 +88,6 @@ def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> 
 
 
 def format_result(result: CheckResult, mode_source: str, is_offered: bool) -> Iterator[str]:
-    yield f"{result.decision}: {result.outcome}"
-    yield from format_rows(
-        ("tool", result.tool if is_offered else f"{result.tool} (not offered to the model)"),
-        ("input", msgspec.json.encode(result.input).decode()),
-        ("mode", f"{result.mode} ({mode_source})"),
-        ("source", result.source),
-        ("reason", result.reason),
-        ("rule", format_rule(result.rule)),
-        ("path", result.blocked_path or ""),
-        ("message", result.message),
-    )
+    yield from format_decision(result.to_json(), mode_source=mode_source, is_offered=is_offered)
     for suggestion in result.suggestions:
         yield from format_rows(("allow with", " ".join(update_flags(suggestion))))
-
-
-def format_rows(*pairs: tuple[str, str]) -> Iterator[str]:
-    return (f"  {name:10} {printable(value)}" for name, value in pairs if value)
-
-
-def format_rule(rule: Json | None) -> str:
-    if rule is None:
-        return ""
-    where = rule["source"]
-    if "file" in rule:
-        where += f", {rule['file']}" + ("" if rule["line"] is None else f":{rule['line']}")
-    return f"{rule['behavior']} {rule['text']} ({where})"

@@ -29,6 +29,7 @@ from parley.stores.base import AgentInfo, Entry, Info, SearchHit, Store, copy_en
 from parley.stores.export import import_session, pack, set_labels, unpack
 from parley.stores.search_text import entry_text
 from parley.stores.session_open import is_uuid
+from parley.terminal.rendering.tables import format_age, format_size, format_table
 from parley.workspace import private_files
 
 MAX_NAME_CHARS = 1000
@@ -214,7 +215,7 @@ class SessionsCommand:
     ) -> Iterator[bytes]:
         if self.as_json:
             return self.json_lines(found)
-        return self.text_lines(style.format_table(header, [format_one(each) for each in found], right=("SEQ",)))
+        return self.text_lines(format_table(header, [format_one(each) for each in found], right=("SEQ",)))
 
     def json_lines(self, rows: Iterable[Any]) -> Iterator[bytes]:
         return (encode_json(row) + b"\n" for row in rows)
@@ -335,14 +336,14 @@ def format_sessions(found: Sequence[Info], *, with_folder: bool, descriptor: int
         [
             id,
             format_time(info.modified),
-            style.format_size(info.size_bytes),
+            format_size(info.size_bytes),
             *([info.tag or ""] if has_tags else []),
             *([info.cwd] if with_folder else []),
             " ".join(info.shown_title.split()),
         ]
         for id, info in zip(ids, found, strict=True)
     ]
-    return style.format_table(
+    return format_table(
         header,
         [[printable(cell) for cell in row] for row in rows],
         right=("SIZE",),
@@ -356,7 +357,7 @@ def format_time(at: str) -> str:
         then = datetime.fromisoformat(at)
     except ValueError:
         return at
-    return style.format_age((datetime.now(UTC) - then).total_seconds())
+    return format_age((datetime.now(UTC) - then).total_seconds())
 
 
 def shorten(ids: Sequence[str]) -> list[str]:

@@ -10,35 +10,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from parley.cli.terminal.forms import Field, read_fields
 from parley.cli.terminal.keys import KeyPress, LineEditor
 from parley.cli.terminal.screen import Screen
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import cell_width, reveal_line, reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard
 from parley.permissions.rule import split_alternatives
-from parley.protocol.base import Json, encode_json
+from parley.protocol.base import Json
 from parley.protocol.messages.requests import CanUseTool, Elicitation
+from parley.terminal.forms import Field, read_fields
+from parley.terminal.rendering.requests import (
+    MAX_LINES,
+    MIN_COLUMNS,
+    break_lines,
+    describe_update,
+    explain,
+    hides_lines,
+    label_lines,
+    list_input,
+    list_options,
+)
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, wrap
 from parley.tools.catalog import find_traits
 
 DENIED = "The user denied this call."
 INTERRUPTED = "The user interrupted the turn."
 NOT_APPROVED = "The user did not approve the plan."
-PLACES = {
-    "session": "for this session",
-    "localSettings": "saved for this project, in .claude/settings.local.json",
-    "projectSettings": "saved for everyone in this project, in .claude/settings.json",
-    "userSettings": "saved for all your projects, in settings.json of your home",
-    "cliArg": "for this run",
-}
 GRANTS = {"a": "always", "e": "change the mode"}
 """What a key grants beyond this call; the lines above the keys name the rule or mode."""
 ANSWERS = {"y": "yes, once", "a": "yes, always", "e": "yes, and change the mode"}
 """What remains on the screen of a key that allows a call."""
-MAX_LINES = 12
-"""How many lines of a long value are shown at first."""
-MIN_COLUMNS = 10
-INDENT = "    "
 JOINERS = ("", "\u200d", "\ufe0f")
 """Characters of emoji, which have no effect of their own."""
 LEAVING = ("escape", "hangup", "end_of_input")
@@ -83,18 +83,6 @@ class QuestionPrompts:
                 self.is_asking = False
                 self._screen.clear()
 
-    async def read_prompt(self) -> str:
-        """The prompt of a run that was started without one. Raises Cancelled."""
-        with self._keyboard.asking():
-            try:
-                while not (text := await self._read_text("> ")).strip():
-                    pass
-                first, *rest = reveal_text(text).split("\n")
-                self._screen.print([f"> {first}", *(f"  {line}" for line in rest), ""])
-                return text
-            finally:
-                self._screen.clear()
-
     # Permission requests.
 
     async def _decide(self, request: CanUseTool) -> Json:
@@ -112,7 +100,7 @@ class QuestionPrompts:
         updates = group_suggestions(request)
         self._screen.print([*self._describe(request), *self._explain(request, updates)])
         granting = {key: GRANTS[key] for key in updates}
-        viewing = {"v": "view everything"} if self._hides_lines(request) else {}
+        viewing = {"v": "view everything"} if hides_lines(request.tool_name, request.input, self._screen.width) else {}
         choices = {"y": "yes, once", **granting, "n": "no", **viewing}
         while (pressed := await self._choose(choices)) == "v":
             self._screen.print(self._list_input(request, max_lines=None))
@@ -134,49 +122,18 @@ class QuestionPrompts:
         return ["", self._styles.bold(f"? {reveal_line(title)}") + who, *self._list_input(request, MAX_LINES)]
 
     def _list_input(self, request: CanUseTool, max_lines: int | None) -> list[str]:
-        """The input, field by field. What the call is about, such as the command, is never cut."""
-        lines: list[str] = []
-        subject = find_traits(request.tool_name).subject_field
-        for name, value in request.input.items():
-            text = value_text(value)
-            if name == subject:
-                lines += [f"{INDENT}{self._styles.code(line)}" for line in text.split("\n")]
-                continue
-            label = self._styles.dim(f"{reveal_line(name)}:")
-            rows = self._break(text)
-            if len(rows) == 1 and cell_width(f"{INDENT}{name}: {text}") <= self._screen.width:
-                lines.append(f"{INDENT}{label} {text}")
-                continue
-            lines += [f"{INDENT}{label}", *(f"{INDENT}  {row}" for row in rows[:max_lines])]
-            if max_lines is not None and len(rows) > max_lines:
-                lines.append(INDENT + self._styles.dim(f"  … {len(rows) - max_lines} more lines (v shows them)"))
-        return lines
-
-    def _hides_lines(self, request: CanUseTool) -> bool:
-        """Whether a value is too long to be shown at once."""
-        subject = find_traits(request.tool_name).subject_field
-        values = [value for name, value in request.input.items() if name != subject]
-        return any(len(self._break(value_text(value))) > MAX_LINES for value in values)
-
-    def _break(self, text: str, indent: int = len(INDENT) + 2) -> list[str]:
-        """The lines of a text that is indented, broken to fit."""
-        return wrap(text, max(MIN_COLUMNS, self._screen.width - indent))
+        return list_input(request.tool_name, request.input, self._styles, self._screen.width, max_lines)
 
     def _explain(self, request: CanUseTool, updates: dict[str, list[Json]]) -> list[str]:
         """Why the person is asked, and what each key but `y` would grant."""
-        lines = self._wrapped("why: ", find_reason(request))
+        lines = self._label("why: ", explain(request.decision_reason, request.blocked_path))
         for key, granted in updates.items():
             for update in granted:
-                lines += self._wrapped(f"{key} = ", describe_update(update))
+                lines += self._label(f"{key} = ", describe_update(update))
         return lines
 
-    def _wrapped(self, label: str, text: str) -> list[str]:
-        """A dim line that begins with a label, broken to fit."""
-        parts = self._break(reveal_line(text), len(label) + 3)
-        return [
-            f"  {self._styles.dim((label if index == 0 else ' ' * len(label)) + part)}"
-            for index, part in enumerate(parts)
-        ]
+    def _label(self, label: str, text: str) -> list[str]:
+        return label_lines(label, text, self._styles, self._screen.width)
 
     # Plans and questions of the model.
 
@@ -200,21 +157,16 @@ class QuestionPrompts:
         for question in request.input["questions"]:
             text = str(question.get("question", ""))
             options = [option for option in question.get("options", ()) if isinstance(option, dict)]
-            self._screen.print(["", self._styles.bold(f"? {reveal_line(text)}"), *self._list_options(options)])
+            self._screen.print(
+                [
+                    "",
+                    self._styles.bold(f"? {reveal_line(text)}"),
+                    *list_options(options, self._styles, self._screen.width),
+                ]
+            )
             labels = [str(option.get("label", "")) for option in options]
             answers[text] = await self._pick(labels, several=question.get("multiSelect") is True)
         return {"behavior": "allow", "updatedInput": {**request.input, "answers": answers}}
-
-    def _list_options(self, options: Sequence[Json]) -> list[str]:
-        lines: list[str] = []
-        for number, option in enumerate(options, 1):
-            about = reveal_line(str(option.get("description", "")))
-            label = f"  {number}. {reveal_line(str(option.get('label', '')))}"
-            parts = self._break(f"{label} – {about}" if about else label, 5)
-            lines += [parts[0], *(f"     {part}" for part in parts[1:])]
-            if isinstance(option.get("preview"), str):
-                lines += [f"       {self._styles.code(line)}" for line in reveal_text(option["preview"]).split("\n")]
-        return lines
 
     async def _pick(self, labels: Sequence[str], *, several: bool) -> str:
         """The labels that were picked by number, or text of the person's own."""
@@ -233,7 +185,7 @@ class QuestionPrompts:
     async def _elicit(self, request: Elicitation) -> Json:
         server, title = reveal_line(request.mcp_server_name), request.title
         head = title if isinstance(title, str) else f"The MCP server {server} asks"
-        message = [f"  {line}" for line in self._break(reveal_text(request.message), 2)]
+        message = [f"  {line}" for line in break_lines(reveal_text(request.message), self._screen.width, 2)]
         self._screen.print(["", self._styles.bold(f"? {reveal_line(head)}") + f" ({server})", *message])
         try:
             if isinstance(request.url, str):
@@ -342,37 +294,6 @@ def group_suggestions(request: CanUseTool) -> dict[str, list[Json]]:
     if not isinstance(found, list) or request.suppress_always_allow_rule is True:
         return {}
     return dict(zip(GRANTS, split_alternatives([update for update in found if isinstance(update, dict)]), strict=False))
-
-
-def find_reason(request: CanUseTool) -> str:
-    """Why the person is asked."""
-    if isinstance(request.decision_reason, str) and request.decision_reason:
-        return request.decision_reason
-    if isinstance(request.blocked_path, str):
-        return f"it writes a file, and no rule allows that: {request.blocked_path}"
-    return "no rule allows it"
-
-
-def describe_update(update: Json) -> str:
-    """A permission update in words, with the place where it is stored."""
-    place = PLACES.get(str(update.get("destination")), f"in {update.get('destination')}")
-    match update.get("type"):
-        case "addRules":
-            rules = [
-                rule["toolName"] + (f"({rule['ruleContent']})" if rule.get("ruleContent") else "")
-                for rule in update.get("rules", ())
-            ]
-            return f"{update.get('behavior', 'allow')} {', '.join(rules)} – {place}"
-        case "addDirectories":
-            return f"work in {', '.join(update.get('directories', ()))} too – {place}"
-        case "setMode":
-            return f"permission mode {update.get('mode')} – {place}"
-    return f"{encode_json(update).decode()} – {place}"
-
-
-def value_text(value: object) -> str:
-    """A value of an input as text."""
-    return reveal_text(value if isinstance(value, str) else encode_json(value).decode()).rstrip("\n")
 
 
 def read_numbers(text: str, count: int, *, several: bool) -> list[int] | None:

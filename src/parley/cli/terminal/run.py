@@ -4,8 +4,9 @@
     config = build_config(terminal.options, ..., terminal.warn)
     exit_code = asyncio.run(terminal.run(config, prompt))
 
-Without a prompt the person is asked for one. With stdin not a terminal no one can be asked: calls that need approval
-are denied, as in text mode.
+With stdin not a terminal no one can be asked: calls that need approval are denied, as in text mode.
+
+See also: `conversation.py`, for a run without a prompt.
 """
 
 from __future__ import annotations
@@ -21,24 +22,23 @@ from typing import NoReturn
 
 from parley.cli.run import INTERRUPTED, TERMINATED, SignalHandler, begin, open_session
 from parley.cli.stdio import warn
-from parley.cli.terminal.answer import Answer, PlainAnswer
-from parley.cli.terminal.host import TerminalHost, make_answer
+from parley.cli.terminal.host import TerminalHost
 from parley.cli.terminal.keys import KeyPress
-from parley.cli.terminal.questions import Cancelled, QuestionPrompts
+from parley.cli.terminal.questions import QuestionPrompts
 from parley.cli.terminal.screen import Screen
-from parley.cli.terminal.style import Styles, is_dumb
 from parley.cli.terminal.summary import summarize
-from parley.cli.terminal.text import reveal_text, wrap
 from parley.cli.terminal.tty import Keyboard, can_read_keys
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.protocol.options import CliOptions
+from parley.terminal.rendering.answer import Answer, PlainAnswer
+from parley.terminal.rendering.style import Styles, is_dumb
+from parley.terminal.rendering.text import reveal_text
+from parley.terminal.rendering.transcript import make_answer
 from parley.version import how_to_install
 
 EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
-HINT = "Type a prompt and press Enter. Alt+Enter starts a new line, Ctrl-C quits."
-ONE_PROMPT = "Parley runs one prompt and exits; parley -c continues the conversation."
 
 
 class TerminalRun:
@@ -52,7 +52,6 @@ class TerminalRun:
         self._host = TerminalHost(self._screen, self._styles, monotonic)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._keyboard: Keyboard | None = None
-        self._prompting: asyncio.Task[str] | None = None
         self._is_stopping = False
 
     def warn(self, text: str) -> None:
@@ -77,15 +76,13 @@ class TerminalRun:
             if self._has_keyboard:
                 self._open_keyboard(stack)
             continues = session.resumed_turn is not None
-            if not prompt.strip() and self._has_keyboard and not continues:
-                prompt = await self._ask_prompt()
             if prompt or continues:
                 begin(session, prompt)
                 threading.Thread(target=self._make_answer, daemon=True).start()
             session.close_input()
             await session.run_turns()
             hub.close(session)
-        if self._host.results:
+        if self._host.transcript.results:
             self._summarize()
         return stop.exit_code()
 
@@ -97,23 +94,7 @@ class TerminalRun:
         keyboard = self._keyboard = Keyboard(marks_pastes=self._screen.has_cursor, on_resume=self._screen.redraw)
         stack.enter_context(keyboard)
         keyboard.on_key = self._press
-        self._host.questions = QuestionPrompts(self._screen, keyboard, self._styles, self._host.render)
-
-    async def _ask_prompt(self) -> str:
-        """The prompt that is typed; empty if the person quits."""
-        assert self._host.questions is not None
-        hints = [HINT] if self.options.no_session_persistence else [HINT, ONE_PROMPT]
-        self._screen.print([self._styles.dim(line) for hint in hints for line in wrap(hint, self._screen.width)])
-        self._prompting = asyncio.ensure_future(self._host.questions.read_prompt())
-        try:
-            return await self._prompting
-        except Cancelled as exc:
-            self._host.is_interrupted = exc.key == "escape"
-            return ""
-        except asyncio.CancelledError:
-            return ""
-        finally:
-            self._prompting = None
+        self._host.questions = QuestionPrompts(self._screen, keyboard, self._styles, self._host.transcript.render)
 
     def _press(self, key: KeyPress) -> None:
         """A key while nothing is asked: Escape is Ctrl-C, once."""
@@ -122,13 +103,11 @@ class TerminalRun:
 
     @property
     def is_interrupted(self) -> bool:
-        return self._host.is_interrupted
+        return self._host.transcript.is_interrupted
 
     def stop(self) -> None:
         """A signal arrived."""
         self._is_stopping = True
-        if self._prompting is not None:
-            self._prompting.cancel()
 
     def restore(self) -> None:
         """Restore the terminal before the process exits."""
@@ -136,7 +115,7 @@ class TerminalRun:
             self._keyboard.restore()
 
     def _summarize(self) -> None:
-        lines = [summarize(self._host.results, is_stored=not self.options.no_session_persistence)]
+        lines = [summarize(self._host.transcript.results, is_stored=not self.options.no_session_persistence)]
         if isinstance(self._make_answer(), PlainAnswer):
             lines.append(EXTRA)
         is_seen = os.isatty(2)

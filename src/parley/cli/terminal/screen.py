@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from parley.cli.stdio import write
-from parley.cli.terminal.text import cell_width
+from parley.terminal.rendering.text import cell_width
 
 SEQUENCE = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")
 """The sequences that we write ourselves."""

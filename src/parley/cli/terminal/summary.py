@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.cli.terminal.calls import format_seconds
 from parley.protocol.base import UNSET
 from parley.protocol.messages.result import Result
+from parley.terminal.rendering.calls import format_seconds
 
 SHORT_ID_CHARS = 8
 

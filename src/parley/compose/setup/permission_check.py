@@ -12,16 +12,15 @@ from collections.abc import Callable, Mapping
 from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.tools import list_tools, make_tool, make_workspace
+from parley.engine.approval.explanation import CheckResult, explain
 from parley.engine.approval.gate import evaluate
-from parley.engine.approval.request import input_digest, permission_request
+from parley.engine.approval.request import permission_request
 from parley.errors import UsageError
-from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
-from parley.protocol.base import Json, Struct
+from parley.permissions.base import ToolRequest
+from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.tools.base import InvalidInput, Tool, make_context, prepare_input, read_input
 from parley.tools.catalog import canonical_name
-
-VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
 
 
 class UnknownTool(UsageError):
@@ -30,28 +29,6 @@ class UnknownTool(UsageError):
         known = ", ".join(sorted(list_tools()))
         super().__init__(f"unknown tool {name!r}{hint} (choose from {known}, or a tool of an MCP server)")
         self.name = name
-
-
-class CheckResult(Struct, frozen=True, kw_only=True):
-    """A decision and its explanation."""
-
-    tool: str
-    input: Json
-    mode: str
-    decision: str
-    outcome: str
-    """What would happen with the call."""
-    source: str
-    reason: str
-    reason_type: str
-    message: str
-    rule: Json | None
-    blocked_path: str | None
-    suggestions: list[Json]
-    input_sha256: str
-
-    def to_json(self) -> Json:
-        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class PermissionChecker:
@@ -116,38 +93,11 @@ class PermissionChecker:
         else:
             request = permission_request(tool, input, self._context)
         decision = evaluate(self._policy, request, mode, guarded=self._guarded)
-        return CheckResult(
-            tool=request.tool,
-            input=input,
-            mode=mode,
-            decision=VERDICTS[type(decision)],
-            outcome=self._outcome(decision),
-            source=getattr(decision, "source", "rule" if decision.rule is not None else ""),
-            reason=decision.reason,
-            reason_type=decision.reason_type,
-            message=getattr(decision, "message", ""),
-            rule=self._describe_rule(decision),
-            blocked_path=getattr(decision, "blocked_path", None),
-            suggestions=list(getattr(decision, "suggestions", ())),
-            input_sha256=input_digest(input),
-        )
+        return explain(decision, request, mode, self.basis.settings.merged.rules, self._ask_outcome())
 
-    def _outcome(self, decision: Decision) -> str:
-        if isinstance(decision, Ask):
-            if self._asks:
-                return f"{self._asks} is asked"
-            if self.basis.options.print:
-                return "denied, because there is no one to ask"
-            return "at a terminal you are asked, and an SDK asks its permission callback; with -p, the call is denied"
-        return "runs" if isinstance(decision, Allow) else "denied"
-
-    def _describe_rule(self, decision: Decision) -> Json | None:
-        """Return the rule that decided, with its file and line."""
-        rule = decision.rule
-        if rule is None:
-            return None
-        found: Json = {"text": rule.text, "behavior": rule.behavior, "source": rule.source}
-        for written in self.basis.settings.merged.rules:
-            if (written.text.strip(), written.behavior, written.source) == (rule.text, rule.behavior, rule.source):
-                return {**found, "file": written.path, "line": written.line}
-        return found
+    def _ask_outcome(self) -> str:
+        if self._asks:
+            return f"{self._asks} is asked"
+        if self.basis.options.print:
+            return "denied, because there is no one to ask"
+        return "at a terminal you are asked, and an SDK asks its permission callback; with -p, the call is denied"

@@ -17,19 +17,9 @@ from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import ApiRetry, PermissionDenied
-from parley.tools.catalog import find_traits
 
-MAX_ACTIVITY_CHARS = 200
 AGENT = "Agent"
 """The tool whose calls start agents."""
-
-
-def describe_activity(call: ToolUse) -> str:
-    """A short description of a tool call."""
-    traits = find_traits(call.name)
-    values = (call.input.get(field) for field in traits.activity_fields)
-    subject = next((value for value in values if isinstance(value, str)), call.name)
-    return f"{traits.activity} {subject}"[:MAX_ACTIVITY_CHARS]
 
 
 class SubagentForwarder:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.agents.environment import AgentEnvironment
-from parley.engine.agents.forwarding import SubagentForwarder, describe_activity
+from parley.engine.agents.forwarding import SubagentForwarder
 from parley.engine.agents.resources import AgentResources, has_resources
 from parley.engine.agents.setup import AgentSetup
 from parley.engine.agents.stats import AgentStats
@@ -35,6 +35,7 @@ from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.protocol.blocks import Text, ToolUse
 from parley.protocol.messages.system import TaskProgress
+from parley.tools.catalog import describe_activity
 
 STOPPED_MARK = "[The agent was stopped here]"
 
@@ -218,7 +219,7 @@ class AgentRun:
                 task_id=task.id,
                 run_id=task.run_id,
                 tool_use_id=task.tool_use_id,
-                description=describe_activity(tool),
+                description=describe_activity(tool.name, tool.input),
                 subagent_type=task.call.subagent_type,
                 usage=task.usage(),
                 last_tool_name=tool.name,

@@ -27,6 +27,8 @@ HANDLERS: dict[str, str] = {
     "update_settings": "settings.update_settings",
     "get_settings": "settings.get_settings",
     "list_permission_rules": "settings.list_permission_rules",
+    "check_permission": "permissions.check_permission",
+    "update_permissions": "permissions.update_permissions",
     "get_hooks_listing": "hooks_listing.get_hooks_listing",
     "list_models": "session.list_models",
     "get_binary_version": "session.get_version",

@@ -43,6 +43,7 @@ PROMPTING = frozenset(
     {
         "background_tasks",
         "cancel_async_message",
+        "check_permission",
         "end_session",
         "export_conversation",
         "file_suggestions",

@@ -166,6 +166,23 @@ class ListPermissionRules(Request, frozen=True, kw_only=True, tag="list_permissi
 
 
 @request
+class CheckPermission(Request, frozen=True, kw_only=True, tag="check_permission"):
+    """Parley only: requests what a tool call would be decided, and why. The call does not run."""
+
+    tool_name: str
+    input: Json
+    mode: str | None | UnsetType = UNSET
+    """A permission mode other than the current one."""
+
+
+@request
+class UpdatePermissions(Request, frozen=True, kw_only=True, tag="update_permissions"):
+    """Parley only: applies permission updates, as `updatedPermissions` of an approval does."""
+
+    updates: list[Json]
+
+
+@request
 class ListModels(Request, frozen=True, kw_only=True, tag="list_models"):
     """Requests the known models."""
 

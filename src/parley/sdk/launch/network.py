@@ -97,16 +97,27 @@ class NetworkWire:
     pid = None
 
     def __init__(
-        self, url: str, token: str | None, session_id: str | None, create: tuple[str, Json], *, partial: bool
+        self,
+        url: str,
+        token: str | None,
+        session_id: str | None,
+        create: tuple[str, Json],
+        *,
+        partial: bool,
+        replayed_lines: int | None = None,
     ) -> None:
-        """`create`: the path and the body of the request that makes the session, if there is no `session_id`."""
+        """`create`: the path and the body of the request that makes the session, if there is no `session_id`.
+
+        `replayed_lines`: how many of the last lines of an existing session come first. None for new lines only.
+        """
         self._url = url.rstrip("/")
         self._token = token
         self._create = create
         self._partial = partial
         self.session_id = session_id
-        self._last = 0
-        """The number of the last stored line."""
+        self._last: int | None = None
+        """The number of the last stored line; None for new lines only."""
+        self._replayed_lines = replayed_lines
         self._unconfirmed: dict[str, bytes] = {}
         """What was written and may not have arrived: prompts without a result, requests and replies."""
         self._stream: ByteStream | None = None
@@ -124,7 +135,9 @@ class NetworkWire:
         if self.session_id is None:
             self.session_id = str((await self._request("POST", *self._create))["session_id"])
         else:
-            await self._request("GET", f"/sessions/{quote(self.session_id, safe='')}")
+            found = await self._request("GET", f"/sessions/{quote(self.session_id, safe='')}")
+            if self._replayed_lines is not None:
+                self._last = max(0, int(found.get("last_line") or 0) - self._replayed_lines)
         await self._connect()
 
     async def _request(self, method: str, path: str, body: Json | None = None) -> Json:
@@ -148,7 +161,7 @@ class NetworkWire:
         from websockets.client import ClientProtocol
         from websockets.uri import parse_uri
 
-        query: Json = {"numbered": "true", "after": self._last} if self._last else {"numbered": "true"}
+        query: Json = {"numbered": "true"} | ({} if self._last is None else {"after": self._last})
         if self._partial:
             query["partial"] = "true"
         path = f"/sessions/{quote(str(self.session_id), safe='')}/ws?{urlencode(query)}"

@@ -264,15 +264,17 @@ KEYS: dict[str, SettingKey] = {
     "promptSuggestionEnabled": SettingKey(SWITCH, note="false: no suggestions for the next prompt"),
     "processWrapper": quiet("there is no background service"),
     # A terminal.
-    "statusLine": quiet(TERMINAL),
+    "statusLine": SettingKey(
+        OBJECT, note="a command whose output is the status line of the [terminal](terminal.md#status-line)"
+    ),
     "subagentStatusLine": quiet(TERMINAL),
     "footerLinksRegexes": quiet(TERMINAL),
     "prUrlTemplate": quiet(TERMINAL),
     "viewMode": quiet(TERMINAL),
     "defaultView": quiet(TERMINAL),
-    "theme": quiet(TERMINAL),
+    "theme": SettingKey(TEXT, note="the colours of the [terminal](terminal.md#themes)"),
     "tui": quiet(TERMINAL),
-    "editorMode": quiet(TERMINAL),
+    "editorMode": SettingKey(one_of("normal", "emacs", "vim"), note="the keys of the [terminal](terminal.md)"),
     "keybindingFlavor": quiet(TERMINAL),
     "vimInsertModeRemaps": quiet(TERMINAL),
     "verbose": quiet(TERMINAL),
@@ -353,6 +355,7 @@ PERMISSIONS: dict[str, SettingKey] = {
 UPDATABLE = frozenset(
     {"alwaysThinkingEnabled", "autoCompactEnabled", "cleanupPeriodDays", "effortLevel", "fallbackModel"}
     | {"fileCheckpointingEnabled", "includeCoAuthoredBy", "language", "model", "outputStyle", "respectGitignore"}
+    | {"editorMode", "theme"}
 )
 """Keys that a client may write with update_settings: none of them runs a command or grants permissions."""
 

@@ -359,31 +359,6 @@ def test_a_narrow_window_has_everything(tmp_path: Path) -> None:
     assert "✓ Running touch made.txt · ok · " in terminal.emulator.text
 
 
-def test_without_a_prompt_one_is_asked_for(tmp_path: Path) -> None:
-    with TerminalHarness(tmp_path, *OFFLINE) as terminal:
-        terminal.wait_for("Type a prompt and press Enter.")
-        terminal.wait_for("\n>")
-        assert "--print" not in terminal.emulator.text
-        terminal.type("\x1b[200~say One.\nsay Two.\n\x1b[201~")
-        terminal.wait_for("say Two.")
-        terminal.type("say Thr\x1b\nee.\x7f\x7f\x7f\x7f\n")  # and back to the line before
-        assert terminal.wait() == 0
-
-    assert "parley -c continues the conversation" in body(terminal)[1]
-    assert body(terminal)[2:] == ["> say One.", "  say Two.", "  say Thr", "", "One. Two. Thr", ""]
-
-
-@pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0), ("\x1b", 130)])
-def test_a_prompt_can_be_left_and_no_session_is_stored(tmp_path: Path, key: str, code: int) -> None:
-    with TerminalHarness(tmp_path, *OFFLINE) as terminal:
-        terminal.wait_for("\n>")
-        terminal.type(key)
-        assert terminal.wait() == code
-        assert terminal.current_modes == terminal.modes
-
-    assert not list((tmp_path / "home").rglob("*.jsonl"))
-
-
 def test_commands_are_listed_that_make_sense_for_one_prompt(tmp_path: Path) -> None:
     with TerminalHarness(tmp_path, *OFFLINE, "/help") as terminal:
         assert terminal.wait() == 0
@@ -402,19 +377,6 @@ def test_lines_of_a_command_stay_lines(tmp_path: Path) -> None:
     ]
 
 
-def test_continue_without_a_prompt_asks_for_one(tmp_path: Path) -> None:
-    environment = make_environment(tmp_path)
-    subprocess.run(
-        [PARLEY, "-p", *OFFLINE, "say First."], cwd=tmp_path, env=environment, check=True, capture_output=True
-    )
-    with TerminalHarness(tmp_path, *OFFLINE, "--continue") as terminal:
-        terminal.wait_for("\n>")
-        terminal.type("say Second.\n")
-        assert terminal.wait() == 0
-
-    assert len(list((tmp_path / "home/.claude/projects").glob("*/*.jsonl"))) == 1
-
-
 def test_print_is_plain_at_a_terminal(tmp_path: Path) -> None:
     script = write_script(tmp_path, '[[turn]]\ntext = "# Title\\n\\n**bold**"')
     with TerminalHarness(tmp_path, "-p", *script, "go") as terminal:
@@ -427,7 +389,8 @@ def test_nothing_of_it_is_imported_for_scripts(tmp_path: Path) -> None:
     program = (
         "import sys; from parley.cli.main import main\n"
         "main(sys.argv[1:])\n"
-        "print([name for name in sys.modules if name.startswith(('parley.cli.terminal', 'rich', 'markdown_it'))])\n"
+        "PARTS = ('parley.cli.terminal', 'parley.terminal', 'rich', 'markdown_it', 'prompt_toolkit')\n"
+        "print([name for name in sys.modules if name.startswith(PARTS)])\n"
     )
     for argv in (["-p", "say Hi"], ["say Hi"], ["-p", "--verbose", "--output-format", "stream-json", "say Hi"]):
         done = subprocess.run(

@@ -172,6 +172,8 @@ PLAIN: dict[str, Json] = {
     "update_settings": {"source": "userSettings", "settings": {"language": "german"}},
     "get_settings": {},
     "list_permission_rules": {},
+    "check_permission": {"tool_name": "Bash", "input": {"command": "ls"}},
+    "update_permissions": {"updates": []},
     "get_hooks_listing": {},
     "list_models": {},
     "get_binary_version": {},

@@ -371,3 +371,23 @@ async def test_requests_for_services_of_the_vendor_are_refused_with_the_reason(
         assert "not_a_spare" in error(await harness.request("claim_session", cwd="/"))
         harness.prompt("Hi")
         assert (await harness.receive("result"))["result"] == "Hello."
+
+
+# Permissions.
+
+
+async def test_a_call_is_decided_without_running_it_and_a_changed_rule_changes_the_decision(tmp_path: Path) -> None:
+    rule = {"rules": [{"toolName": "Bash", "ruleContent": "git push *"}], "behavior": "deny"}
+    update = {"type": "addRules", "destination": "localSettings", **rule}
+    call = {"tool_name": "Bash", "input": {"command": "git push origin"}}
+    async with SessionHarness(tmp_path, HELLO) as harness:
+        before = answer(await harness.request("check_permission", **call))
+        state = answer(await harness.request("update_permissions", updates=[update]))["state"]
+        after = answer(await harness.request("check_permission", **call))
+        refused = error(await harness.request("update_permissions", updates=[{"type": "fly"}]))
+        unknown = error(await harness.request("check_permission", tool_name="Nothing", input={}))
+    assert (before["decision"], before["outcome"]) == ("ask", "the client is asked")
+    assert [(row["rule"], row["source"]) for row in state["rules"]] == [("Bash(git push *)", "localSettings")]
+    assert (after["decision"], after["rule"]["text"]) == ("deny", "Bash(git push *)")
+    assert "fly" in refused
+    assert "the session has no tool 'Nothing'" in unknown

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from parley.cli.commands.doctor.base import Check
-from parley.cli.style import format_size
 from parley.compose.launch_context import LaunchContext
 from parley.compose.stores import SessionStores
 from parley.errors import SessionError, UsageError
 from parley.stores.base import Store
+from parley.terminal.rendering.tables import format_size
 
 READ_SESSIONS = 20
 """How many sessions are read to the end; the latest of this directory."""

@@ -1,4 +1,8 @@
-"""`parley attach`: print the messages of a session, then follow new ones.
+"""`parley attach`: continue a session at the terminal, or print its messages and follow new ones.
+
+At a terminal, it opens a conversation: with a session of a gateway, which stays there, or with one of this machine. A
+local session that another process holds can only be watched. Otherwise, and with an option about lines, it prints
+messages.
 
 Every record of a session has a sequence number. The output is byte-equal to what clients received, whether the
 session is still running or not. Attaching only reads; it does not lock the session.
@@ -15,7 +19,7 @@ from collections.abc import Iterator
 import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.network.gateway_client import attach_remote, is_url
+from parley.cli.commands.network.gateway_client import attach_remote, find_token, is_url
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn, write
 from parley.compose.launch_context import LaunchContext, working_directory
@@ -39,16 +43,35 @@ def main(argv: list[str]) -> int:
 
 def attach(given: GivenArgs) -> int:
     after = parse_sequence(given.one("after", "-1"))
+    converses = wants_conversation(given)
+    if is_url(given.words[0]) and converses:
+        from parley.cli.terminal.conversation import attach_to_gateway
+
+        return attach_to_gateway(given.options, given.words[0].rstrip("/"), find_token(given))
     if is_url(given.words[0]):
         return attach_remote(given, after)
     basis = LaunchContext(given.options, dict(os.environ), working_directory())
     basis.warn = warn
     sessions = SessionStores(basis)
     session_id = sessions.find(given.words[0])
+    if converses:
+        from parley.cli.terminal.conversation import follow, start_conversation
+
+        if not sessions.store(session_id).is_held(session_id):
+            return start_conversation(given.options.replace(resume=session_id))
+        return follow(iter_lines(sessions.store(session_id), session_id, after, follow=True))
     for seq, line in iter_lines(sessions.store(session_id), session_id, after, follow=not given.has("no-follow")):
         if not write((b"%d\t" % seq if given.has("numbered") else b"") + line + b"\n"):
             return 1
     return 0
+
+
+def wants_conversation(given: GivenArgs) -> bool:
+    """Whether a person attaches. Options about lines are for programs."""
+    from parley.cli.main import can_converse
+
+    is_about_lines = given.has("no-follow") or given.has("numbered") or given.one("after", "") != ""
+    return os.isatty(0) and os.isatty(1) and not is_about_lines and can_converse(given.options)
 
 
 def parse_sequence(text: str) -> int:

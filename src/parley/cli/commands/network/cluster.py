@@ -19,8 +19,8 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.network.cluster_address import read_cluster, require_cluster
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.cli.stdio import warn
-from parley.cli.style import format_table
 from parley.errors import InvalidArguments, UsageError
+from parley.terminal.rendering.tables import format_table
 
 if TYPE_CHECKING:
     from parley.cluster.base import Cluster

@@ -14,10 +14,10 @@ import msgspec
 
 from parley.cli.commands.subcommand import GivenArgs, write_json, write_lines
 from parley.cli.stdio import warn, write
-from parley.cli.style import format_table
 from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json
 from parley.settings.base import printable
+from parley.terminal.rendering.tables import format_table
 from parley.version import how_to_install
 
 TOKEN_VARIABLE = "PARLEY_TOKEN"
@@ -109,6 +109,11 @@ def request(given: GivenArgs, url: str, sent: Json | None = None) -> Json:
 
 def headers(given: GivenArgs) -> dict[str, str]:
     """Raises UsageError."""
+    return {"Authorization": f"Bearer {find_token(given)}"}
+
+
+def find_token(given: GivenArgs) -> str:
+    """Raises UsageError."""
     path = given.one("token-file")
     token = os.environ.get(TOKEN_VARIABLE, "")
     if path:
@@ -118,4 +123,4 @@ def headers(given: GivenArgs) -> dict[str, str]:
             raise UsageError(f"cannot read the token file {path}: {exc}") from None
     if not token:
         raise UsageError(f"a token is required: set {TOKEN_VARIABLE}, or use --token-file")
-    return {"Authorization": f"Bearer {token}"}
+    return token

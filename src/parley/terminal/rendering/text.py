@@ -13,6 +13,9 @@ from parley.mcp.content import reveal
 
 SEPARATORS = re.compile("[\r\u2028\u2029\ud800-\udfff]")
 """Beyond what `reveal` shows: other line ends, and lone surrogates."""
+MARKS = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+STACKED = re.compile(f"({MARKS}{{8}}){MARKS}+")
+"""More marks on one letter than any language has: they would cover the lines around it."""
 SPACE = re.compile(r"\s+")
 JOINER = "\u200d"
 EMOJI_STYLE = "\ufe0f"
@@ -23,6 +26,7 @@ ELLIPSIS = "…"
 def reveal_text(text: str) -> str:
     """The text with line ends and tabs, and with everything else that is not printable as escapes."""
     text = reveal(text.replace("\r\n", "\n"))
+    text = STACKED.sub(rf"\1{ELLIPSIS}", text)
     return SEPARATORS.sub(lambda found: found[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 

@@ -7,11 +7,11 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.answer import Answer, PlainAnswer
-from parley.cli.terminal.markdown import MarkdownAnswer
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import cell_width
-from tests.unit.cli.terminal.test_blocks import cut_texts
+from parley.terminal.rendering.answer import Answer, PlainAnswer
+from parley.terminal.rendering.markdown import MarkdownAnswer
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width
+from tests.unit.terminal.rendering.test_blocks import cut_texts
 
 SGR = re.compile("\x1b\\[[0-9;]*m")
 PLAIN = Styles(attributes=False)

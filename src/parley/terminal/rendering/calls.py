@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import cell_width, reveal_line, shorten, wrap
-from parley.engine.agents.forwarding import describe_activity
 from parley.protocol.base import Json, encode_json
 from parley.protocol.blocks import ToolResult, ToolUse
-from parley.tools.catalog import JUDGED_BY_CALL, find_traits
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width, reveal_line, shorten, wrap
+from parley.tools.catalog import JUDGED_BY_CALL, describe_activity, find_traits
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 10
 MAX_INPUT_CHARS = 400
 INDENT = "  "
+WORK_LIST = "Updating the work list"
 SEPARATOR = " · "
 MAX_REASON_LINES = 3
 
@@ -55,6 +55,8 @@ class CallLines:
         self._width = width
         self._clock = clock
         self.running: dict[str, RunningCall] = {}
+        self.shows_time = True
+        """False while messages of the past are shown."""
         self._tasks: dict[str, str] = {}
         """The background tasks that run: description by id."""
 
@@ -83,16 +85,19 @@ class CallLines:
         running = self.running.pop(result.tool_use_id, None)
         if running is None:
             return []
-        styles, elapsed = self._styles, format_seconds(self._clock() - running.started_at)
+        styles, elapsed = self._styles, self._elapsed(running.started_at)
         if meta.get("permission_decision", {}).get("decision") == "reject":
             return self._explain(running, styles.warning("⊘"), "denied", first_line(result))
         if "non_execution_kind" in meta:
             return [self._fit(running.depth, styles.warning("⊘"), describe(running.call), "interrupted")]
         if result.is_error:
-            return self._explain(running, styles.bad("✗"), f"failed · {elapsed}", first_line(result))
+            return self._explain(running, styles.bad("✗"), f"failed{elapsed}", first_line(result))
         if running.is_dialog:
             return []
-        return [self._fit(running.depth, styles.good("✓"), describe(running.call), f"ok · {elapsed}")]
+        return [self._fit(running.depth, styles.good("✓"), describe(running.call), f"ok{elapsed}")]
+
+    def _elapsed(self, since: float) -> str:
+        return f"{SEPARATOR}{format_seconds(self._clock() - since)}" if self.shows_time else ""
 
     def _explain(self, running: RunningCall, mark: str, outcome: str, reason: str) -> list[str]:
         """The line of a call that did not succeed; its reason is on the next line if it does not fit."""
@@ -156,7 +161,9 @@ class CallLines:
 def describe(call: ToolUse) -> str:
     """What a call does, as its tool declares it, and the input that it is about."""
     traits = find_traits(call.name)
-    text = describe_activity(call)
+    if traits.work_list:
+        return WORK_LIST
+    text = describe_activity(call.name, call.input)
     subject = call.input.get(traits.subject_field)
     if traits.effect in JUDGED_BY_CALL and isinstance(subject, str) and subject not in text:
         text = f"{text}: {subject[:MAX_INPUT_CHARS]}"

@@ -16,9 +16,9 @@ from rich.markdown import CodeBlock, Heading, ListElement, ListItem, Markdown
 from rich.segment import Segment
 from rich.theme import Theme
 
-from parley.cli.terminal.blocks import BlockSplitter, MarkdownBlock, make_parser
-from parley.cli.terminal.style import Styles
-from parley.cli.terminal.text import reveal_text
+from parley.terminal.rendering.blocks import BlockSplitter, MarkdownBlock, make_parser
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import reveal_text
 
 THEME = Theme(
     {

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from parley.terminal.rendering.themes import DARK, Theme
+
 RESET = "\x1b[0m"
 
 
 class Styles:
-    def __init__(self, *, attributes: bool = True, color: bool = True) -> None:
+    def __init__(self, *, attributes: bool = True, color: bool = True, theme: Theme = DARK) -> None:
+        self.theme = theme
         self.has_attributes = attributes
         self.has_color = attributes and color
 
@@ -26,7 +29,7 @@ class Styles:
         return f"\x1b[{code}m{text}{RESET}" if text and self.has_attributes else text
 
     def _paint(self, code: str, text: str) -> str:
-        return self._wrap(code, text) if self.has_color else text
+        return self._wrap(code, text) if self.has_color and code else text
 
     def bold(self, text: str) -> str:
         return self._wrap("1", text)
@@ -34,17 +37,29 @@ class Styles:
     def dim(self, text: str) -> str:
         return self._wrap("2", text)
 
+    def reverse(self, text: str) -> str:
+        return self._wrap("7", text)
+
     def code(self, text: str) -> str:
-        return self._paint("36", text)
+        return self._paint(self.theme.code, text)
 
     def good(self, text: str) -> str:
-        return self._paint("32", text)
+        return self._paint(self.theme.good, text)
 
     def bad(self, text: str) -> str:
-        return self._wrap("1;31" if self.has_color else "1", text)
+        return self._wrap(self.theme.bad if self.has_color else "1", text)
 
     def warning(self, text: str) -> str:
-        return self._paint("33", text)
+        return self._paint(self.theme.warning, text)
+
+    def accent(self, text: str) -> str:
+        return self._paint(self.theme.accent, text)
+
+    def added(self, text: str) -> str:
+        return self._paint(self.theme.added, text)
+
+    def removed(self, text: str) -> str:
+        return self._paint(self.theme.removed, text)
 
 
 def is_dumb(environment: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.text import cell_width, reveal_line, reveal_text, shorten, wrap
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
 
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
 OVERRIDES = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from parley.cli.terminal.text import reveal_text, wrap
+from parley.terminal.rendering.text import reveal_text, wrap
 
 
 class Answer(Protocol):

@@ -1,0 +1,125 @@
+"""`/resume`: continue another session, also of another directory. `/export`: the conversation as a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from parley.sdk.sessions import SDKSessionInfo, get_session_messages, list_sessions
+from parley.stores.search_text import block_texts
+from parley.terminal.base import Row, View
+from parley.terminal.commands.overview import is_local, local_folder
+from parley.terminal.rendering.tables import format_age
+from parley.terminal.rendering.text import reveal_line, wrap
+from parley.workspace import private_files
+
+MAX_SESSIONS = 500
+MAX_PREVIEW_BYTES = 2_000_000
+"""The messages of a larger session are not read for its preview."""
+PREVIEW_MESSAGES = 4
+ELSEWHERE = (
+    "The session is on a server: `parley attach` lists the sessions there. /resume continues sessions of this machine."
+)
+
+
+async def resume(view: View, argument: str) -> None:
+    """Picks a session by its title, directory or prompt. Sessions of this directory come first."""
+    if not is_local(view):
+        raise ValueError(ELSEWHERE)
+    store, environment = read_store(view), {**os.environ, **view.options.env}
+    found = await asyncio.to_thread(list_sessions, None, MAX_SESSIONS, store=store, env=environment)
+    others = [info for info in found if info.session_id != view.session_id]
+    words = argument.lower().split()
+    rows = [row for row in make_rows(others, view.cwd, time.time()) if fits(row, words)]
+    if not rows:
+        view.print([view.styles.dim("There are no other sessions." if not words else f"No session fits {argument!r}.")])
+        return
+    known = {info.session_id: info for info in others}
+    texts: dict[str, str] = {}
+
+    def preview(row: Row) -> str:
+        if row.key not in texts:
+            texts[row.key] = describe_session(known[row.key], store, environment)
+        return texts[row.key]
+
+    picked = await view.choose("Continue a session", rows, preview=preview)
+    if picked is None:
+        return
+    await view.switch_session(picked.key, cwd=find_folder(known[picked.key]))
+
+
+def find_folder(info: SDKSessionInfo) -> str | None:
+    """The directory that a session continues in. Raises ValueError."""
+    if info.cwd and not os.path.isdir(info.cwd):
+        raise ValueError(f"the directory of this session is gone: {info.cwd}")
+    return info.cwd
+
+
+def read_store(view: View) -> str | None:
+    """The store of the session, as `list_sessions` takes it."""
+    options = view.options
+    return options.store or (f"sqlite:{options.database}" if options.database else None)
+
+
+def make_rows(found: list[SDKSessionInfo], cwd: str, now: float) -> list[Row]:
+    """Those of the directory first; in each group the latest first."""
+    ordered = sorted(found, key=lambda info: (info.cwd != cwd, -info.last_modified))
+    return [
+        Row(
+            info.session_id,
+            reveal_line(info.summary) or info.session_id,
+            " · ".join(
+                part
+                for part in (
+                    format_age(now - info.last_modified / 1000),
+                    info.tag,
+                    info.git_branch,
+                    None if info.cwd == cwd else info.cwd,
+                )
+                if part
+            ),
+        )
+        for info in ordered
+    ]
+
+
+def fits(row: Row, words: list[str]) -> bool:
+    return all(word in f"{row.label} {row.detail} {row.key}".lower() for word in words)
+
+
+def describe_session(info: SDKSessionInfo, store: str | None, environment: dict[str, str]) -> str:
+    """The first prompt and the last messages."""
+    lines = [f"❯ {info.first_prompt or ''}"]
+    if info.file_size is None or info.file_size <= MAX_PREVIEW_BYTES:
+        messages = get_session_messages(info.session_id, info.cwd, store=store, env=environment)
+        said = [(one.type, text) for one in messages if (text := message_text(one.message))]
+        lines += [f"{'❯' if kind == 'user' else '●'} {text}" for kind, text in said[1:][-PREVIEW_MESSAGES:]]
+    return "\n".join(reveal_line(line) for line in lines)
+
+
+def message_text(message: Any) -> str:
+    """What was said, without tool calls and their results."""
+    content = message.get("content") if isinstance(message, dict) else None
+    if isinstance(content, list):
+        content = [block for block in content if isinstance(block, dict) and block.get("type") == "text"]
+    return " ".join(block_texts(content)).strip()
+
+
+async def export(view: View, argument: str) -> None:
+    """Asks for the name of the file, and before a file is replaced."""
+    found = await view.client.export_conversation()
+    name = argument or await view.ask("Write the conversation to: ", str(found.get("default_filename", "")))
+    if not name:
+        return
+    path = find_path(view, name)
+    if path.exists() and not await view.confirm(f"Replace {reveal_line(str(path))}?"):
+        return
+    private_files.replace(path, f"{found.get('text', '')}\n".encode(errors="replace"))
+    view.print(wrap(f"The conversation is in {reveal_line(str(path))}", view.width))
+
+
+def find_path(view: View, name: str) -> Path:
+    return Path(local_folder(view), Path(name).expanduser())

@@ -1,0 +1,129 @@
+"""A list to pick from: rows, a search text, a selected row. Pure: the interfaces pass keys and draw lines.
+
+picker = Picker(["Which model?"], rows)
+picker.press("down"); picker.press("enter")
+picker.result            -> [Row(...)]
+picker.lines(styles, columns, max_rows)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from parley.terminal.base import Row
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
+
+PAGE_ROWS = 10
+MAX_PREVIEW_LINES = 8
+MIN_ROWS = 3
+
+
+class Picker:
+    def __init__(
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        several: bool = False,
+        preview: Callable[[Row], str] | None = None,
+        selected: int = 0,
+        escape: str = "cancels",
+    ) -> None:
+        """`escape`: what Escape does, for the hint."""
+        self.title = title
+        self.rows = list(rows)
+        self.searches = search
+        self.is_several = several
+        self._escape = escape
+        self._preview = preview
+        self.search_text = ""
+        self.selected = selected
+        """The place of the selected row in those that match the search."""
+        self._marked: set[str] = set()
+        """The keys of the rows that were picked so far, if several can be."""
+        self.is_done = False
+        self.result: list[Row] | None = None
+        """The picked rows; None after Escape."""
+
+    @property
+    def matches(self) -> list[Row]:
+        """The rows that contain every word of the search text."""
+        words = self.search_text.lower().split()
+        return [row for row in self.rows if all(word in f"{row.label} {row.detail}".lower() for word in words)]
+
+    def press(self, key: str, text: str = "") -> None:
+        """Handle a key: the name of one, or `text` with what it adds."""
+        rows = self.matches
+        moves = {"up": -1, "down": 1, "pageup": -PAGE_ROWS, "pagedown": PAGE_ROWS}
+        if key in moves:
+            self.selected = max(0, min(len(rows) - 1, self.selected + moves[key]))
+        elif key == "escape":
+            self._finish(None)
+        elif key == "enter":
+            self._accept(rows)
+        elif key == "backspace":
+            self.search_text, self.selected = self.search_text[:-1], 0
+        elif key == "text":
+            self._type(text, rows)
+
+    def _accept(self, rows: list[Row]) -> None:
+        if self.is_several and self._marked:
+            self._finish([row for row in self.rows if row.key in self._marked])
+        elif self.selected < len(rows):
+            self._finish([rows[self.selected]])
+
+    def _type(self, text: str, rows: list[Row]) -> None:
+        if self.is_several and (text == " " or self._find_hot(text) is not None):
+            found = self._find_hot(text) or rows[self.selected]
+            self._marked ^= {found.key}
+        elif self.searches:
+            self.search_text, self.selected = self.search_text + text, 0
+        elif (hot := self._find_hot(text)) is not None:
+            self._finish([hot])
+
+    def _find_hot(self, text: str) -> Row | None:
+        """The row whose key was pressed."""
+        return next((row for row in self.rows if len(row.key) == 1 and row.key == text.lower()), None)
+
+    def _finish(self, result: list[Row] | None) -> None:
+        self.result, self.is_done = result, True
+
+    def lines(self, styles: Styles, columns: int, max_rows: int) -> list[str]:
+        """How it looks in a window of this size."""
+        rows = self.matches
+        head = [styles.bold(line) for line in wrap(reveal_text(self.title), columns)] if self.title else []
+        if self.searches:
+            head.append(f"  search: {reveal_line(self.search_text)}{styles.reverse(' ')}")
+        preview = self._preview_lines(rows, styles, columns, max_rows)
+        room = max(MIN_ROWS, max_rows - len(head) - len(preview) - 1)
+        first = max(0, min(self.selected - room // 2, len(rows) - room))
+        listed = [
+            self._row_line(row, styles, columns, is_selected=first + index == self.selected)
+            for index, row in enumerate(rows[first : first + room])
+        ]
+        hint = f"{'space marks, enter answers' if self.is_several else 'enter picks'}, esc {self._escape}"
+        if len(rows) > room:
+            hint = f"{self.selected + 1} of {len(rows)} · {hint}"
+        empty = [] if rows else [styles.dim("  nothing matches")]
+        return [*head, *listed, *empty, *preview, styles.dim(shorten(f"  {hint}", columns))]
+
+    def _row_line(self, row: Row, styles: Styles, columns: int, *, is_selected: bool) -> str:
+        hot = f"{row.key} " if len(row.key) == 1 and not self.searches else ""
+        box = ("[x] " if row.key in self._marked else "[ ] ") if self.is_several else ""
+        mark = f"{row.mark} " if row.mark else ""
+        label = f"{hot}{box}{mark}{reveal_line(row.label)}"
+        start = "❯ " if is_selected else "  "
+        label = shorten(label, max(1, columns - 2))
+        room = columns - 2 - cell_width(label) - 2
+        detail = f"  {shorten(reveal_line(row.detail), room)}" if row.detail and room > 4 else ""
+        return start + (styles.accent(styles.bold(label)) if is_selected else label) + styles.dim(detail)
+
+    def _preview_lines(self, rows: list[Row], styles: Styles, columns: int, max_rows: int) -> list[str]:
+        if self._preview is None or self.selected >= len(rows):
+            return []
+        text = reveal_text(self._preview(rows[self.selected]))
+        room = max(0, min(MAX_PREVIEW_LINES, max_rows // 3))
+        lines = [f"  │ {line}" for line in wrap(text, max(10, columns - 4))]
+        return [styles.dim(line) for line in lines[:room]]

@@ -1,0 +1,51 @@
+"""An image on the clipboard of the desktop, which a terminal cannot paste: the usual programs write it to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+PROGRAMS = (
+    ("wl-paste", "--no-newline", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
+    ("pngpaste", "-"),
+)
+"""For Wayland, X11 and macOS."""
+TIMEOUT_SECONDS = 5
+SIGNATURE = b"\x89PNG"
+
+
+async def save_image() -> Path:
+    """The file with the image. Raises ValueError if there is none, or no program that can read it."""
+    found = [program for program in PROGRAMS if shutil.which(program[0]) is not None]
+    if not found:
+        names = ", ".join(program[0] for program in PROGRAMS)
+        raise ValueError(f"cannot read the clipboard: none of {names} is installed; paste the path of the image")
+    for program in found:
+        data = await read_output(program)
+        if data.startswith(SIGNATURE):
+            descriptor, path = tempfile.mkstemp(prefix="clipboard-", suffix=".png")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+            return Path(path)
+    raise ValueError("there is no image on the clipboard")
+
+
+async def read_output(program: tuple[str, ...]) -> bytes:
+    """What a program prints; nothing if it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *program,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        data, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return b""
+    return data if process.returncode == 0 else b""

@@ -1,0 +1,300 @@
+"""Requests of the engine to the person: permissions, plans, questions of the model, forms of MCP servers.
+
+    questions = Questions(dialogs, transcript)
+    Options(can_use_tool=questions.decide, on_elicitation=questions.elicit)
+
+Escape denies the call and ends the turn. A request that another client of the session answers is withdrawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from parley.permissions.rule import split_alternatives
+from parley.protocol.base import Json
+from parley.sdk.permissions import (
+    PermissionResult,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionUpdate,
+    ToolPermissionContext,
+)
+from parley.terminal.base import Row
+from parley.terminal.forms import Field, read_fields
+from parley.terminal.interfaces.picker import Picker
+from parley.terminal.rendering.conversation import ConversationTranscript
+from parley.terminal.rendering.details import paint_diff, proposed_lines
+from parley.terminal.rendering.requests import (
+    MAX_LINES,
+    break_lines,
+    describe_change,
+    describe_update,
+    explain,
+    hides_lines,
+    label_lines,
+    list_input,
+)
+from parley.terminal.rendering.text import reveal_line, reveal_text
+from parley.tools.catalog import find_traits
+
+DENIED = "The user denied this call."
+INTERRUPTED = "The user interrupted the turn."
+NOT_APPROVED = "The user did not approve the plan."
+MAX_DIFF_LINES = 30
+PLACES = (("s", "session", "for this session"), ("l", "localSettings", "always here"), ("u", "userSettings", "always"))
+"""Where a rule can be kept: the key, the destination, and how the choice is called."""
+OTHER = "Something else…"
+
+
+class Dialogs(Protocol):
+    """How a person is asked, with a screen or line by line."""
+
+    async def wait_for_pause(self) -> None:
+        """Wait while a prompt is being typed, so that a key for it does not answer a question."""
+
+    async def pick(self, picker: Picker) -> list[Row] | None:
+        """The picked rows; None after Escape."""
+
+    async def ask(self, prompt: str, initial: str = "") -> str | None:
+        """A line of text; None after Escape."""
+
+
+class Questions:
+    def __init__(self, dialogs: Dialogs, transcript: ConversationTranscript, width: Callable[[], int]) -> None:
+        self._dialogs = dialogs
+        self._transcript = transcript
+        self._width = width
+        self._turn = asyncio.Lock()
+
+    async def decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
+        """Answer a permission request."""
+        calls = self._transcript.calls
+        if context.tool_use_id is not None:
+            calls.asked.add(context.tool_use_id)
+        try:
+            async with self._turn:
+                await self._dialogs.wait_for_pause()
+                answer = await self._decide(tool_name, given, context)
+        except asyncio.CancelledError:
+            self._print_answer("withdrawn: it was answered elsewhere, or the turn ended")
+            raise
+        finally:
+            calls.asked.discard(context.tool_use_id)
+        is_dialog = find_traits(tool_name).plan_field != "" or asks_questions(tool_name, given)
+        if context.tool_use_id is not None:
+            calls.resume(context.tool_use_id, is_dialog=is_dialog)
+        return answer
+
+    async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
+        if find_traits(tool_name).plan_field:
+            return await self._review_plan(tool_name, given)
+        if asks_questions(tool_name, given):
+            return await self._ask_questions(given)
+        return await self._ask_permission(tool_name, given, context)
+
+    # Permissions.
+
+    async def _ask_permission(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
+        styles, width = self._transcript.styles, self._width()
+        title = reveal_line(context.title or f"Use {tool_name}?")
+        who = " (asked by a subagent)" if context.agent_id is not None else ""
+        lines, is_cut = self._describe(tool_name, given, MAX_LINES)
+        reason = explain(context.decision_reason, context.blocked_path)
+        why = label_lines("why: ", reason, styles, width)
+        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines, *why])
+        choices = build_choices(context)
+        rows = [Row(key, label, detail) for key, (label, detail, _) in choices.items()]
+        if is_cut:
+            rows.append(Row("v", "View everything"))
+        selected = list(choices).index("n") if context.default_to_no else 0
+        while True:
+            picked = await self._pick(rows, selected=selected)
+            if picked is None:
+                return self._interrupt()
+            if picked[0].key != "v":
+                break
+            self._transcript.show_question(self._describe(tool_name, given, None)[0])
+        label, detail, updates = choices[picked[0].key]
+        if updates is None:
+            return await self._deny(DENIED, asks=picked[0].key == "r")
+        self._print_answer(f"{label}: {detail}" if detail else label)
+        return PermissionResultAllow(updated_input=given, updated_permissions=updates or None)
+
+    def _describe(self, tool_name: str, given: Json, max_lines: int | None) -> tuple[list[str], bool]:
+        """What would run, and whether something is left out."""
+        styles, width = self._transcript.styles, self._width()
+        traits = find_traits(tool_name)
+        if traits.effect == "writes_files" and (changed := proposed_lines(given)):
+            paths = [str(given[name]) for name in traits.path_fields if isinstance(given.get(name), str)]
+            most = None if max_lines is None else MAX_DIFF_LINES
+            is_cut = most is not None and len(changed) > most
+            return [*(f"    {reveal_line(path)}" for path in paths), *paint_diff(changed, styles, width, most)], is_cut
+        return list_input(tool_name, given, styles, width, max_lines), hides_lines(tool_name, given, width)
+
+    async def _deny(self, message: str, *, asks: bool) -> PermissionResult:
+        reason = await self._dialogs.ask("Why not? ") if asks else ""
+        if reason is None:
+            return self._interrupt()
+        self._print_answer(f"No: {reason}" if reason else "No")
+        return PermissionResultDeny(message=f"{message} Their reason: {reason}" if reason else message)
+
+    def _interrupt(self) -> PermissionResult:
+        self._print_answer("interrupted")
+        return PermissionResultDeny(message=INTERRUPTED, interrupt=True)
+
+    # Plans and questions.
+
+    async def _review_plan(self, tool_name: str, given: Json) -> PermissionResult:
+        styles, plan = self._transcript.styles, given.get(find_traits(tool_name).plan_field)
+        if isinstance(plan, str):
+            lines = self._transcript.render(plan)
+        else:
+            lines = list_input(tool_name, given, styles, self._width(), None)
+        self._transcript.show_question([*lines, "", styles.bold("? Carry out this plan?")])
+        rows = [
+            Row("y", "Yes, and ask before each edit"),
+            Row("a", "Yes, and accept all edits", "permission mode acceptEdits"),
+            Row("r", "Revise it", "say what to change"),
+            Row("n", "No", "and end the turn"),
+        ]
+        picked = await self._pick(rows)
+        if picked is None or picked[0].key == "n":
+            return self._interrupt()
+        if picked[0].key == "r":
+            wish = await self._dialogs.ask("What should change? ")
+            if wish is None:
+                return self._interrupt()
+            self._print_answer(f"Revise: {wish}")
+            return PermissionResultDeny(message=f"{NOT_APPROVED} Revise it: {wish}")
+        self._print_answer(picked[0].label)
+        mode = PermissionUpdate(
+            "setMode", mode="acceptEdits" if picked[0].key == "a" else "default", destination="session"
+        )
+        return PermissionResultAllow(updated_input=given, updated_permissions=[mode])
+
+    async def _ask_questions(self, given: Json) -> PermissionResult:
+        answers: dict[str, str] = {}
+        for question in given["questions"]:
+            if not isinstance(question, dict):
+                continue
+            text = str(question.get("question", ""))
+            answer = await self._ask_question(text, question)
+            if answer is None:
+                return self._interrupt()
+            self._print_answer(answer)
+            answers[text] = answer
+        return PermissionResultAllow(updated_input={**given, "answers": answers})
+
+    async def _ask_question(self, text: str, question: Json) -> str | None:
+        """The answer to one question; None after Escape."""
+        options = [option for option in question.get("options", ()) if isinstance(option, dict)]
+        self._transcript.show_question([self._transcript.styles.bold(f"? {reveal_line(text)}")])
+        rows = [
+            Row(str(number), str(option.get("label", "")), str(option.get("description", "")))
+            for number, option in enumerate(options, 1)
+        ]
+        rows.append(Row("0", OTHER))
+        picked = await self._pick(rows, several=question.get("multiSelect") is True)
+        if picked is None:
+            return None
+        labels = [row.label for row in picked if row.key != "0"]
+        if any(row.key == "0" for row in picked):
+            own = await self._dialogs.ask("Your answer: ")
+            if own is None:
+                return None
+            labels.append(own)
+        return ", ".join(labels)
+
+    # Forms of MCP servers.
+
+    async def elicit(self, request: Any) -> Any:
+        """Answer an elicitation."""
+        async with self._turn:
+            await self._dialogs.wait_for_pause()
+            server = reveal_line(str(request.get("mcp_server_name", "")))
+            head = str(request.get("title") or f"The MCP server {server} asks")
+            message = break_lines(reveal_text(str(request.get("message", ""))), self._width(), 2)
+            title = self._transcript.styles.bold(f"? {reveal_line(head)}") + f" ({server})"
+            self._transcript.show_question([title, *(f"  {line}" for line in message)])
+            content: Json | None
+            if isinstance(url := request.get("url"), str):
+                self._transcript.show_question([f"  {self._transcript.styles.code(reveal_line(url))}"])
+                content = {} if await self._confirm("I opened it and am done") else None
+            else:
+                content = await self._fill_form(request)
+            self._print_answer("declined" if content is None else "sent")
+            if content is None:
+                return {"action": "decline"}
+            return {"action": "accept"} if isinstance(url, str) else {"action": "accept", "content": content}
+
+    async def _confirm(self, label: str) -> bool:
+        rows = [Row("y", label), Row("n", "Decline")]
+        picked = await self._dialogs.pick(Picker("", rows, search=False, escape="declines"))
+        return picked is not None and picked[0].key == "y"
+
+    async def _fill_form(self, request: Json) -> Json | None:
+        schema, order = request.get("requested_schema"), request.get("property_order")
+        fields = read_fields(schema if isinstance(schema, dict) else {}, order if isinstance(order, list) else [])
+        if fields is None:
+            self._transcript.warn("The form was declined: it has fields that cannot be shown here.")
+            return None
+        if not fields:
+            return {} if await self._confirm("Accept") else None
+        content: Json = {}
+        for field in fields:
+            if not await self._fill(field, content):
+                return None
+        return content
+
+    async def _fill(self, field: Field, content: Json) -> bool:
+        """Ask for a field until its value is valid; False after Escape."""
+        self._transcript.show_question(
+            [f"  {line}" for line in break_lines(reveal_text(field.describe()), self._width())]
+        )
+        while True:
+            text = await self._dialogs.ask(f"{reveal_line(field.name)}: ")
+            if text is None:
+                return False
+            try:
+                value = field.parse(text.strip())
+            except ValueError as exc:
+                self._transcript.warn(f"  {exc}")
+                continue
+            self._print_answer(text or ("(left out)" if value is None else f"{value}"))
+            if value is not None:
+                content[field.name] = value
+            return True
+
+    async def _pick(self, rows: Sequence[Row], *, several: bool = False, selected: int = 0) -> list[Row] | None:
+        picker = Picker("", rows, search=False, several=several, selected=selected, escape="ends the turn")
+        return await self._dialogs.pick(picker)
+
+    def _print_answer(self, text: str) -> None:
+        """Print what was answered, so that it stays on the screen."""
+        lines = reveal_text(text).split("\n")
+        self._transcript.show_question([self._transcript.styles.dim(f"  → {line}") for line in lines])
+
+
+def asks_questions(tool_name: str, given: Json) -> bool:
+    """Whether a call is a question of the model itself."""
+    return find_traits(tool_name).effect == "session" and isinstance(given.get("questions"), list)
+
+
+def build_choices(context: ToolPermissionContext) -> dict[str, tuple[str, str, list[PermissionUpdate] | None]]:
+    """The answers to a permission request by key: label, what it changes, and the updates. None denies the call."""
+    choices: dict[str, tuple[str, str, list[PermissionUpdate] | None]] = {"y": ("Yes, once", "", [])}
+    suggested = [] if context.suppress_always_allow_rule else [update.to_dict() for update in context.suggestions]
+    for group in split_alternatives(suggested):
+        if all(update.get("type") == "setMode" for update in group):
+            changes = ", ".join(map(describe_update, group))
+            choices["e"] = ("Yes, and change the mode", changes, list(map(PermissionUpdate.from_dict, group)))
+            continue
+        changes = ", ".join(map(describe_change, group))
+        for key, place, label in PLACES:
+            moved = [
+                update if update.get("type") == "setMode" else {**update, "destination": place} for update in group
+            ]
+            choices[key] = (f"Yes, {label}", changes, list(map(PermissionUpdate.from_dict, moved)))
+    return {**choices, "n": ("No", "", None), "r": ("No, and say why", "", None)}

@@ -1,0 +1,107 @@
+"""Permission requests as lines: what would run, why it is asked about, what an answer would change. Pure."""
+
+from __future__ import annotations
+
+from parley.protocol.base import Json, encode_json
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, wrap
+from parley.tools.catalog import find_traits
+
+PLACES = {
+    "session": "for this session",
+    "localSettings": "saved for this project, in .claude/settings.local.json",
+    "projectSettings": "saved for everyone in this project, in .claude/settings.json",
+    "userSettings": "saved for all your projects, in settings.json of your home",
+    "cliArg": "for this run",
+}
+MAX_LINES = 12
+"""How many lines of a long value are shown at first."""
+MIN_COLUMNS = 10
+INDENT = "    "
+
+
+def list_input(tool_name: str, given: Json, styles: Styles, width: int, max_lines: int | None) -> list[str]:
+    """The input, field by field. What the call is about, such as the command, is never cut."""
+    lines: list[str] = []
+    subject = find_traits(tool_name).subject_field
+    for name, value in given.items():
+        text = value_text(value)
+        if name == subject:
+            lines += [f"{INDENT}{styles.code(line)}" for line in text.split("\n")]
+            continue
+        label = styles.dim(f"{reveal_line(name)}:")
+        rows = break_lines(text, width)
+        if len(rows) == 1 and cell_width(f"{INDENT}{name}: {text}") <= width:
+            lines.append(f"{INDENT}{label} {text}")
+            continue
+        lines += [f"{INDENT}{label}", *(f"{INDENT}  {row}" for row in rows[:max_lines])]
+        if max_lines is not None and len(rows) > max_lines:
+            lines.append(INDENT + styles.dim(f"  … {len(rows) - max_lines} more lines (v shows them)"))
+    return lines
+
+
+def hides_lines(tool_name: str, given: Json, width: int) -> bool:
+    """Whether a value is too long to be shown at once."""
+    subject = find_traits(tool_name).subject_field
+    values = [value for name, value in given.items() if name != subject]
+    return any(len(break_lines(value_text(value), width)) > MAX_LINES for value in values)
+
+
+def break_lines(text: str, width: int, indent: int = len(INDENT) + 2) -> list[str]:
+    """The lines of a text that is indented, broken to fit."""
+    return wrap(text, max(MIN_COLUMNS, width - indent))
+
+
+def label_lines(label: str, text: str, styles: Styles, width: int) -> list[str]:
+    """A dim line that begins with a label, broken to fit."""
+    parts = break_lines(reveal_line(text), width, len(label) + 3)
+    return [f"  {styles.dim((label if index == 0 else ' ' * len(label)) + part)}" for index, part in enumerate(parts)]
+
+
+def explain(decision_reason: object, blocked_path: object) -> str:
+    """Why the person is asked."""
+    if isinstance(decision_reason, str) and decision_reason:
+        return decision_reason
+    if isinstance(blocked_path, str):
+        return f"it writes a file, and no rule allows that: {blocked_path}"
+    return "no rule allows it"
+
+
+def describe_update(update: Json) -> str:
+    """A permission update in words, with the place where it is stored."""
+    place = PLACES.get(str(update.get("destination")), f"in {update.get('destination')}")
+    return f"{describe_change(update)} – {place}"
+
+
+def describe_change(update: Json) -> str:
+    """A permission update in words."""
+    match update.get("type"):
+        case "addRules":
+            rules = [
+                rule["toolName"] + (f"({rule['ruleContent']})" if rule.get("ruleContent") else "")
+                for rule in update.get("rules", ())
+            ]
+            return f"{update.get('behavior', 'allow')} {', '.join(rules)}"
+        case "addDirectories":
+            return f"work in {', '.join(update.get('directories', ()))} too"
+        case "setMode":
+            return f"permission mode {update.get('mode')}"
+    return encode_json(update).decode()
+
+
+def value_text(value: object) -> str:
+    """A value of an input as text."""
+    return reveal_text(value if isinstance(value, str) else encode_json(value).decode()).rstrip("\n")
+
+
+def list_options(options: list[Json], styles: Styles, width: int) -> list[str]:
+    """The numbered choices of a question."""
+    lines: list[str] = []
+    for number, option in enumerate(options, 1):
+        about = reveal_line(str(option.get("description", "")))
+        label = f"  {number}. {reveal_line(str(option.get('label', '')))}"
+        parts = break_lines(f"{label} – {about}" if about else label, width, 5)
+        lines += [parts[0], *(f"     {part}" for part in parts[1:])]
+        if isinstance(option.get("preview"), str):
+            lines += [f"       {styles.code(line)}" for line in reveal_text(option["preview"]).split("\n")]
+    return lines

@@ -1,0 +1,268 @@
+"""The session of a terminal: its client, the prompts that wait, and what is known of its state.
+
+    session = TerminalSession(target, callbacks, transcript, on_change)
+    await session.connect()
+    session.enqueue("Hello")        it is sent when no turn runs
+
+Prompts wait here and not in the engine, so that each can be edited or removed until it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from parley.protocol.base import Json, Message
+from parley.protocol.messages.conversation import Assistant, User
+from parley.protocol.messages.notices import ConversationReset
+from parley.protocol.messages.result import Result
+from parley.protocol.messages.system import Init, SessionStateChanged, Status
+from parley.sdk.errors import ClaudeSDKError
+from parley.terminal.base import SessionStatus
+from parley.terminal.rendering.conversation import ConversationTranscript
+from parley.terminal.session.history import Past, prompt_text, read_past
+from parley.terminal.session.launch import Callbacks, Target, make_client
+from parley.version import __version__
+
+if TYPE_CHECKING:
+    from parley.sdk.client import Client
+
+
+@dataclass(frozen=True)
+class QueuedPrompt:
+    """A prompt that waits for the end of the turn."""
+
+    text: str
+    """As it was typed, with placeholders for pastes."""
+    content: str | list[Json]
+
+
+class TerminalSession:
+    def __init__(
+        self,
+        target: Target,
+        callbacks: Callbacks,
+        transcript: ConversationTranscript,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.target = target
+        self._callbacks = callbacks
+        self._transcript = transcript
+        self._on_change = on_change
+        self.client: Client[Any] | None = None
+        self.is_connected = False
+        self.is_busy = False
+        self.queue: list[QueuedPrompt] = []
+        self.prompts: list[tuple[str, str]] = []
+        self._uuids: list[str] = []
+        """The ids of the messages of the conversation, oldest first."""
+        self.mode = target.options.permission_mode or "default"
+        self.model = target.options.model or ""
+        self.cost_usd: float | None = None
+        self.context_percent: float | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.on_lost: Callable[[str], None] = lambda reason: None
+        """Called when the engine ends by itself."""
+
+    @property
+    def status(self) -> SessionStatus:
+        return SessionStatus(
+            mode=self.mode,
+            model=self.model,
+            context_percent=self.context_percent,
+            cost_usd=self.cost_usd,
+            cwd=self.target.cwd,
+            session_id=self.target.session_id,
+            version=__version__,
+        )
+
+    # Connecting and closing.
+
+    async def connect(self) -> None:
+        """Start the engine, or attach to it. Raises ClaudeSDKError, ValueError."""
+        client = self.client = make_client(self.target, self._callbacks)
+        client.watchers.append(self.receive)
+        # After a rewind, what is left of the conversation is on the screen.
+        if self.target.is_resumed and not self.target.server and self.target.at is None:
+            await self._show_past()
+        await client.connect()
+        self.is_connected = True
+        self.run(self._drain(client.receive_messages(), client))
+        self.run(self._read_state(client))
+        self.send_next()
+
+    async def _show_past(self) -> None:
+        past = await asyncio.to_thread(read_past, self.target.session_id, self.target.options.store)
+        self._uuids, self.prompts = past.uuids, past.prompts
+        if past.hidden:
+            self._transcript.note(f"{past.hidden} earlier messages are not shown; /export writes all of them.")
+        self._transcript.calls.shows_time = False
+        for message in past.shown:
+            self._transcript.show(message)
+        self._transcript.calls.shows_time = True
+        self._transcript.settle()
+        self._on_change()
+
+    async def _read_state(self, client: Client[Any]) -> None:
+        """Learn what the engine knows without a turn: the model, the mode, the context."""
+        try:
+            settings = (await client.get_settings()).get("effective")
+            if isinstance(settings, dict) and not self.model and isinstance(settings.get("model"), str):
+                self.model = settings["model"]
+        except ClaudeSDKError:
+            return  # an older engine; `init` says it
+        await self._read_context(client)
+
+    async def _read_context(self, client: Client[Any]) -> None:
+        try:
+            usage = await client.get_context_usage()
+        except ClaudeSDKError:
+            return  # the figure stays as it is
+        percentage, model = usage.get("percentage"), usage.get("model")
+        self.context_percent = float(percentage) if isinstance(percentage, int | float) else None
+        self.model = self.model or (model if isinstance(model, str) else "")
+        self._on_change()
+
+    async def _drain(self, stream: AsyncIterator[Any], client: Client[Any]) -> None:
+        """Read the messages, which `receive` has shown, until the engine ends."""
+        try:
+            async for _ in stream:
+                pass
+            reason = "the engine has exited"
+        except ClaudeSDKError as exc:
+            reason = str(exc)
+        if client is self.client and self.is_connected:
+            self.is_connected = self.is_busy = False
+            self.on_lost(reason)
+
+    async def switch(self, target: Target) -> None:
+        """Continue another session. Raises what `connect` raises."""
+        await self.close()
+        past = Past()
+        if target.at in self._uuids:
+            past = cut_past(Past(self._uuids, self.prompts), self._uuids.index(target.at) + 1)
+        self.target, self.is_busy, self.cost_usd, self.context_percent = target, False, None, None
+        self.prompts, self._uuids = past.prompts, past.uuids
+        self._transcript.calls.forget()
+        self._transcript.settle()
+        await self.connect()
+
+    def find_previous(self, uuid: str) -> str | None:
+        """The id of the message before a prompt; None for the first. Raises ValueError."""
+        if uuid not in self._uuids:
+            raise ValueError(f"the conversation has no message {uuid}")
+        index = self._uuids.index(uuid)
+        return self._uuids[index - 1] if index else None
+
+    async def close(self) -> None:
+        client, self.client, self.is_connected = self.client, None, False
+        for task in list(self._tasks):
+            task.cancel()
+        if client is not None:
+            await client.close()
+
+    def run(self, work: Any) -> None:
+        """Run something in the background, until the session is closed."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Prompts.
+
+    def enqueue(self, prompt: QueuedPrompt) -> None:
+        self.queue.append(prompt)
+        self.send_next()
+
+    def send_next(self) -> None:
+        """Send the next prompt that waits, if no turn runs."""
+        if self.queue and self.is_connected and not self.is_busy:
+            self.is_busy = True
+            self.run(self._send(self.queue.pop(0)))
+        self._on_change()
+
+    async def _send(self, prompt: QueuedPrompt) -> None:
+        assert self.client is not None
+        uuid = str(uuid4())
+        self._transcript.own_prompts.add(uuid)
+        if self._transcript.echoes:
+            self._transcript.show_prompt(prompt.text)
+        self._transcript.enter("Waiting for the model")
+        self._uuids.append(uuid)
+        self.prompts.append((uuid, prompt.text))
+        try:
+            turn = await self.client.ask(prompt.content, uuid=uuid)
+            async for _ in turn:
+                pass
+        except ClaudeSDKError as exc:
+            self._transcript.warn(f"the prompt was not answered: {exc}")
+            self.is_busy = False
+            self._on_change()
+
+    async def interrupt(self) -> None:
+        if self.client is not None and self.is_connected:
+            try:
+                await self.client.interrupt()
+            except ClaudeSDKError as exc:
+                self._transcript.warn(f"cannot interrupt: {exc}")
+
+    async def set_mode(self, mode: Any) -> None:
+        if self.client is not None and self.is_connected:
+            try:
+                await self.client.set_permission_mode(mode)
+                self.mode = mode
+            except ClaudeSDKError as exc:
+                self._transcript.warn(f"cannot change the mode: {exc}")
+        self._on_change()
+
+    # Messages.
+
+    def receive(self, message: Message) -> None:
+        """A message of the session."""
+        self._transcript.show(message)
+        match message:
+            case Init():
+                self._note_init(message)
+            case Status(permissionMode=str() as mode):
+                self.mode = mode
+            case SessionStateChanged(state=state):
+                self.is_busy = state != "idle"
+            case Result():
+                self._note_result(message)
+            case ConversationReset():
+                self.prompts, self._uuids = [], []
+            case User() | Assistant():
+                self._note_message(message)
+        self._on_change()
+        if not self.is_busy and self.queue:
+            self.send_next()
+
+    def _note_init(self, message: Init) -> None:
+        self.is_busy = True
+        if isinstance(message.session_id, str) and message.session_id != self.target.session_id:  # a copy
+            self.target = replace(self.target, session_id=message.session_id)
+        self.model = message.model if isinstance(message.model, str) else self.model
+        self.mode = message.permissionMode if isinstance(message.permissionMode, str) else self.mode
+
+    def _note_result(self, message: Result) -> None:
+        self.is_busy = False
+        if isinstance(message.total_cost_usd, int | float):
+            self.cost_usd = float(message.total_cost_usd)
+        if self.is_connected and self.client is not None:
+            self.run(self._read_context(self.client))
+
+    def _note_message(self, message: User | Assistant) -> None:
+        if isinstance(message.parent_tool_use_id, str) or not isinstance(message.uuid, str):
+            return
+        if message.uuid not in self._uuids[-200:]:
+            self._uuids.append(message.uuid)
+            if isinstance(message, User) and (text := prompt_text(message)) is not None:
+                self.prompts.append((message.uuid, text))
+
+
+def cut_past(past: Past, length: int) -> Past:
+    """The first messages."""
+    kept = set(past.uuids[:length])
+    return Past(past.uuids[:length], [prompt for prompt in past.prompts if prompt[0] in kept])
