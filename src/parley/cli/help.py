@@ -16,13 +16,14 @@ Usage: parley [options] [prompt]
        parley COMMAND [arguments]
 """
 ABOUT = (
-    "An engine for the agent wire protocol of Claude Code. It answers one prompt, from the command line or stdin, and "
-    "exits; `parley` alone at a terminal asks for the prompt. With --input-format stream-json it serves a session. "
+    "An engine for the agent wire protocol of Claude Code. `parley` alone at a terminal opens a conversation. With a "
+    "prompt, from the command line or stdin, it answers and exits. With --input-format stream-json it serves a session. "
     "Models: an alias (opus, sonnet, haiku), a full name, "
     "openai:NAME, openai-responses:NAME, scripted:FILE, replay:FILE, or offline (no key, no network)."
 )
 FOOT = """
 Examples:
+  parley                                           (a conversation)
   parley "What does this project do?"
   git diff | parley -p "Review this change." --allowedTools Read Grep
   parley -p --model offline "say hello"            (no key, no network)

@@ -831,7 +831,7 @@ class UnusedOptions(OptionGroup):
         MAYBE, "--teleport", metavar="SESSION", help="Accepted, no effect: sessions stay on their machine."
     )
     tmux: Option[str | None] = Option(MAYBE, "--tmux", help="Accepted, no effect: no terminal window is opened.")
-    repl: Option[bool] = Option(SWITCH, "--repl", help="Accepted, no effect: there is no interactive mode.")
+    repl: Option[bool] = Option(SWITCH, "--repl", help="Accepted, no effect: parley alone opens a conversation.")
     inspect: Option[str | None] = Option(MAYBE, "--inspect", help="Accepted, no effect: no inspector can be attached.")
     dump: Option[str | None] = Option(
         MAYBE, "--dump", metavar="SESSION", help="Accepted, no effect: use `parley sessions export`."

@@ -101,6 +101,8 @@ class Questions:
         title = reveal_line(context.title or f"Use {tool_name}?")
         who = " (asked by a subagent)" if context.agent_id is not None else ""
         lines, is_cut = self._describe(tool_name, given, MAX_LINES)
+        if find_traits(tool_name).effect == "writes_files":
+            self._transcript.seen_diffs.add(context.tool_use_id)
         reason = explain(context.decision_reason, context.blocked_path)
         why = label_lines("why: ", reason, styles, width)
         self._transcript.show_question([styles.bold(f"? {title}") + who, *lines, *why])

@@ -75,7 +75,7 @@ def test_without_a_prompt_the_error_says_what_to_write(tmp_path: Path, environme
     # With a piped output nobody can be asked.
     said, _ = run_at_terminal(["sh", "-c", f"{PARLEY} | cat"], environment, tmp_path)
 
-    assert said.startswith("Error: no prompt given. Parley has no interactive mode")
+    assert said.startswith("Error: no prompt given. Give the prompt as an argument")
     assert "--print" not in said
 
 

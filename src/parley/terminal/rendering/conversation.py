@@ -67,6 +67,8 @@ class ConversationTranscript(Transcript):
         self.last_output: tuple[str, str] | None = None
         """The last call with an output: its description, and the output in full."""
         self.last_thinking = ""
+        self.seen_diffs: set[str | None] = set()
+        """The calls whose changes were shown with a question."""
         self.echoes = True
         """Whether prompts are printed when they are sent. A terminal that edits lines itself shows them already."""
         self.own_prompts: set[str] = set()
@@ -152,6 +154,8 @@ class ConversationTranscript(Transcript):
             return []
         if traits.work_list and self.work.update(call.input, detail):
             return self.work.lines(self.styles, self._width())
+        if call.id in self.seen_diffs:
+            return []
         if changed := changed_lines(detail):
             return paint_diff(changed, self.styles, self._width(), MAX_DIFF_LINES)
         lines = [f"    {self.styles.dim(line)}" for line in name_images(result.content)]

@@ -13,6 +13,8 @@ See also: `answer.py` for the text of the model, `calls.py` for tool calls.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -51,14 +53,18 @@ class ModelStreamEvent(Struct, frozen=True):
     content_block: StartedBlock = StartedBlock()
 
 
+@cache
+def has_extra() -> bool:
+    """Whether what formats Markdown is installed. Found without importing it, which another thread may be doing."""
+    return all(find_spec(name) is not None for name in EXTRA_MODULES)
+
+
 def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
     """Formats Markdown if the extra is installed, which is imported here."""
-    try:
-        from parley.terminal.rendering.markdown import MarkdownAnswer
-    except ModuleNotFoundError as exc:
-        if exc.name not in EXTRA_MODULES:
-            raise
+    if not has_extra():
         return PlainAnswer(width)
+    from parley.terminal.rendering.markdown import MarkdownAnswer
+
     return MarkdownAnswer(width, styles)
 
 
