@@ -96,7 +96,7 @@ async def test_a_session_that_is_not_used_leaves_no_memory_behind(cluster: Clust
             key = await one.create()
             await ask(one, key, "say hello")
             async with one.host.sessions.use(key) as hosted:
-                parts = [weakref.ref(hosted), weakref.ref(hosted.live)]
+                parts: list[weakref.ref[object]] = [weakref.ref(hosted), weakref.ref(hosted.live)]
             del hosted
             await wait_until(lambda: not any(part() for part in parts))
     finally:

@@ -23,7 +23,7 @@ import msgspec
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.cli.stdio import warn
-from parley.cli.style import choose_style, format_table, terminal_width
+from parley.cli.style import choose_style, terminal_width
 from parley.errors import InvalidArguments, UsageError
 from parley.evals.plan import PlannedRun, digest_suite, plan_runs
 from parley.evals.results import FILE_NAME, ResultsFolder, ResultsHeader, RunRecord, create_results, read_results
@@ -32,6 +32,7 @@ from parley.evals.runner import EvalRunner
 from parley.evals.statistics import Interval, PassRate, RateChange, compare_results, summarize_by
 from parley.evals.suite import EvalBudget, EvalSuite, read_suite
 from parley.protocol.base import Json
+from parley.terminal.rendering.tables import format_table
 from parley.version import __version__
 
 RESULTS = "eval-results"

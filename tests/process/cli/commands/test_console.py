@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.forked import PARLEY
+from tests.helpers.forked import PARLEY, ForkedPipes
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, following
 
 LINK = re.compile(r"console on http://127\.0\.0\.1:(\d+)/console/#token=([\w-]{40,})\n")
@@ -26,9 +26,7 @@ class Console(Server):
         """Start it and wait until it says where it is."""
         environment = {**self._environment, "TMPDIR": str(self.folder / "tmp"), "DISPLAY": ""}
         (self.folder / "tmp").mkdir()
-        self.process = await asyncio.create_subprocess_exec(
-            *(PARLEY, "console", *self._options), stderr=asyncio.subprocess.PIPE, env=environment, cwd=self.root
-        )
+        self.process = await ForkedPipes.start(("console", *self._options), env=environment, cwd=self.root)
         assert self.process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():
