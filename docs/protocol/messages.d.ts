@@ -1,4 +1,4 @@
-/* A line of the agent wire protocol, version 2.1.325+1cb36af43d7c.
+/* A line of the agent wire protocol, version 2.1.325+2581dbd42b8d.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 
@@ -724,6 +724,7 @@ export interface InitializeAnswer {
   current_permission_mode?: string;
   hook_on_failure_supported?: boolean;
   hooks_applied?: boolean;
+  hooks_when_unanswered_kept?: number;
   plugins_applied?: boolean;
   sdk_mcp_manifests_parked?: { [key: string]: string };
   fast_mode_state?: string;

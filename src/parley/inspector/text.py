@@ -53,13 +53,13 @@ class TextView:
     def format_summary(self, conversation: Conversation, ending: str) -> Iterator[str]:
         counts, sizes = conversation.counts, conversation.sizes
         yield (
-            f"{conversation.lines} lines in {conversation.last_at:.1f} s: "
+            f"{count(conversation.lines, 'line')} in {conversation.last_at:.1f} s: "
             f"{counts[Direction.IN]} to the engine ({format_bytes(sizes[Direction.IN])}), "
             f"{counts[Direction.OUT]} from it ({format_bytes(sizes[Direction.OUT])}); {ending}"
         )
         for name, found in sorted(conversation.latencies.items()):
             figures: Any = found.summarize()
-            times = f"{figures['count']} times, median {format_ms(figures['median_ms'])}"
+            times = f"{count(figures['count'], 'time')}, median {format_ms(figures['median_ms'])}"
             yield f"  answered: {self.clean(name)}, {times}, most {format_ms(figures['most_ms'])}"
         for row in conversation.timeline.open[:SHOWN_ROWS]:
             age = conversation.last_at - row.time
@@ -68,14 +68,18 @@ class TextView:
             yield f"  not in the schema: {self.format_unknown(unknown)}"
         if conversation.not_json:
             numbers = ", ".join(f"#{number}" for number in conversation.not_json[:SHOWN_ROWS])
-            yield f"  not JSON: {len(conversation.not_json)} lines ({numbers})"
+            yield f"  not JSON: {count(len(conversation.not_json), 'line')} ({numbers})"
 
     def format_unknown(self, unknown: UnknownName) -> str:
         """`result: mood in 3 lines (#4, #9, #12)`."""
         numbers = ", ".join(f"#{number}" for number in unknown.lines)
         more = ", …" if unknown.count > len(unknown.lines) else ""
-        lines = "1 line" if unknown.count == 1 else f"{unknown.count} lines"
+        lines = count(unknown.count, "line")
         return f"{self.clean(f'{unknown.message}: {unknown.path}')} in {lines} ({numbers}{more})"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def source(row: WireRow) -> str:

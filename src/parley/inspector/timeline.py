@@ -114,7 +114,7 @@ def describe(line: Any, direction: Direction) -> tuple[str, str]:
         return (NOT_JSON if isinstance(line, str) else NOT_AN_OBJECT), ""
     kind = line.get("type")
     if not isinstance(kind, str):
-        kind = "jsonrpc" if "jsonrpc" in line else NOT_AN_OBJECT if not line else "without a type"
+        kind = "jsonrpc" if "jsonrpc" in line else "without a type"
     found = (
         find_text(line, "request", "subtype")
         or find_text(line, "subtype")

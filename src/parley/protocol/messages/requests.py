@@ -160,6 +160,8 @@ class InitializeAnswer(Struct, frozen=True, kw_only=True):
     current_permission_mode: str | UnsetType = UNSET
     hook_on_failure_supported: bool | UnsetType = UNSET
     hooks_applied: bool | UnsetType = UNSET
+    hooks_when_unanswered_kept: int | UnsetType = UNSET
+    """Read but never sent."""
     plugins_applied: bool | UnsetType = UNSET
     sdk_mcp_manifests_parked: dict[str, str] | UnsetType = UNSET
     """What became of each entry of `sdkMcpServerManifests`."""

@@ -119,7 +119,8 @@ def test_signals_and_the_code_of_the_engine_are_passed_on() -> None:
     with tap("--quiet", "--", "sh", "-c", 'trap "echo got it; exit 7" TERM; echo ready; read x') as process:
         assert receive(process, 6) == b"ready\n"
         process.send_signal(signal.SIGTERM)
-        assert finish(process) == (b"got it\n", "", 7)
+        assert receive(process, 7) == b"got it\n"
+        assert finish(process) == (b"", "", 7)
     with tap("--quiet", "--", "sh", "-c", "kill -USR1 $$") as process:
         assert finish(process)[2] == -signal.SIGUSR1
 

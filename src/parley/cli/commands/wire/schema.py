@@ -101,7 +101,7 @@ def check(given: GivenArgs) -> int:
     """Print what a recording has that the schema does not; the exit code is 1 if there is something."""
     from parley.inspector.conversation import Conversation
     from parley.inspector.redaction import WireRedactor
-    from parley.inspector.text import TextView
+    from parley.inspector.text import TextView, count
 
     found = read_conversation(given.one("check"))
     if found.problem:
@@ -117,4 +117,4 @@ def check(given: GivenArgs) -> int:
     view = TextView(WireRedactor(os.environ).redact_text)
     lines = [view.format_unknown(each) for each in unknown]
     lines += [f"not JSON: line {number}" for number in conversation.not_json]
-    return write_lines([*lines, f"{conversation.lines} lines, {len(lines)} findings"], code)
+    return write_lines([*lines, f"{count(conversation.lines, 'line')}, {count(len(lines), 'finding')}"], code)
