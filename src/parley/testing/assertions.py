@@ -19,7 +19,7 @@ from parley.testing.recording import WireRecording
 SHOWN_CHARS = 100
 
 
-class Event(Struct, frozen=True, kw_only=True):
+class ConversationEvent(Struct, frozen=True, kw_only=True):
     """One thing that happened in a conversation."""
 
     kind: str
@@ -53,10 +53,10 @@ class Event(Struct, frozen=True, kw_only=True):
 class Expectation:
     """Checks on a conversation, in order."""
 
-    def __init__(self, events: list[Event]) -> None:
+    def __init__(self, events: list[ConversationEvent]) -> None:
         self._events = events
         self._next = 0
-        self._call: Event | None = None
+        self._call: ConversationEvent | None = None
         """The tool call that the following checks are about."""
 
     def tool(self, name: str, /, **input: Any) -> Self:
@@ -131,7 +131,7 @@ class Expectation:
             raise self._error(f"expected the result to contain {text!r}; it is {found.text!r}")
         return self
 
-    def _check_result(self, call: Event, text: str, *, is_error: bool) -> Self:
+    def _check_result(self, call: ConversationEvent, text: str, *, is_error: bool) -> Self:
         __tracebackhide__ = True
         results = [event for event in self._events if event.kind == "tool_result" and event.id == call.id]
         wanted = "an error" if is_error else "a result"
@@ -143,20 +143,20 @@ class Expectation:
             raise self._error(f"expected {wanted} of {call.name} that contains {text!r}; it is {results[0].text!r}")
         return self
 
-    def _is_denied(self, call: Event) -> bool:
+    def _is_denied(self, call: ConversationEvent) -> bool:
         return any(
             call.id in event.denied or (event.kind == "answer" and event.id == call.id and event.name == "deny")
             for event in self._events
         )
 
-    def _find(self, kind: str, fits: Any) -> Event | None:
+    def _find(self, kind: str, fits: Any) -> ConversationEvent | None:
         for at in range(self._next, len(self._events)):
             if self._events[at].kind == kind and fits(self._events[at]):
                 self._next = at + 1
                 return self._events[at]
         return None
 
-    def _need_call(self, check: str) -> Event:
+    def _need_call(self, check: str) -> ConversationEvent:
         if self._call is None:
             raise TypeError(f"{check}() follows tool(): expect(messages).tool('Bash').{check}()")
         return self._call
@@ -178,7 +178,7 @@ def expect(conversation: WireRecording | Iterable[Any]) -> Expectation:
     return Expectation(read_events(conversation))
 
 
-def read_events(conversation: WireRecording | Iterable[Any]) -> list[Event]:
+def read_events(conversation: WireRecording | Iterable[Any]) -> list[ConversationEvent]:
     """What happened in a conversation."""
     if isinstance(conversation, WireRecording):
         lines = [line.data for line in conversation.lines if line.sender in ("client", "engine") and not line.eof]
@@ -223,7 +223,7 @@ def denial_json(denial: Any) -> Json:
     return denial if isinstance(denial, dict) else {"tool_use_id": getattr(denial, "tool_use_id", "")}
 
 
-def events_of(message: Json, asked: dict[str, str]) -> list[Event]:
+def events_of(message: Json, asked: dict[str, str]) -> list[ConversationEvent]:
     """The events of a message. `asked` maps permission requests to their tool calls."""
     match message.get("type"):
         case "assistant" | "user":
@@ -233,11 +233,15 @@ def events_of(message: Json, asked: dict[str, str]) -> list[Event]:
             denied = frozenset(str(each.get("tool_use_id")) for each in message.get("permission_denials") or ())
             text = message.get("result") or "; ".join(map(str, message.get("errors") or ()))
             is_error = message.get("is_error") is True
-            return [Event(kind="result", name=str(message.get("subtype")), text=text, is_error=is_error, denied=denied)]
+            return [
+                ConversationEvent(
+                    kind="result", name=str(message.get("subtype")), text=text, is_error=is_error, denied=denied
+                )
+            ]
         case "control_request" if (message.get("request") or {}).get("subtype") == "can_use_tool":
             request = message["request"]
             asked[str(message.get("request_id"))] = id = str(request.get("tool_use_id"))
-            return [Event(kind="ask", id=id, name=str(request.get("tool_name")))]
+            return [ConversationEvent(kind="ask", id=id, name=str(request.get("tool_name")))]
         case "control_response":
             response = message.get("response") or {}
             body = response.get("response") or {}
@@ -245,21 +249,21 @@ def events_of(message: Json, asked: dict[str, str]) -> list[Event]:
             if call_id is None:
                 return []
             behavior = str(body.get("behavior") or "deny")
-            return [Event(kind="answer", id=call_id, name=behavior, text=str(body.get("message") or ""))]
+            return [ConversationEvent(kind="answer", id=call_id, name=behavior, text=str(body.get("message") or ""))]
     return []
 
 
-def block_event(block: Json) -> Event | None:
+def block_event(block: Json) -> ConversationEvent | None:
     match block.get("type"):
         case "text":
-            return Event(kind="text", text=str(block.get("text")))
+            return ConversationEvent(kind="text", text=str(block.get("text")))
         case "tool_use":
-            return Event(
+            return ConversationEvent(
                 kind="tool", id=str(block.get("id")), name=str(block.get("name")), input=block.get("input") or {}
             )
         case "tool_result":
             text = text_of(block.get("content"))
-            return Event(
+            return ConversationEvent(
                 kind="tool_result", id=str(block.get("tool_use_id")), text=text, is_error=block.get("is_error") is True
             )
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from parley import Client, Options, PermissionResultAllow, PermissionResultDeny
 from parley.testing import expect, read_scenario, read_wire_recording, replay_wire, run_in_virtual_time, scenario_wire
 from parley.testing.fake.engine import FakeEngine
+from parley.testing.fake.link import FakeOptions
 from parley.testing.recording import WireRecording
 from parley.testing.replay.player import ReplayDifference, SidePlayer
 from parley.testing.replay.run import ReplayRun
@@ -66,7 +68,7 @@ def replay_to_engine(recording: WireRecording, scenario: str) -> None:
         ours, theirs = create_pair()
 
         async def serve() -> None:
-            await FakeEngine(read_scenario(scenario), theirs).run()
+            await FakeEngine(read_scenario(scenario), theirs, FakeOptions(cwd=os.getcwd())).run()
             theirs.close()
 
         engine = asyncio.create_task(serve())

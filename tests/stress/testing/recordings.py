@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -113,10 +114,12 @@ def run(folder: Path, recordings: int, replays: int) -> list[str]:
     command = [str(PARLEY), "replay", str(folder), "--client"]
     done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor_seconds = used.ru_utime + used.ru_stime
     return [
         f"{recordings} conversations recorded in {recorded - started:.1f} s",
         f"{replays} replays of one recording, all equal, in {replayed - recorded:.1f} s",
-        f"re-run against the executable: {done.stdout.strip()}",
+        f"re-run against the executable: {done.stdout.strip()} ({processor_seconds:.1f} s of processor time)",
     ]
 
 

@@ -92,7 +92,7 @@ class FakeEngine:
         tasks: list[asyncio.Task[None]] = []
         try:
             for step in self._scenario.start:
-                await self._do(step, Progress())
+                await self._do(step, TurnProgress())
             tasks = [asyncio.create_task(self._play()), asyncio.create_task(self._read())]
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
@@ -101,7 +101,9 @@ class FakeEngine:
             return exc.code
         except ScenarioMismatch as exc:
             self._stderr(str(exc))
-            self._send_result(str(exc), Progress(), is_error=True, subtype="error_during_execution", errors=[str(exc)])
+            self._send_result(
+                str(exc), TurnProgress(), is_error=True, subtype="error_during_execution", errors=[str(exc)]
+            )
             return MISMATCH_EXIT_CODE
         except BrokenPipeError:
             return 1
@@ -189,7 +191,7 @@ class FakeEngine:
                 f"{self._scenario.name}:{turn.line}: found prompt {prompt[:SHOWN_CHARS]!r}, expected one that contains "
                 f"{turn.prompt!r}"
             )
-        progress = Progress()
+        progress = TurnProgress()
         try:
             await self._hooks("UserPromptSubmit", {"prompt": prompt})
             self._link.send(self._make.init())
@@ -204,7 +206,7 @@ class FakeEngine:
         if turn.result is not False:
             self._send_result(progress.text, progress, **(turn.result if isinstance(turn.result, dict) else {}))
 
-    def _end_interrupted(self, progress: Progress) -> None:
+    def _end_interrupted(self, progress: TurnProgress) -> None:
         self._link.cancel_requests()
         if progress.open_call is not None:
             text = "The tool use was rejected: the turn was interrupted."
@@ -214,7 +216,7 @@ class FakeEngine:
             "", progress, subtype="error_during_execution", is_error=True, terminal_reason="aborted_streaming"
         )
 
-    def _send_result(self, text: str, progress: Progress, **more: Any) -> None:
+    def _send_result(self, text: str, progress: TurnProgress, **more: Any) -> None:
         made = self._make.result(
             text, num_turns=progress.num_turns, duration_ms=self._waited_ms, denials=progress.denials, **more
         )
@@ -223,23 +225,23 @@ class FakeEngine:
 
     # Steps.
 
-    async def _do(self, step: PlacedStep, progress: Progress) -> None:
+    async def _do(self, step: PlacedStep, progress: TurnProgress) -> None:
         await STEP_HANDLERS[type(step.do)](self, step, progress)
 
-    async def say(self, step: PlacedStep, progress: Progress) -> None:
+    async def say(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, SayStep)
         text = step.do.say
         text += "x" * (step.do.pad_to_bytes - len(text.encode()))
         progress.text = text
         await self._link.send_block({"type": "text", "text": text}, step.do)
 
-    async def think(self, step: PlacedStep, progress: Progress) -> None:
+    async def think(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, ThinkStep)
         await self._link.send_block(
             {"type": "thinking", "thinking": step.do.think, "signature": "c2NyaXB0ZWQ="}, step.do
         )
 
-    async def call(self, step: PlacedStep, progress: Progress) -> None:
+    async def call(self, step: PlacedStep, progress: TurnProgress) -> None:
         """Call a tool: hooks, permission, the tool, hooks, its result."""
         assert isinstance(step.do, CallStep)
         do, id = step.do, step.do.id or self._make.new_id("toolu_")
@@ -285,7 +287,7 @@ class FakeEngine:
             return found.get("content", found), found.get("isError") is True
         return do.result if do.result is not None else "done", False
 
-    async def hook(self, step: PlacedStep, progress: Progress) -> None:
+    async def hook(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, HookStep)
         replies = await self._hooks(step.do.hook, step.do.input, always=True)
         if step.do.expect is not None and not replies:
@@ -293,43 +295,43 @@ class FakeEngine:
         for reply in replies:
             self._check(step, step.do.expect, reply)
 
-    async def request(self, step: PlacedStep, progress: Progress) -> None:
+    async def request(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, RequestStep)
         answer = await self._link.request(step.do.request, step.do.id)
         self._check(step, step.do.expect, answer.get("response") or answer)
 
-    async def send(self, step: PlacedStep, progress: Progress) -> None:
+    async def send(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, SendStep)
         await self._link.write(msgspec.json.encode(step.do.send), step.do)
 
-    async def raw(self, step: PlacedStep, progress: Progress) -> None:
+    async def raw(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, RawStep)
         self._transport.write(step.do.raw.encode() + (b"\n" if step.do.newline else b""))
 
-    async def wait(self, step: PlacedStep, progress: Progress) -> None:
+    async def wait(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, WaitStep)
         await asyncio.sleep(step.do.wait_ms / 1000)
         self._waited_ms += step.do.wait_ms
 
-    async def wait_for(self, step: PlacedStep, progress: Progress) -> None:
+    async def wait_for(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, WaitForStep)
         await self._heard.setdefault(step.do.wait_for, asyncio.Event()).wait()
 
-    async def write_stderr(self, step: PlacedStep, progress: Progress) -> None:
+    async def write_stderr(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, StderrStep)
         self._stderr(step.do.stderr)
 
-    async def exit(self, step: PlacedStep, progress: Progress) -> None:
+    async def exit(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, ExitStep)
         raise Exited(step.do.exit)
 
-    async def kill(self, step: PlacedStep, progress: Progress) -> None:
+    async def kill(self, step: PlacedStep, progress: TurnProgress) -> None:
         import signal
 
         assert isinstance(step.do, KillStep)
         raise Exited(-int(signal.Signals[step.do.kill]))
 
-    async def hang(self, step: PlacedStep, progress: Progress) -> None:
+    async def hang(self, step: PlacedStep, progress: TurnProgress) -> None:
         self._hanging.set()
         await asyncio.Event().wait()
 
@@ -352,7 +354,7 @@ class FakeEngine:
         return ScenarioMismatch(f"{self._scenario.name}:{step.line}: found {found}, expected {expected}")
 
 
-class Progress:
+class TurnProgress:
     """What has happened in a turn."""
 
     def __init__(self) -> None:
@@ -362,7 +364,7 @@ class Progress:
         self.open_call: str | None = None
 
 
-Handler = Callable[[FakeEngine, PlacedStep, Progress], Awaitable[None]]
+Handler = Callable[[FakeEngine, PlacedStep, TurnProgress], Awaitable[None]]
 STEP_HANDLERS: Mapping[type, Handler] = {
     SayStep: FakeEngine.say,
     ThinkStep: FakeEngine.think,

@@ -100,7 +100,8 @@ async def play_on_stdio(scenario: Scenario, line: FakeCommandLine, stderr: Calla
 
 def end_by_signal(number: int) -> None:
     """End this process by a signal, as a crash would."""
-    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
     os._exit(SIGNAL_EXIT_CODE + number)  # a signal that does not end a process
 

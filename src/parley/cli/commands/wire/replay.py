@@ -56,16 +56,23 @@ def replay_clients(given: GivenArgs, path: Path, command: Sequence[str], pace: f
     found = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
     if not found:
         raise UsageError(f"{path} has no recordings (files named *.jsonl)")
-    recordings = [read_wire_recording(each, allow_cut=given.has("allow-cut")) for each in found]
+    recordings: list[WireRecording] = []
+    broken: list[str] = []
+    for each in found:
+        try:
+            recordings.append(read_wire_recording(each, allow_cut=given.has("allow-cut")))
+        except UsageError as exc:
+            broken.append(str(exc))  # the others are replayed all the same
     started = time.monotonic()
     jobs = given.number("jobs", os.cpu_count() or 1)
     wait_seconds = read_seconds(given, "wait-seconds", 10)
     differences = asyncio.run(compare_all(recordings, command, jobs=jobs, pace=pace, wait_seconds=wait_seconds))
+    differences = [*broken, *differences]
     for difference in differences:
         write(f"{difference}\n".encode(errors="replace"))
     seconds = time.monotonic() - started
-    equal = len(recordings) - len(differences)
-    write_lines([f"{equal} of {len(recordings)} recordings equal, {seconds:.1f} s"])
+    equal = len(found) - len(differences)
+    write_lines([f"{equal} of {len(found)} recordings equal, {seconds:.1f} s"])
     return 1 if differences else 0
 
 
