@@ -125,6 +125,7 @@ ALLOWED = {
     ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
     ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
     ("parley.cli.commands.conformance.engine", "parley.conformance.behaviours"): "the command runs the suite",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.gateway"): "over a WebSocket, too",
     ("parley.cli.commands.conformance.engine", "parley.conformance.report"): "and writes its report",
     ("parley.cli.commands.conformance.engine", "parley.conformance.runner"): "on an engine",
     ("parley.cli.commands.conformance.client", "parley.conformance.client.runner"): "or on a client",
