@@ -14,7 +14,8 @@ TOKEN = "PARLEY_TOKEN"
 SCENARIOS = (
     "two-turns", "stream-events", "no-initialize", "pipelined", "max-turns", "json-schema", "api-error-alive",
     "retries", "commands", "bad-calls", "subagent", "background-command", "stop-task", "control-requests",
-    "control-during-turn", "interrupt-stream", "interrupt-tool", "interrupt-question", "queued-prompt", "odd-lines", "big-line", "allow",
+    "control-during-turn", "interrupt-stream", "interrupt-tool", "interrupt-question",
+    "queued-prompt", "odd-lines", "big-line", "allow",
     "deny", "deny-interrupt", "changed-input", "bad-answers", "rules", "accept-edits", "bypass", "dont-ask", "plan",
     "plan-rejected", "question", "hooks", "hook-decides", "hook-context", "hook-blocks-prompt", "hook-permission",
     "hook-fails", "hook-agents", "hosted-server", "compaction",
