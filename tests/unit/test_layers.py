@@ -144,6 +144,7 @@ ALLOWED = {
     ("parley.cli.commands.wire.tap", "parley.testing.recording"): "and who writes it",
     ("parley.cli.commands.wire.inspect", "parley.testing.recording"): "and who shows it",
     ("parley.cli.commands.conformance.engine", "parley.conformance.behaviours"): "the command runs the suite",
+    ("parley.cli.commands.conformance.engine", "parley.conformance.gateway"): "over a WebSocket, too",
     ("parley.cli.commands.conformance.engine", "parley.conformance.report"): "and writes its report",
     ("parley.cli.commands.conformance.engine", "parley.conformance.runner"): "on an engine",
     ("parley.cli.commands.conformance.client", "parley.conformance.client.runner"): "or on a client",

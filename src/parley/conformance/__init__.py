@@ -6,6 +6,7 @@
     scenarios/       the scenarios and their checks, by theme
     runner.py        runs scenarios on an engine and judges them
     report.py        the outcome as text, JSON or HTML, and several side by side
+    gateway.py       the same for the sessions of a gateway: gateway_bridge.py
     client/          the same for clients: a fake engine that plays scenarios
 
 See also: `cli/commands/conformance/` has the commands.

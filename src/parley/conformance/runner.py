@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from parley.conformance.behaviours import LEVELS, read_behaviours
@@ -64,6 +64,10 @@ class Plan(Struct, frozen=True, kw_only=True):
     workers: int = 2
     deadline_seconds: float = DEADLINE_SECONDS
     stops_at_failure: bool = False
+    scenarios: tuple[str, ...] = ()
+    """The scenarios that can be played on the target; empty for all."""
+    env: dict[str, str] = {}
+    """Further variables of the engine."""
 
 
 def select_checks(plan: Plan) -> list[BehaviourCheck]:
@@ -74,7 +78,11 @@ def select_checks(plan: Plan) -> list[BehaviourCheck]:
         names = (check.id, check.scenario, *check.rows)
         return not plan.only or any(fnmatchcase(name, pattern) for name in names for pattern in plan.only)
 
-    return [check for check in CHECKS.values() if check.behaviour.level in plan.levels and is_named(check)]
+    def is_possible(check: BehaviourCheck) -> bool:
+        return not plan.scenarios or check.scenario in (*plan.scenarios, EVERY)
+
+    chosen = [check for check in CHECKS.values() if check.behaviour.level in plan.levels and is_named(check)]
+    return [check for check in chosen if is_possible(check)]
 
 
 def select_scenarios(checks: Collection[BehaviourCheck]) -> list[str]:
@@ -89,7 +97,7 @@ async def run_suite(
     """Run the plan. `progress` is called after each scenario, with the number of its failed checks."""
     started = time.monotonic()
     checks = select_checks(plan)
-    names = select_scenarios(checks)
+    names = [name for name in select_scenarios(checks) if not plan.scenarios or name in plan.scenarios]
     logs: dict[str, ScenarioLog] = {}
     queue, state = list(names), _Silence(plan.deadline_seconds)
     is_stopped = asyncio.Event()
@@ -97,7 +105,7 @@ async def run_suite(
     async def work() -> None:
         while queue and not is_stopped.is_set():
             name = queue.pop(0)
-            log = logs[name] = await play_scenario(command, name, state.deadline_seconds)
+            log = logs[name] = await play_scenario(command, name, state.deadline_seconds, plan.env)
             state.hear(log)
             outcomes = [judge(check, {name: log}) for check in checks if check.scenario in (name, EVERY)]
             failed = sum(each.status == "failed" and not each.is_advice for each in outcomes)
@@ -129,9 +137,12 @@ class _Silence:
             self.deadline_seconds = min(self.deadline_seconds, SILENT_SECONDS)
 
 
-async def play_scenario(command: tuple[str, ...], name: str, deadline_seconds: float) -> ScenarioLog:
+async def play_scenario(
+    command: tuple[str, ...], name: str, deadline_seconds: float, env: Mapping[str, str] | None = None
+) -> ScenarioLog:
     """Play a scenario to its end, its deadline or its first miss."""
     async with EngineDriver(command, name, deadline_seconds=deadline_seconds) as engine:
+        engine.env.update(env or {})
         try:
             async with asyncio.timeout(deadline_seconds * SCENARIO_DEADLINES):
                 await SCENARIOS[name](engine)
@@ -159,7 +170,7 @@ def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
         basis=check.basis,
     )
     judged = list(logs.values()) if check.scenario == EVERY else [logs[check.scenario]]
-    if check.scenario == EVERY and not any(log.received() for log in judged):
+    if check.scenario == EVERY and all(entry.sent for log in judged for entry in log.entries):
         outcome.status, outcome.came = "failed", "the engine said nothing in any scenario"
         return outcome
     for log in judged:

@@ -110,7 +110,8 @@ class ScenarioLog(Struct, kw_only=True):
         came = f"came: {', '.join(kinds) or 'nothing'}"
         codes = [str(each.exit_code) for each in self.runs]
         ended = f"exit code {', '.join(codes)}" if codes else "not started"
-        return "; ".join([came, *self.missed, ended])[:SHOWN_CHARS]
+        said = self.stderr.strip().splitlines()[-1:] if not kinds else []
+        return "; ".join([came, *self.missed, ended, *said])[:SHOWN_CHARS]
 
     # Content.
 

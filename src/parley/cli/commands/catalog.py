@@ -273,7 +273,9 @@ ROWS: tuple[Command, ...] = (
             )
         },
         notes="Put -- before the engine. The engine gets a home, a working directory and a scripted model of its own "
-        "(ANTHROPIC_BASE_URL on loopback, a dummy key). No request leaves the machine.",
+        "(ANTHROPIC_BASE_URL on loopback, a dummy key). No request leaves the machine. ENGINE can be the URL of a "
+        "gateway on this machine: its --root must contain the temporary directory, and PARLEY_TOKEN must have a token "
+        "of an administrator.",
     ),
     Command(
         name="conform-client",

@@ -10,6 +10,7 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
 from parley.cli.stdio import warn
 from parley.conformance.behaviours import LEVELS
+from parley.conformance.gateway import gateway_command, gateway_plan, is_gateway
 from parley.conformance.report import (
     format_comparison,
     format_html,
@@ -45,9 +46,12 @@ def conform(given: GivenArgs) -> int:
         raise InvalidArguments("missing argument ENGINE: the executable to check, after --")
     if not select_checks(plan):
         raise InvalidArguments(f"no check matches --only {','.join(plan.only)}; `parley conform --list` shows the ids")
-    command = (find_executable(given.words[0]), *given.words[1:])
     import asyncio
 
+    if is_gateway(given.words[0]):
+        command, plan = gateway_command(given.words[0]), gateway_plan(plan)
+    else:
+        command = (find_executable(given.words[0]), *given.words[1:])
     return report(asyncio.run(run_suite(command, plan, show_progress)), given)
 
 
