@@ -38,11 +38,11 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.parametrize("job", ["create", "replace", "rewind"])
-def test_a_writer_killed_at_any_call_leaves_the_old_file_or_the_new_one(in_memory: Path, job: str) -> None:
-    deaths = run_in_small_process(torn_writes.run_every_call, in_memory, [job], torn=False)
+def test_a_writer_killed_at_any_call_leaves_the_old_file_or_the_new_one(in_memory: Path) -> None:
+    deaths = run_in_small_process(torn_writes.run_every_call, in_memory, ["create", "replace", "rewind"], torn=False)
 
-    assert deaths[job] > 20
+    assert deaths.keys() == {"create", "replace", "rewind"}
+    assert min(deaths.values()) > 20
 
 
 def test_a_writer_killed_at_any_time_leaves_a_whole_file(in_memory: Path) -> None:

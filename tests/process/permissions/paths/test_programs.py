@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -60,10 +62,13 @@ def reason(decision: Decision) -> str:
 # The executable.
 
 
-def played(work: Path, command: str, mode: str, path: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """One Bash call in a session without anyone to approve it."""
+def played(
+    work: Path, commands: Iterable[str], mode: str, path: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Bash calls one after the other, in a session without anyone to approve them."""
     script = work.parent / "script.toml"
-    script.write_text(f"[[turn]]\ntools = [{{ {CALL % command} }}]\n[[turn]]\ntext = 'Done.'\n")
+    turns = [f"[[turn]]\ntools = [{{ {CALL % command} }}]\n" for command in commands]
+    script.write_text("".join([*turns, "[[turn]]\ntext = 'Done.'\n"]))
     words = ("-m", "parley", "--print", "go", "--verbose", "--output-format", "stream-json", *options)
     return subprocess.run(
         [sys.executable, *words, "--model", f"scripted:{script}", "--permission-mode", mode],
@@ -80,29 +85,32 @@ def played(work: Path, command: str, mode: str, path: str, *options: str) -> sub
     )
 
 
-@pytest.mark.parametrize("mode", ["default", "acceptEdits", "plan", "dontAsk"])
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [("wc", "wc -l a.txt"), ("pip", "pip --version"), ("cat", "head -1 a.txt | cat"), ("timeout", "timeout 5 ls"),
-     ("git", "git status"), ("echo", "nice echo x"), ("grep", "egrep x a.txt")],
-)  # fmt: skip
-def test_a_program_of_the_tree_does_not_run_under_the_name_of_a_reader(
-    tree: Path, name: str, command: str, mode: str
-) -> None:
-    plant(tree, name)
+READERS = {
+    "wc": "wc -l a.txt", "pip": "pip --version", "cat": "head -1 a.txt | cat", "timeout": "timeout 5 ls",
+    "git": "git status", "echo": "nice echo x", "grep": "egrep x a.txt",
+}  # fmt: skip
+"""Programs that are planted, and commands that run them."""
 
-    ended = played(tree, command, mode, f"{tree}/.venv/bin:{SYSTEM}")
+
+@pytest.mark.parametrize("mode", ["default", "acceptEdits", "plan", "dontAsk"])
+def test_a_program_of_the_tree_does_not_run_under_the_name_of_a_reader(tree: Path, mode: str) -> None:
+    for name in READERS:
+        plant(tree, name)
+
+    ended = played(tree, READERS.values(), mode, f"{tree}/.venv/bin:{SYSTEM}")
 
     assert ended.returncode == 0, ended.stderr
-    assert '"permission_denials":[{' in ended.stdout
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert [denial["tool_input"]["command"] for denial in result["permission_denials"]] == list(READERS.values())
     assert not (tree.parent / "canary").exists()
 
 
-@pytest.mark.parametrize("name", ["touch", "cp", "mkdir"])
-def test_a_program_of_the_tree_does_not_run_under_the_name_of_an_editor(tree: Path, name: str) -> None:
-    plant(tree, name)
+def test_a_program_of_the_tree_does_not_run_under_the_name_of_an_editor(tree: Path) -> None:
+    names = ("touch", "cp", "mkdir")
+    for name in names:
+        plant(tree, name)
 
-    played(tree, f"{name} a.txt b", "acceptEdits", f"{tree}/.venv/bin:{SYSTEM}")
+    played(tree, [f"{name} a.txt b" for name in names], "acceptEdits", f"{tree}/.venv/bin:{SYSTEM}")
 
     assert not (tree.parent / "canary").exists()
 
@@ -114,11 +122,11 @@ def test_relative_entries_are_not_in_the_path_of_commands(tree: Path, path: str)
     plant(tree, "wc", ".")
     plant(tree, "wc", "bin")
 
-    ended = played(tree, "wc -l a.txt", "default", path)
-    shown = played(tree, "printenv PATH", "default", path, "--allowedTools", "Bash(printenv:*)")
+    commands = ("wc -l a.txt", "printenv PATH")
+    ended = played(tree, commands, "default", path, "--allowedTools", "Bash(printenv:*)")
 
     assert '"content":"1 a.txt' in ended.stdout
-    assert '"content":"/usr/bin:/bin"' in shown.stdout
+    assert '"content":"/usr/bin:/bin"' in ended.stdout
     assert not (tree.parent / "canary").exists()
 
 

@@ -512,6 +512,6 @@ async def test_without_a_subreaper_what_was_left_in_the_group_ends_with_the_sess
 
 @pytest.mark.skipif(not ADOPTS, reason="needs a subreaper and /proc")
 def test_nothing_survives_the_engine_whatever_it_was_and_however_it_ended() -> None:
-    seen = surviving_processes.run(rounds=1, jobs=12)
-    assert len(seen) == 100
+    seen = surviving_processes.run(surviving_processes.sample_pairs(), jobs=12)
+    assert len(seen) == 40
     assert [one for one in seen if one.survivors] == []
