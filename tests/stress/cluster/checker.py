@@ -224,6 +224,7 @@ class Checker:
             one.value for one in self.history if one.session == session and one.kind == "prompt" and one.outcome == OK
         }
         answers: list[Any] = []
+        seen = 0
         while True:
             status, info = await gateway.request("GET", f"/sessions/{session}")
             if status == 404:
@@ -235,6 +236,8 @@ class Checker:
                     path = f"/questions/{session}/{question['request_id']}/answer"
                     answers.append(await gateway.request("POST", path, ALLOWED))
             state = await self.cluster.read_state(session)
+            if len(state.lines) > seen:  # it goes on
+                seen, deadline = len(state.lines), time.monotonic() + SETTLE_SECONDS
             ended = {uuid for line in state.lines for uuid in result_uuids(line.data.decode())}
             if status == 200 and info["state"] in ("idle", "failed") and (sent <= ended or time.monotonic() > deadline):
                 return True
