@@ -47,7 +47,7 @@ from typing import Any
 
 from gateway import DEADLINE_SECONDS, MODEL, PARLEY, Server, Viewer, cpu_seconds, finished, memory_mb, serve_model
 
-from parley.cluster.base import Cluster, SessionKey
+from parley.cluster.base import Cluster, ClusterError, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection
 from parley.cluster.nats.jetstream import JetStream
@@ -73,8 +73,8 @@ class Scale:
 
     sessions: int = 10_000
     active: int = 100
-    loaded: int = 400
-    frames: int = 300
+    loaded: int = 200
+    frames: int = 200
     commands: int = 3000
     commits: int = 5000
     stream_seconds: int = 10
@@ -294,6 +294,13 @@ def has_turn(server: Server, session: str) -> bool:
     return bool(server.request("GET", f"/sessions/{session}")["turns"])
 
 
+async def append(cluster: Cluster, key: SessionKey, data: bytes, last: int, message_id: str) -> int:
+    """As a host does: repeat it while the disk of NATS is busy."""
+    while True:
+        with suppress(ClusterError):
+            return await cluster.log.append(key, data, expected=last, message_id=message_id)
+
+
 def measure_commit(server: ClusterServer, scale: Scale) -> Figures:
     """The log and the leases alone, as a host uses them."""
 
@@ -304,13 +311,13 @@ def measure_commit(server: ClusterServer, scale: Scale) -> Figures:
         times, last = [], 0
         for number in range(min(500, scale.commits)):
             began = time.monotonic()
-            last = await cluster.log.append(one, data, expected=last, message_id=f"one-{number}")
+            last = await append(cluster, one, data, last, f"one-{number}")
             times.append((time.monotonic() - began) * 1000)
 
         async def fill(worker: int) -> None:
             key, head = SessionKey("bench", f"s{worker}"), 0
             for number in range(scale.commits // 64):
-                head = await cluster.log.append(key, data, expected=head, message_id=f"s{worker}-{number}")
+                head = await append(cluster, key, data, head, f"s{worker}-{number}")
 
         cpu, began = server.nats.cpu_seconds(), time.monotonic()
         await asyncio.gather(*(fill(worker) for worker in range(64)))
@@ -373,7 +380,7 @@ def create_many(server: Server, count: int) -> list[str]:
         server.prompt(session, "Hello")
         return session
 
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(16) as pool:
         return list(pool.map(make, range(count)))
 
 
@@ -696,7 +703,7 @@ def main() -> None:
     given = parser.parse_args()
     scale = QUICK if given.quick else Scale()
     if given.sessions:
-        active, loaded = max(20, given.sessions // 100), min(400, given.sessions // 2)
+        active, loaded = max(20, given.sessions // 100), min(200, given.sessions // 2)
         scale = Scale(sessions=given.sessions, active=active, loaded=loaded)
     if given.kills is not None:
         scale = Scale(**{**scale.__dict__, "kills": given.kills})

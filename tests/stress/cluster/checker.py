@@ -223,20 +223,28 @@ class Checker:
         sent = {
             one.value for one in self.history if one.session == session and one.kind == "prompt" and one.outcome == OK
         }
+        answers: list[Any] = []
+        seen = 0
         while True:
             status, info = await gateway.request("GET", f"/sessions/{session}")
             if status == 404:
                 return False
             if status == 200 and info["open_questions"]:
                 _, found = await gateway.request("GET", f"/questions?session={session}")
+                answers = [found]
                 for question in found["questions"]:
-                    await gateway.request("POST", f"/questions/{session}/{question['request_id']}/answer", ALLOWED)
+                    path = f"/questions/{session}/{question['request_id']}/answer"
+                    answers.append(await gateway.request("POST", path, ALLOWED))
             state = await self.cluster.read_state(session)
+            if len(state.lines) > seen:  # it goes on
+                seen, deadline = len(state.lines), time.monotonic() + SETTLE_SECONDS
             ended = {uuid for line in state.lines for uuid in result_uuids(line.data.decode())}
             if status == 200 and info["state"] in ("idle", "failed") and (sent <= ended or time.monotonic() > deadline):
                 return True
             if time.monotonic() > deadline + SETTLE_SECONDS:
-                self.report.problems.append(f"session {session} does not come to rest: {status} {info}")
+                lines = [line.data.decode()[:300] for line in state.lines[-8:]]
+                text = f"does not come to rest: {status} {info}; its last lines: {lines}; the last answers: {answers}"
+                self.report.problems.append(f"session {session} {text}")
                 return True
             await asyncio.sleep(0.1)
 

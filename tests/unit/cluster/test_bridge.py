@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from parley.cluster.base import Request
+from parley.cluster.base import Request, SessionKey
 from parley.cluster.bridge.gateway import Dialer, NotServed, StreamLost
 from parley.cluster.bridge.host_stream import HostStream
 from parley.cluster.bridge.messages import (
@@ -20,11 +22,14 @@ from parley.cluster.bridge.messages import (
     FrameSender,
     LostFrame,
     OpenStream,
+    WholeReply,
     decode_frame,
+    decode_open,
     encode,
 )
 from parley.cluster.bridge.peers import Peers
-from parley.cluster.local import LocalBus
+from parley.cluster.gateway.router import Router
+from parley.cluster.local import LocalBus, open_local
 from parley.cluster.subjects import owner_subject
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Batch
@@ -131,3 +136,25 @@ async def test_a_gateway_leaves_the_former_owner_when_another_one_takes_the_shar
     with pytest.raises(StreamLost):
         await stream.receive()
     await dialer.close()
+
+
+async def test_a_deletion_that_a_silent_host_may_have_done_is_answered_as_done(tmp_path: Path) -> None:
+    cluster = open_local(tmp_path / "cluster.db", shards=8, ttl_seconds=5)
+    dialer, key, requests = Dialer(cluster.bus, "p"), SessionKey("t", "s"), list[OpenStream]()
+    router, shard = Router(cluster, "p", dialer), key.shard(8)
+
+    async def delete(request: Request) -> None:
+        requests.append(decode_open(request.data))
+        if len(requests) == 1:  # it deletes the session, but another host takes the shard before it says so
+            await cluster.bus.publish(owner_subject("p", shard), b"inbox of two")
+            return
+        await request.respond(encode(Accepted("two", "inbox of two")))
+        for data in FrameSender(requests[1].stream, 8192).cut(WholeReply(404, [])):
+            await cluster.bus.publish(requests[1].inbox, data)
+
+    await dialer.start()
+    await cluster.bus.subscribe(f"p.cmd.{shard}.>", delete)
+    reply = await router.call(msgspec.structs.replace(OPENED, method="DELETE", key=key))
+    assert (reply.status, len(requests)) == (204, 2)
+    await dialer.close()
+    await cluster.close()
