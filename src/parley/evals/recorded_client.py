@@ -32,7 +32,8 @@ class RecordedClient(Client[Any]):
     def _open_wire(self, spec: LaunchSpec, options: Options[Any]) -> Wire:
         self._recording.unlink(missing_ok=True)
         header = WireHeader(
-            command=("parley", *spec.argv),
+            # Without the file of the model calls: it exists, and a replay of the client would be refused.
+            command=("parley", *(word for word in spec.argv if not word.startswith("--record="))),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             cwd=os.path.abspath(options.cwd or os.curdir),
             recorder=f"parley {__version__}",

@@ -20,6 +20,7 @@ from typing import NoReturn
 
 from parley import entry_points
 from parley._launched import set_launcher
+from parley.compose.preload import warm_up
 from parley.resident.address import socket_path
 from parley.resident.admission import find_difference, is_peer_alive, read_status
 from parley.resident.adoption import Launch, adopt_launch, adopt_signals, adopt_traits, receive_launch
@@ -209,6 +210,7 @@ def accept_launch(connection: socket.socket, served: int, checked: int) -> Launc
         set_launcher(pid, int(status["PPid"]))
         connection.settimeout(None)  # the launcher lets us go, or ends, and the connection with it
         connection.send(WAITING)
+        warm_up()  # the pages that a session writes are copied now, while the launcher becomes a shell
         if connection.recv(MAX_BYTES) != GO:
             os._exit(NOT_STARTED)
     except Exception:  # whatever it is, the launcher is gone or starts cold

@@ -166,7 +166,9 @@ def find_latest(path: Path) -> int:
 async def run_until_signal(runner: EvalRunner, planned: Sequence[PlannedRun], concurrency: int) -> bool:
     """Run all; returns whether a signal ended it early. Sessions and commands are ended first."""
     loop, running = asyncio.get_running_loop(), asyncio.ensure_future(runner.run(planned, concurrency))
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # A signal that the caller ignores, as nohup does, stays ignored.
+    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = [number for number in caught if signal.getsignal(number) is not signal.SIG_IGN]
     for number in signals:
         loop.add_signal_handler(number, running.cancel)
     try:
