@@ -164,7 +164,7 @@ class TokenHandler(http.server.BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
-        start = {
+        start: dict[str, Any] = {
             "id": "msg_1",
             "type": "message",
             "role": "assistant",
@@ -310,7 +310,8 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             found = MEASUREMENTS[name](Path(folder), given)
         for row, values in found.items():
-            print(format_row(row, values), flush=True)
+            sys.stdout.write(f"{format_row(row, values)}\n")
+            sys.stdout.flush()
     return 0
 
 

@@ -37,6 +37,7 @@ COLORS = (
     *("#7f848e", "#ff7b86", "#a5e075", "#f0d197", "#74b9ff", "#de8cf5", "#68d4e0", "#ffffff"),
 )
 """The sixteen named colours of a terminal."""
+KEY_NAMES = ("Enter", "Escape", "Down")
 SEQUENCE = re.compile(r"\x1b\[([\d;]*)m")
 OTHER_SEQUENCES = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
 
@@ -51,6 +52,8 @@ class Picture:
     """Commands that are not in the picture."""
     answers: Sequence[tuple[str, str]] = ()
     """Texts to wait for, and the keys to press then."""
+    until: str = ""
+    """The picture is taken when this text is shown, while the command still runs; empty for when it has ended."""
     rows: int = 40
     """Later lines are cut off."""
 
@@ -84,6 +87,28 @@ tools = [{ name = "Bash", input = { command = "mkdir notes" } }]
 text = "The folder `notes` is there."
 """
 """What it does in the picture of a question."""
+CONVERSATION = """\
+[[turn]]
+thinking = "Let me read it first."
+tools = [{ name = "Read", input = { file_path = "main.py" } }]
+
+[[turn]]
+text = "The date is not checked. I add a check and compile it."
+tools = [{ name = "Edit", input = { file_path = "main.py", old_string = "print(phase(sys.argv[1]))", new_string = '''
+day = sys.argv[1] if sys.argv[1:] else "today"
+print(phase(day))''' } }, { name = "Bash", input = { command = "python -m compileall -q ." } }]
+
+[[turn]]
+text = "Done: without an argument it prints the phase of **today**."
+"""
+"""What it does in the pictures of a conversation."""
+MODULE = r"printf 'import sys\nfrom moon import phase\n\nprint(phase(sys.argv[1]))\n' > main.py; touch moon.py"
+TALK = [
+    MODULE,
+    f"cat > ~/script.toml <<'END'\n{CONVERSATION}END",
+    "mv ~/script.toml ~/moon.toml",
+    "parley config set model scripted:$HOME/moon.toml",
+]
 PROJECT = "echo 'import sys; from moon import phase; print(phase(sys.argv[1]))' > main.py; touch moon.py"
 PICTURES = [
     Picture(
@@ -96,6 +121,55 @@ PICTURES = [
         'parley "Make a folder for the notes"',
         [f"cat > ~/script.toml <<'END'\n{ASKING}END", "parley config set model scripted:$HOME/script.toml"],
         answers=[("y yes, once", "y")],
+    ),
+    Picture(
+        "terminal",
+        "parley --permission-mode acceptEdits",
+        TALK,
+        answers=[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter")],
+        until="Yes, once",
+    ),
+    Picture(
+        "terminal-context",
+        "parley --model offline",
+        [
+            "parley config set autoCompactWindow 20000",
+            "parley config set permissions.deny '[\"Bash(git push *)\"]'",
+            'for n in $(seq 100); do echo "- Rule $n: name functions with verbs."; done > CLAUDE.md',
+            'for n in $(seq 400); do echo "$n: the moon was full."; done > notes.txt',
+        ],
+        answers=[
+            *[("· ~/project", 'call Read {"file_path": "notes.txt"}'), ("> call", "Enter"), ("✓ Reading", "/context")],
+            *[
+                ("> /context", "Enter"),
+                ("Free space", "/permissions test Bash git push origin"),
+                ("test Bash", "Enter"),
+            ],
+        ],
+        until="message",
+    ),
+    Picture(
+        "terminal-resume",
+        "parley --model offline",
+        [
+            *(
+                f"parley -p --model offline --name {shlex.quote(name)} {shlex.quote(f'say {text}')}"
+                for name, text in TALKS.items()
+            ),
+            "mkdir ~/website; cd ~/website; parley -p --model offline --name 'Repair the links' 'say Two are broken.'",
+        ],
+        answers=[("context 0 %", "/resume"), ("> /resume", "Enter"), ("Continue a session", "Down")],
+        until="● The index",
+    ),
+    Picture(
+        "terminal-rewind",
+        "parley --permission-mode acceptEdits",
+        TALK,
+        answers=[
+            *[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter"), ("Yes, once", "y")],
+            *[("prints the phase", "Escape"), ("", "Escape"), ("Go back to", "Enter")],
+        ],
+        until="Restore what?",
     ),
     Picture("help", "parley --help", rows=32),
     Picture("doctor", "parley doctor", ["parley config set model offline"]),
@@ -273,8 +347,11 @@ def capture(picture: Picture, home: Path) -> list[str]:
         subprocess.run([*tmux, *keep, *start], cwd=project, env=environment, check=True)
         for text, keys in picture.answers:
             wait_for(tmux, text)
-            subprocess.run([*tmux, "send-keys", keys], check=True)
-        subprocess.run([*tmux, "wait-for", "done"], env=environment, check=True, timeout=RUN_SECONDS)
+            subprocess.run([*tmux, "send-keys", *([] if keys in KEY_NAMES else ["-l"]), keys], check=True)
+        if picture.until:
+            wait_for(tmux, picture.until)
+        else:
+            subprocess.run([*tmux, "wait-for", "done"], env=environment, check=True, timeout=RUN_SECONDS)
         shown = subprocess.run(
             [*tmux, "capture-pane", "-p", "-e", "-S", f"-{MOST_LINES}"],
             env=environment,

@@ -70,9 +70,8 @@ def format_context(usage: Json, styles: Styles, width: int) -> list[str]:
     lines = [styles.bold(shorten(f"{title} ({usage['percentage']:.0f} %)", width)), ""]
     for name, row in zip(names, categories, strict=True):
         share = row["tokens"] / most
-        is_free = row.get("kind") == "free"
-        bar = draw_bar(share, bar_cells)
-        bar = styles.dim(bar.replace("█", "░")) if is_free else styles.accent(bar)
+        is_free = row.get("kind") != "used"  # free, or kept free for compaction
+        bar = styles.dim(draw_free(share, bar_cells)) if is_free else styles.accent(draw_bar(share, bar_cells))
         figures = f"{format_count(row['tokens']):>7} {100 * share:5.1f} %"
         lines.append(f"{pad(shorten(name, name_cells), False, name_cells)}  {bar}  {figures}")
     return [*lines, *list_parts(usage, styles, width)]
@@ -83,6 +82,10 @@ def draw_bar(share: float, cells: int) -> str:
     eighths = min(8 * cells, round(share * 8 * cells)) or (1 if share > 0 else 0)
     whole, part = divmod(eighths, 8)
     return ("█" * whole + (BLOCKS[part] if part else "")).ljust(cells)
+
+
+def draw_free(share: float, cells: int) -> str:
+    return ("░" * int(share * cells)).ljust(cells)
 
 
 def list_parts(usage: Json, styles: Styles, width: int) -> list[str]:
