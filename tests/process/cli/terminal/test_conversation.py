@@ -258,3 +258,18 @@ def test_a_closed_terminal_leaves_a_session_that_resumes(tmp_path: Path) -> None
         terminal.wait_for("Answer 1.")
         terminal.type("\x04")
         assert terminal.wait() == 0
+
+
+def test_the_setting_editor_mode_gives_the_keys_of_vi(tmp_path: Path) -> None:
+    (tmp_path / "home/.claude").mkdir(parents=True)
+    (tmp_path / "home/.claude/settings.json").write_text('{"editorMode": "vim"}')
+    with TerminalHarness(tmp_path, "--model", "offline") as terminal:
+        terminal.wait_for(READY)
+        terminal.type("say Good dayx")
+        terminal.wait_for("> say Good dayx")
+        terminal.type("\x1b")
+        terminal.wait_for_cursor(column=len("> say Good day"))
+        terminal.type("x\r")
+        terminal.wait_for("\nGood day\n")
+        terminal.type("\x03\x03")
+        assert terminal.wait() == 0
