@@ -233,6 +233,7 @@ class TerminalSession:
                 self._note_result(message)
             case ConversationReset():
                 self.prompts, self._uuids = [], []
+                self._transcript.note("A new conversation begins.")
             case User() | Assistant():
                 self._note_message(message)
         self._on_change()
