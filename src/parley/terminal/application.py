@@ -213,6 +213,8 @@ class ConversationApplication:
             await work
         except (ClaudeSDKError, ValueError, OSError) as exc:
             self._transcript.warn(str(exc) or type(exc).__name__)
+        except Exception as exc:  # a fault of a command must not end the conversation
+            self._transcript.warn(f"this is a bug: {exc!r}")
         self._changed()
 
     # Frames.

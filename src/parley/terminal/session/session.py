@@ -221,7 +221,10 @@ class TerminalSession:
 
     def receive(self, message: Message) -> None:
         """A message of the session."""
-        self._transcript.show(message)
+        try:
+            self._transcript.show(message)
+        except Exception as exc:  # a message that cannot be shown must not end the session
+            self._transcript.warn(f"cannot show a message ({type(message).__name__}): {exc!r}")
         match message:
             case Init():
                 self._note_init(message)
