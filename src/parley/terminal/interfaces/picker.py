@@ -99,9 +99,13 @@ class Picker:
         preview = self._preview_lines(rows, styles, columns, max_rows)
         room = max(MIN_ROWS, max_rows - len(head) - len(preview) - 1)
         first = max(0, min(self.selected - room // 2, len(rows) - room))
+        shown = rows[first : first + room]
+        # Details begin in one column, unless a label is too long for it.
+        widths = [cell_width(self._label(row)) for row in shown]
+        column = max((width for width in widths if width <= columns // 2), default=0)
         listed = [
-            self._row_line(row, styles, columns, is_selected=first + index == self.selected)
-            for index, row in enumerate(rows[first : first + room])
+            self._row_line(row, styles, (column, columns), is_selected=first + index == self.selected)
+            for index, row in enumerate(shown)
         ]
         hint = f"{'space marks, enter answers' if self.is_several else 'enter picks'}, esc {self._escape}"
         if len(rows) > room:
@@ -109,15 +113,20 @@ class Picker:
         empty = [] if rows else [styles.dim("  nothing matches")]
         return [*head, *listed, *empty, *preview, styles.dim(shorten(f"  {hint}", columns))]
 
-    def _row_line(self, row: Row, styles: Styles, columns: int, *, is_selected: bool) -> str:
+    def _label(self, row: Row) -> str:
         hot = f"{row.key} " if len(row.key) == 1 and not self.searches else ""
         box = ("[x] " if row.key in self._marked else "[ ] ") if self.is_several else ""
         mark = f"{row.mark} " if row.mark else ""
-        label = f"{hot}{box}{mark}{reveal_line(row.label)}"
+        return f"{hot}{box}{mark}{reveal_line(row.label)}"
+
+    def _row_line(self, row: Row, styles: Styles, size: tuple[int, int], *, is_selected: bool) -> str:
+        """`size`: the column after the longest label, and the columns of the window."""
+        column, columns = size
         start = "❯ " if is_selected else "  "
-        label = shorten(label, max(1, columns - 2))
-        room = columns - 2 - cell_width(label) - 2
-        detail = f"  {shorten(reveal_line(row.detail), room)}" if row.detail and room > 4 else ""
+        label = shorten(self._label(row), max(1, columns - 2))
+        gap = " " * (2 + max(0, column - cell_width(label)))
+        room = columns - 2 - cell_width(label) - len(gap)
+        detail = f"{gap}{shorten(reveal_line(row.detail), room)}" if row.detail and room > 4 else ""
         return start + (styles.accent(styles.bold(label)) if is_selected else label) + styles.dim(detail)
 
     def _preview_lines(self, rows: list[Row], styles: Styles, columns: int, max_rows: int) -> list[str]:

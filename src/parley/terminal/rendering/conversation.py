@@ -82,9 +82,10 @@ class ConversationTranscript(Transcript):
         self._printed = self._printed and "note"  # an empty line before each prompt
         self.print("prompt", [*map(self.styles.bold, marked), *([self.styles.dim(f"  {note}")] if note else [])])
 
-    def show_question(self, lines: list[str]) -> None:
-        """Lines of a question, and of its answer."""
+    def show_question(self, lines: list[str], *, is_new: bool = False) -> None:
+        """Lines of a question, or of its answer. There is an empty line before a new question."""
         self.finish_answer()
+        self._printed = self._printed and ("note" if is_new else "call")
         self.print("call", lines)
 
     def note(self, text: str) -> None:
