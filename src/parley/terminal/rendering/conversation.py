@@ -249,7 +249,7 @@ class AgentCallLines(CallLines):
         if running is not None and running.is_dialog:
             del self.running[result.tool_use_id]
             return []  # the person has seen it and answered
-        if agent is None or running is None or result.is_error or meta:
+        if agent is None or running is None or result.is_error or "non_execution_kind" in meta:
             return super().finish(result, meta)
         del self.running[result.tool_use_id]
         figures = agent.figures(format_seconds(self._clock() - agent.started_at))
