@@ -298,8 +298,6 @@ class ConversationApplication:
         self._log.append(text)
         if text in EXIT_COMMANDS:
             self.leave()
-        elif text == "/keys":
-            self._list_keys()
         elif text.startswith("/") and self._is_own_command(text):
             self.run_task(self._run_command(text))
         elif text.startswith("!"):
@@ -307,12 +305,6 @@ class ConversationApplication:
         else:
             self._send(text)
         self._changed()
-
-    def _list_keys(self) -> None:
-        from parley.terminal.interfaces.keys import KEYS
-
-        column = max(len(key) for key, _ in KEYS) + 2
-        self.print([shorten(f"  {key:<{column}}{about}", self.width) for key, about in KEYS])
 
     def _send(self, text: str) -> None:
         try:
@@ -339,11 +331,11 @@ class ConversationApplication:
         found = find_command(text)
         if found is None:
             return
-        if not self._session.is_connected:
-            raise ValueError("the engine is not ready yet")
         command, argument = found
         self._echo(text)
+        await self._session.ready.wait()
         await command.run(self, argument)
+        await self._session.read_model(self.client)
 
     async def _run_shell(self, command: str) -> None:
         if self._session.target.server:

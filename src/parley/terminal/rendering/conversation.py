@@ -35,6 +35,8 @@ MAX_KEPT_CHARS = 2_000_000
 PROMPT_MARK = "> "
 INTERRUPTED = "[Request interrupted by user"
 """How the engine tells the model that a turn was interrupted."""
+LOCAL_OUTPUT = "<local-command-stdout>"
+"""How it tells the model what a command of the person did."""
 
 
 class RunningAgent:
@@ -140,8 +142,8 @@ class ConversationTranscript(Transcript):
             return
         content = message.message.content
         texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
-        if "".join(texts).startswith(INTERRUPTED):
-            return  # the result says it
+        if "".join(texts).startswith((INTERRUPTED, LOCAL_OUTPUT)):
+            return  # the result, or the command, says it
         images = name_images(None if isinstance(content, str) else [block.json for block in content])
         if any(text.strip() for text in texts) or images:
             self.show_prompt("\n".join(texts), " ".join(images))
