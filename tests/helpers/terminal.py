@@ -143,6 +143,10 @@ class TerminalHarness:
         """Wait until the terminal shows a text."""
         self.wait_until(lambda: text in self.emulator.text, repr(text))
 
+    def wait_for_cursor(self, column: int) -> None:
+        """Wait until the cursor is in a column."""
+        self.wait_until(lambda: self.emulator.cursor[1] == column, f"the cursor in column {column}")
+
     def wait_until(self, condition: Callable[[], bool], wanted: str = "the condition") -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not condition():

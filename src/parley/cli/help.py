@@ -17,8 +17,8 @@ Usage: parley [options] [prompt]
 """
 ABOUT = (
     "An engine for the agent wire protocol of Claude Code. `parley` alone at a terminal opens a conversation. With a "
-    "prompt, from the command line or stdin, it answers and exits. With --input-format stream-json it serves a session. "
-    "Models: an alias (opus, sonnet, haiku), a full name, "
+    "prompt, from the command line or stdin, it answers and exits. With --input-format stream-json it serves a "
+    "session. Models: an alias (opus, sonnet, haiku), a full name, "
     "openai:NAME, openai-responses:NAME, scripted:FILE, replay:FILE, or offline (no key, no network)."
 )
 FOOT = """

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parley.protocol.base import Json, encode_json
-from parley.tools.base import ToolOutput
+
+if TYPE_CHECKING:
+    from parley.tools.base import ToolOutput
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters
@@ -71,6 +73,8 @@ def clean_value(value: Any) -> Any:
 
 def convert_result(answer: Json) -> ToolOutput:
     """A tool's response as output for the model and the client."""
+    from parley.tools.base import ToolOutput  # the terminal needs only the cleaning of text, at once
+
     content = answer.get("content")
     blocks = [convert_block(item) for item in content if isinstance(item, dict)] if isinstance(content, list) else []
     if answer.get("isError") is True:

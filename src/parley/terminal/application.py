@@ -15,6 +15,7 @@ import signal
 import sys
 import termios
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cached_property
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ from parley.terminal.interfaces.picker import Picker
 from parley.terminal.prompts.pastes import Pastes
 from parley.terminal.prompts.prompt_log import PromptLog, find_folder
 from parley.terminal.prompts.shell import ShellCommand
-from parley.terminal.questions import Questions
 from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.style import Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
@@ -35,9 +35,12 @@ from parley.terminal.session.session import QueuedPrompt, TerminalSession
 from parley.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
+    from parley.protocol.base import Json
     from parley.sdk.client import Client
     from parley.sdk.options import Options
+    from parley.sdk.permissions import PermissionResult, ToolPermissionContext
     from parley.terminal.interfaces.base import Interface
+    from parley.terminal.questions import Questions
 
 FRAME_SECONDS = 0.05
 """How often text that arrives is drawn."""
@@ -64,8 +67,7 @@ class ConversationApplication:
         self.interface: Interface = self._make_interface()
         self._transcript = ConversationTranscript(self.interface.print, self.styles, self._get_width, monotonic)
         self._transcript.echoes = not self._is_plain
-        self._questions = Questions(self.interface, self._transcript, self._get_width)
-        callbacks = Callbacks(self._questions.decide, self._questions.elicit, self._warn)
+        callbacks = Callbacks(self._decide, self._elicit, self._warn)
         self._session = TerminalSession(target, callbacks, self._transcript, self._changed)
         self._session.on_lost = self._lose
         self._status_line = StatusLine(self, self._schedule)
@@ -146,6 +148,18 @@ class ConversationApplication:
                 self.set_theme(str(found["theme"]))
             self.interface.set_vi(found.get("editorMode") in ("vim", "vi"))
 
+    @cached_property
+    def _questions(self) -> Questions:
+        from parley.terminal.questions import Questions  # not needed for the first frame
+
+        return Questions(self.interface, self._transcript, self._get_width)
+
+    async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
+        return await self._questions.decide(tool_name, given, context)
+
+    async def _elicit(self, request: Any) -> Any:
+        return await self._questions.elicit(request)
+
     def _lose(self, reason: str) -> None:
         """The engine has exited, or the gateway is gone."""
         if not self._is_closing:
@@ -199,6 +213,8 @@ class ConversationApplication:
             await work
         except (ClaudeSDKError, ValueError, OSError) as exc:
             self._transcript.warn(str(exc) or type(exc).__name__)
+        except Exception as exc:  # a fault of a command must not end the conversation
+            self._transcript.warn(f"this is a bug: {exc!r}")
         self._changed()
 
     # Frames.
@@ -282,8 +298,6 @@ class ConversationApplication:
         self._log.append(text)
         if text in EXIT_COMMANDS:
             self.leave()
-        elif text == "/keys":
-            self._list_keys()
         elif text.startswith("/") and self._is_own_command(text):
             self.run_task(self._run_command(text))
         elif text.startswith("!"):
@@ -291,12 +305,6 @@ class ConversationApplication:
         else:
             self._send(text)
         self._changed()
-
-    def _list_keys(self) -> None:
-        from parley.terminal.interfaces.keys import KEYS
-
-        column = max(len(key) for key, _ in KEYS) + 2
-        self.print([shorten(f"  {key:<{column}}{about}", self.width) for key, about in KEYS])
 
     def _send(self, text: str) -> None:
         try:
@@ -323,11 +331,11 @@ class ConversationApplication:
         found = find_command(text)
         if found is None:
             return
-        if not self._session.is_connected:
-            raise ValueError("the engine is not ready yet")
         command, argument = found
         self._echo(text)
+        await self._session.ready.wait()
         await command.run(self, argument)
+        await self._session.read_model(self.client)
 
     async def _run_shell(self, command: str) -> None:
         if self._session.target.server:

@@ -16,7 +16,7 @@ from parley.terminal.rendering.text import reveal_line, shorten
 COMMAND = re.compile(r"/([\w:-]*)")
 MENTION = re.compile(r"""(?:^|(?<=[\s(]))@("?)([^\s"`]*)$""")
 MAX_META_CELLS = 60
-OWN = (("exit", "Quit"), ("keys", "List the keys"))
+OWN = (("exit", "Quit"),)
 """Commands of the application itself."""
 
 

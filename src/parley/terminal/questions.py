@@ -105,7 +105,7 @@ class Questions:
             self._transcript.seen_diffs.add(context.tool_use_id)
         reason = explain(context.decision_reason, context.blocked_path)
         why = label_lines("why: ", reason, styles, width)
-        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines, *why])
+        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines, *why], is_new=True)
         choices = build_choices(context)
         rows = [Row(key, label, detail) for key, (label, detail, _) in choices.items()]
         if is_cut:
@@ -154,7 +154,7 @@ class Questions:
             lines = self._transcript.render(plan)
         else:
             lines = list_input(tool_name, given, styles, self._width(), None)
-        self._transcript.show_question([*lines, "", styles.bold("? Carry out this plan?")])
+        self._transcript.show_question([*lines, "", styles.bold("? Carry out this plan?")], is_new=True)
         rows = [
             Row("y", "Yes, and ask before each edit"),
             Row("a", "Yes, and accept all edits", "permission mode acceptEdits"),
@@ -192,7 +192,7 @@ class Questions:
     async def _ask_question(self, text: str, question: Json) -> str | None:
         """The answer to one question; None after Escape."""
         options = [option for option in question.get("options", ()) if isinstance(option, dict)]
-        self._transcript.show_question([self._transcript.styles.bold(f"? {reveal_line(text)}")])
+        self._transcript.show_question([self._transcript.styles.bold(f"? {reveal_line(text)}")], is_new=True)
         rows = [
             Row(str(number), str(option.get("label", "")), str(option.get("description", "")))
             for number, option in enumerate(options, 1)
@@ -219,7 +219,7 @@ class Questions:
             head = str(request.get("title") or f"The MCP server {server} asks")
             message = break_lines(reveal_text(str(request.get("message", ""))), self._width(), 2)
             title = self._transcript.styles.bold(f"? {reveal_line(head)}") + f" ({server})"
-            self._transcript.show_question([title, *(f"  {line}" for line in message)])
+            self._transcript.show_question([title, *(f"  {line}" for line in message)], is_new=True)
             content: Json | None
             if isinstance(url := request.get("url"), str):
                 self._transcript.show_question([f"  {self._transcript.styles.code(reveal_line(url))}"])

@@ -172,10 +172,7 @@ def test_a_wrong_command_line_is_one_clear_sentence_and_exit_1(run: Any, argv: t
     ("argv", "sentence"),
     [
         ((), "no prompt given. Give the prompt as an argument"),
-        (
-            ("--continue",),
-            "no prompt given, and the session has no deferred tool call to continue with. Give the prompt",
-        ),
+        (("--continue",), "no prompt given, and the session has no deferred tool call to continue with. Give"),
         (("--allowedTools", "Read", "x"), "no prompt given; --allowedTools takes the arguments after it as values"),
         (("--print",), "Input must be provided either through stdin or as a prompt argument when using --print ("),
         (("--print", "--continue"), "Input must be provided either through stdin or as a prompt argument when using"),

@@ -1,4 +1,4 @@
-"""`/help`, `/status`, `/agents`, `/doctor`, `/model` and `/theme`: small pages, each from one request."""
+"""`/help`, `/keys`, `/status`, `/agents`, `/doctor`, `/model` and `/theme`: small pages, each from one request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text,
 from parley.terminal.rendering.themes import THEMES
 
 DOCTOR_SECONDS = 60
-MAX_NAME_CELLS = 24
+MAX_NAME_CELLS = 26
 UNTOLD = frozenset({"help", "model", "context", "usage", "cost"})
 """Commands of the engine that the terminal answers itself."""
 
@@ -50,7 +50,13 @@ async def show_help(view: View, argument: str) -> None:
     ]
     if theirs:
         lines += ["", styles.bold("Commands of the session"), *list_pairs(theirs, view)]
-    view.print([*lines, "", styles.dim("/keys lists the keys. @path in a prompt attaches a file.")])
+    view.print([*lines, "", styles.dim("@path in a prompt attaches a file, !command runs a command of your own.")])
+
+
+async def show_keys(view: View, argument: str) -> None:
+    from parley.terminal.interfaces.keys import KEYS
+
+    view.print(list_pairs(KEYS, view))
 
 
 async def show_status(view: View, argument: str) -> None:

@@ -56,9 +56,7 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
 
     @keys.add("enter", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        if buffer.complete_state is not None and buffer.complete_state.current_completion is not None:
-            buffer.complete_state = None
-        elif buffer.document.text_before_cursor.endswith("\\"):
+        if buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:

@@ -9,6 +9,7 @@ picker.lines(styles, columns, max_rows)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from parley.terminal.base import Row
 from parley.terminal.rendering.style import Styles
@@ -19,33 +20,27 @@ MAX_PREVIEW_LINES = 8
 MIN_ROWS = 3
 
 
+@dataclass
 class Picker:
-    def __init__(
-        self,
-        title: str,
-        rows: Sequence[Row],
-        *,
-        search: bool = True,
-        several: bool = False,
-        preview: Callable[[Row], str] | None = None,
-        selected: int = 0,
-        escape: str = "cancels",
-    ) -> None:
-        """`escape`: what Escape does, for the hint."""
-        self.title = title
-        self.rows = list(rows)
-        self.searches = search
-        self.is_several = several
-        self._escape = escape
-        self._preview = preview
-        self.search_text = ""
-        self.selected = selected
-        """The place of the selected row in those that match the search."""
-        self._marked: set[str] = set()
-        """The keys of the rows that were picked so far, if several can be."""
-        self.is_done = False
-        self.result: list[Row] | None = None
-        """The picked rows; None after Escape."""
+    """A list that is being picked from."""
+
+    title: str
+    rows: Sequence[Row]
+    _: KW_ONLY
+    search: bool = True
+    """Whether what is typed is searched for. If not, the key of a row picks it."""
+    several: bool = False
+    preview: Callable[[Row], str] | None = None
+    selected: int = 0
+    """The place of the selected row in those that match the search."""
+    escape: str = "cancels"
+    """What Escape does, for the hint."""
+    search_text: str = field(default="", init=False)
+    is_done: bool = field(default=False, init=False)
+    result: list[Row] | None = field(default=None, init=False)
+    """The picked rows; None after Escape."""
+    _marked: set[str] = field(default_factory=set, init=False)
+    """The keys of the rows that were picked so far, if several can be."""
 
     @property
     def matches(self) -> list[Row]:
@@ -69,16 +64,16 @@ class Picker:
             self._type(text, rows)
 
     def _accept(self, rows: list[Row]) -> None:
-        if self.is_several and self._marked:
+        if self.several and self._marked:
             self._finish([row for row in self.rows if row.key in self._marked])
         elif self.selected < len(rows):
             self._finish([rows[self.selected]])
 
     def _type(self, text: str, rows: list[Row]) -> None:
-        if self.is_several and (text == " " or self._find_hot(text) is not None):
+        if self.several and (text == " " or self._find_hot(text) is not None):
             found = self._find_hot(text) or rows[self.selected]
             self._marked ^= {found.key}
-        elif self.searches:
+        elif self.search:
             self.search_text, self.selected = self.search_text + text, 0
         elif (hot := self._find_hot(text)) is not None:
             self._finish([hot])
@@ -94,36 +89,45 @@ class Picker:
         """How it looks in a window of this size."""
         rows = self.matches
         head = [styles.bold(line) for line in wrap(reveal_text(self.title), columns)] if self.title else []
-        if self.searches:
+        if self.search:
             head.append(f"  search: {reveal_line(self.search_text)}{styles.reverse(' ')}")
         preview = self._preview_lines(rows, styles, columns, max_rows)
         room = max(MIN_ROWS, max_rows - len(head) - len(preview) - 1)
         first = max(0, min(self.selected - room // 2, len(rows) - room))
+        shown = rows[first : first + room]
+        # Details begin in one column, unless a label is too long for it.
+        widths = [cell_width(self._label(row)) for row in shown]
+        column = max((width for width in widths if width <= columns // 2), default=0)
         listed = [
-            self._row_line(row, styles, columns, is_selected=first + index == self.selected)
-            for index, row in enumerate(rows[first : first + room])
+            self._row_line(row, styles, (column, columns), is_selected=first + index == self.selected)
+            for index, row in enumerate(shown)
         ]
-        hint = f"{'space marks, enter answers' if self.is_several else 'enter picks'}, esc {self._escape}"
+        hint = f"{'space marks, enter answers' if self.several else 'enter picks'}, esc {self.escape}"
         if len(rows) > room:
             hint = f"{self.selected + 1} of {len(rows)} · {hint}"
         empty = [] if rows else [styles.dim("  nothing matches")]
         return [*head, *listed, *empty, *preview, styles.dim(shorten(f"  {hint}", columns))]
 
-    def _row_line(self, row: Row, styles: Styles, columns: int, *, is_selected: bool) -> str:
-        hot = f"{row.key} " if len(row.key) == 1 and not self.searches else ""
-        box = ("[x] " if row.key in self._marked else "[ ] ") if self.is_several else ""
+    def _label(self, row: Row) -> str:
+        hot = f"{row.key} " if len(row.key) == 1 and not self.search else ""
+        box = ("[x] " if row.key in self._marked else "[ ] ") if self.several else ""
         mark = f"{row.mark} " if row.mark else ""
-        label = f"{hot}{box}{mark}{reveal_line(row.label)}"
+        return f"{hot}{box}{mark}{reveal_line(row.label)}"
+
+    def _row_line(self, row: Row, styles: Styles, size: tuple[int, int], *, is_selected: bool) -> str:
+        """`size`: the column after the longest label, and the columns of the window."""
+        column, columns = size
         start = "❯ " if is_selected else "  "
-        label = shorten(label, max(1, columns - 2))
-        room = columns - 2 - cell_width(label) - 2
-        detail = f"  {shorten(reveal_line(row.detail), room)}" if row.detail and room > 4 else ""
+        label = shorten(self._label(row), max(1, columns - 2))
+        gap = " " * (2 + max(0, column - cell_width(label)))
+        room = columns - 2 - cell_width(label) - len(gap)
+        detail = f"{gap}{shorten(reveal_line(row.detail), room)}" if row.detail and room > 4 else ""
         return start + (styles.accent(styles.bold(label)) if is_selected else label) + styles.dim(detail)
 
     def _preview_lines(self, rows: list[Row], styles: Styles, columns: int, max_rows: int) -> list[str]:
-        if self._preview is None or self.selected >= len(rows):
+        if self.preview is None or self.selected >= len(rows):
             return []
-        text = reveal_text(self._preview(rows[self.selected]))
+        text = reveal_text(self.preview(rows[self.selected]))
         room = max(0, min(MAX_PREVIEW_LINES, max_rows // 3))
         lines = [f"  │ {line}" for line in wrap(text, max(10, columns - 4))]
         return [styles.dim(line) for line in lines[:room]]

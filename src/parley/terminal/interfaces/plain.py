@@ -123,8 +123,8 @@ class PlainInterface:
 
     async def pick(self, picker: Picker) -> list[Row] | None:
         """List the rows with their keys, or numbers, and read one of them; an empty line cancels."""
-        rows, several = picker.rows, picker.is_several
-        has_keys = not picker.searches and all(len(row.key) == 1 for row in rows)
+        rows, several = picker.rows, picker.several
+        has_keys = not picker.search and all(len(row.key) == 1 for row in rows)
         keyed = {row.key if has_keys else str(number): row for number, row in enumerate(rows, 1)}
         listed = [
             f"  {key}: {reveal_line(row.label)}{f' ({reveal_line(row.detail)})' if row.detail else ''}"

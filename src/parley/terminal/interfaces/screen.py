@@ -156,6 +156,9 @@ class ConversationScreen:
         self._pending: list[str] = []
         """Lines that wait until the screen can print them."""
         self.typed_at = 0.0
+        self._is_guarded = False
+        self._guarded_until = 0.0
+        """Until then, keys are still meant for the prompt."""
         self.input = Buffer(
             completer=settings.completer,
             complete_while_typing=Condition(self._completes),
@@ -334,6 +337,8 @@ class ConversationScreen:
     async def pick(self, picker: Picker) -> list[Row] | None:
         """Let the person pick; None after Escape."""
         self.picker = picker
+        self._guarded_until = monotonic() + PAUSE_SECONDS if self._is_guarded else 0.0
+        self._is_guarded = False
         self._picked = asyncio.get_running_loop().create_future()
         self.app.layout.focus(self._picker_control)
         self.draw()
@@ -362,11 +367,15 @@ class ConversationScreen:
             self.draw()
 
     async def wait_for_pause(self) -> None:
-        """Wait while a prompt is being typed."""
+        """Wait while a prompt is being typed; if it is not finished, its next keys do not answer the question."""
         while (left := self.typed_at + PAUSE_SECONDS - monotonic()) > 0:  # noqa: ASYNC110  # each key moves the end
             await asyncio.sleep(left)
+        self._is_guarded = bool(self.input.text)
 
     def press_picker(self, key: str, text: str = "") -> None:
+        if monotonic() < self._guarded_until:
+            self._guarded_until = monotonic() + PAUSE_SECONDS
+            return
         picker, picked = self.picker, self._picked
         if picker is not None and picked is not None and not picked.done():
             picker.press(key, text)

@@ -39,7 +39,7 @@ class Pastes:
         text = pasted.replace("\r\n", "\n").replace("\r", "\n")
         if images := find_images(text):
             return " ".join(self.add_image(path) for path in images) + " "
-        lines = text.count("\n") + 1
+        lines = text.rstrip("\n").count("\n") + 1
         if lines <= MAX_LINES and len(text) <= MAX_CHARS:
             return text
         number = str(len(self._texts) + 1)

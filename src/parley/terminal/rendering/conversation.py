@@ -35,6 +35,8 @@ MAX_KEPT_CHARS = 2_000_000
 PROMPT_MARK = "> "
 INTERRUPTED = "[Request interrupted by user"
 """How the engine tells the model that a turn was interrupted."""
+LOCAL_OUTPUT = "<local-command-stdout>"
+"""How it tells the model what a command of the person did."""
 
 
 class RunningAgent:
@@ -82,9 +84,10 @@ class ConversationTranscript(Transcript):
         self._printed = self._printed and "note"  # an empty line before each prompt
         self.print("prompt", [*map(self.styles.bold, marked), *([self.styles.dim(f"  {note}")] if note else [])])
 
-    def show_question(self, lines: list[str]) -> None:
-        """Lines of a question, and of its answer."""
+    def show_question(self, lines: list[str], *, is_new: bool = False) -> None:
+        """Lines of a question, or of its answer. There is an empty line before a new question."""
         self.finish_answer()
+        self._printed = self._printed and ("note" if is_new else "call")
         self.print("call", lines)
 
     def note(self, text: str) -> None:
@@ -139,8 +142,8 @@ class ConversationTranscript(Transcript):
             return
         content = message.message.content
         texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
-        if "".join(texts).startswith(INTERRUPTED):
-            return  # the result says it
+        if "".join(texts).startswith((INTERRUPTED, LOCAL_OUTPUT)):
+            return  # the result, or the command, says it
         images = name_images(None if isinstance(content, str) else [block.json for block in content])
         if any(text.strip() for text in texts) or images:
             self.show_prompt("\n".join(texts), " ".join(images))
@@ -248,7 +251,7 @@ class AgentCallLines(CallLines):
         if running is not None and running.is_dialog:
             del self.running[result.tool_use_id]
             return []  # the person has seen it and answered
-        if agent is None or running is None or result.is_error or meta:
+        if agent is None or running is None or result.is_error or "non_execution_kind" in meta:
             return super().finish(result, meta)
         del self.running[result.tool_use_id]
         figures = agent.figures(format_seconds(self._clock() - agent.started_at))

@@ -54,6 +54,8 @@ class TerminalSession:
         self._on_change = on_change
         self.client: Client[Any] | None = None
         self.is_connected = False
+        self.ready = asyncio.Event()
+        """Set while the engine is connected."""
         self.is_busy = False
         self.queue: list[QueuedPrompt] = []
         self.prompts: list[tuple[str, str]] = []
@@ -90,6 +92,7 @@ class TerminalSession:
             await self._show_past()
         await client.connect()
         self.is_connected = True
+        self.ready.set()
         self.run(self._drain(client.receive_messages(), client))
         self.run(self._read_state(client))
         self.send_next()
@@ -108,13 +111,17 @@ class TerminalSession:
 
     async def _read_state(self, client: Client[Any]) -> None:
         """Learn what the engine knows without a turn: the model, the mode, the context."""
+        await self.read_model(client)
+        await self._read_context(client)
+
+    async def read_model(self, client: Client[Any]) -> None:
+        """Learn the model, which a command may have changed."""
         try:
-            settings = (await client.get_settings()).get("effective")
-            if isinstance(settings, dict) and not self.model and isinstance(settings.get("model"), str):
-                self.model = settings["model"]
+            model = ((await client.get_settings()).get("applied") or {}).get("model")
         except ClaudeSDKError:
             return  # an older engine; `init` says it
-        await self._read_context(client)
+        self.model = model if isinstance(model, str) else self.model
+        self._on_change()
 
     async def _read_context(self, client: Client[Any]) -> None:
         try:
@@ -159,6 +166,7 @@ class TerminalSession:
 
     async def close(self) -> None:
         client, self.client, self.is_connected = self.client, None, False
+        self.ready.clear()
         for task in list(self._tasks):
             task.cancel()
         if client is not None:
@@ -221,7 +229,10 @@ class TerminalSession:
 
     def receive(self, message: Message) -> None:
         """A message of the session."""
-        self._transcript.show(message)
+        try:
+            self._transcript.show(message)
+        except Exception as exc:  # a message that cannot be shown must not end the session
+            self._transcript.warn(f"cannot show a message ({type(message).__name__}): {exc!r}")
         match message:
             case Init():
                 self._note_init(message)
@@ -233,6 +244,7 @@ class TerminalSession:
                 self._note_result(message)
             case ConversationReset():
                 self.prompts, self._uuids = [], []
+                self._transcript.note("A new conversation begins.")
             case User() | Assistant():
                 self._note_message(message)
         self._on_change()

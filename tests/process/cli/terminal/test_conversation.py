@@ -62,10 +62,11 @@ COLOURS = [{"label": "Red", "description": "warm"}, {"label": "Blue", "descripti
 def test_a_conversation_with_every_kind_of_question(tmp_path: Path) -> None:
     notes = str(tmp_path / "notes.txt")
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
+    (tmp_path / "wait.sh").write_text("while [ ! -e go ]; do sleep 0.05; done")
     text = json.dumps("\n\n".join(PARAGRAPHS))
     write_script(
         tmp_path,
-        stream=f"text = {text}\nchunk_chars = 8\nevent_delay_ms = 8",
+        stream=f"text = {text}\nchunk_chars = 8\nevent_delay_ms = 8\n{call('Bash', command='sh wait.sh')}",
         change=calls(
             ("Read", {"file_path": notes}), ("Edit", {"file_path": notes, "old_string": "two", "new_string": "TWO"})
         ),
@@ -77,9 +78,9 @@ def test_a_conversation_with_every_kind_of_question(tmp_path: Path) -> None:
         wait=call("Bash", command="sleep 60"),
     )
     with TmuxHarness(tmp_path, rows=40) as tmux:
-        tmux.start("--model", "scripted:script.toml", "--allowedTools", "Bash(sleep *)", "Read")
+        tmux.start("--model", "scripted:script.toml", "--allowedTools", "Bash(sh wait.sh)", "Bash(sleep *)", "Read")
         tmux.wait_for(READY)
-        # A streamed answer, resized while it arrives, with two prompts that wait.
+        # A streamed answer, resized while it arrives; two prompts that wait for its tool.
         send(tmux, "please stream")
         tmux.wait_for("Paragraph 3 has")
         tmux.resize(50, 20)
@@ -90,25 +91,27 @@ def test_a_conversation_with_every_kind_of_question(tmp_path: Path) -> None:
         tmux.type(", edited")
         tmux.resize(90, 40)
         tmux.press("Enter")
-        tmux.wait_for("> second in line, edited")
-        shown = tmux.wait_for("Answer 2.")
+        tmux.wait_for("queued: second in line, edited")
+        (tmp_path / "go").touch()
+        tmux.wait_for("> second in line, edited\n")
+        shown = tmux.wait_for("Answer 3.")
         assert [int(number) for number in re.findall(r"Paragraph (\d+) has some words", shown)] == list(range(20))
         # An edit with its diff, allowed once; a command, allowed always; another, denied with a reason.
         send(tmux, "change it")
         tmux.wait_for("+TWO")
         tmux.press("y")
-        tmux.wait_for("Answer 3.")
+        tmux.wait_for("Answer 4.")
         send(tmux, "make a folder")
         tmux.wait_for("allow Bash(mkdir made *)")
         tmux.press("l")
-        tmux.wait_for("Answer 4.")
+        tmux.wait_for("Answer 5.")
         send(tmux, "the forbidden one")
         tmux.wait_for("mkdir forbidden\n")
         tmux.wait_for("r No, and say why")
         tmux.press("r")
         tmux.wait_for("Why not?")
         send(tmux, "not today")
-        tmux.wait_for("Answer 5.")
+        tmux.wait_for("Answer 6.")
         # A plan that is revised, then approved; a question.
         send(tmux, "plan it")
         tmux.wait_for("First plan")
@@ -119,19 +122,17 @@ def test_a_conversation_with_every_kind_of_question(tmp_path: Path) -> None:
         tmux.wait_for("Second plan")
         tmux.wait_for("a Yes, and accept all edits")
         tmux.press("a")
-        tmux.wait_for("Answer 6.")
+        tmux.wait_for("Answer 7.")
         send(tmux, "let me choose")
         tmux.wait_for("2 Blue")
         tmux.press("2")
-        tmux.wait_for("Answer 7.")
+        tmux.wait_for("Answer 8.")
         # An interrupt while a tool runs, and the way back to before the first edit.
         send(tmux, "wait for it")
         tmux.wait_for("Running sleep 60")
         tmux.press("Escape")
         tmux.wait_for("Interrupted.")
-        tmux.press("Escape")
-        tmux.wait_for("esc again rewinds")
-        tmux.press("Escape")
+        tmux.press("Escape", "Escape")
         tmux.wait_for("Go back to before which message?")
         tmux.type("change")
         tmux.press("Enter")
@@ -139,8 +140,7 @@ def test_a_conversation_with_every_kind_of_question(tmp_path: Path) -> None:
         tmux.press("b")
         tmux.wait_for("The conversation is as it was before: change it")
         assert (tmp_path / "notes.txt").read_text() == "one\ntwo\nthree\n"
-        tmux.press("C-c")
-        tmux.press("C-c")
+        tmux.press("C-c", "C-c")
         shown = tmux.wait_for("exit=0")
 
         rules = json.loads((tmp_path / ".claude/settings.local.json").read_text())["permissions"]["allow"]
@@ -257,4 +257,19 @@ def test_a_closed_terminal_leaves_a_session_that_resumes(tmp_path: Path) -> None
         terminal.type("and now\r")
         terminal.wait_for("Answer 1.")
         terminal.type("\x04")
+        assert terminal.wait() == 0
+
+
+def test_the_setting_editor_mode_gives_the_keys_of_vi(tmp_path: Path) -> None:
+    (tmp_path / "home/.claude").mkdir(parents=True)
+    (tmp_path / "home/.claude/settings.json").write_text('{"editorMode": "vim"}')
+    with TerminalHarness(tmp_path, "--model", "offline") as terminal:
+        terminal.wait_for(READY)
+        terminal.type("say Good dayx")
+        terminal.wait_for("> say Good dayx")
+        terminal.type("\x1b")
+        terminal.wait_for_cursor(column=len("> say Good day"))
+        terminal.type("x\r")
+        terminal.wait_for("\nGood day\n")
+        terminal.type("\x03\x03")
         assert terminal.wait() == 0
