@@ -1,4 +1,4 @@
-/* A line of the agent wire protocol, version 2.1.325+2581dbd42b8d.
+/* A line of the agent wire protocol, version 2.1.325+2fe22d09abca.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 
@@ -193,6 +193,15 @@ export interface CanUseTool {
 export interface CancelAsyncMessage {
   subtype: "cancel_async_message";
   message_uuid: string;
+  [key: string]: unknown;
+}
+
+/** Parley only: requests what a tool call would be decided, and why. The call does not run. */
+export interface CheckPermission {
+  subtype: "check_permission";
+  tool_name: string;
+  input: JsonObject;
+  mode?: string | null;
   [key: string]: unknown;
 }
 
@@ -1004,6 +1013,7 @@ export type Payload =
   | BackgroundTasks
   | CanUseTool
   | CancelAsyncMessage
+  | CheckPermission
   | ClaimSession
   | Elicitation
   | EndSession
@@ -1057,6 +1067,7 @@ export type Payload =
   | SetPromptSuggestionsPaused
   | SideQuestion
   | StopTask
+  | UpdatePermissions
   | UpdateSettings;
 
 /** allow or deny. `delegate` is treated as a denial; `selectedOptions` answers questions. */
@@ -1683,6 +1694,13 @@ export interface TranscriptMirror {
 export interface UpdateEnvironment {
   type: "update_environment_variables";
   variables: { [key: string]: string };
+  [key: string]: unknown;
+}
+
+/** Parley only: applies permission updates, as `updatedPermissions` of an approval does. */
+export interface UpdatePermissions {
+  subtype: "update_permissions";
+  updates: JsonObject[];
   [key: string]: unknown;
 }
 

@@ -188,6 +188,20 @@ def test_requests_of_the_client_are_answered_as_the_scenario_says() -> None:
     assert (round(seconds), status) == (5, {"mcpServers": []})
 
 
+def test_a_request_that_never_comes_ends_the_turn_with_the_line_of_the_step() -> None:
+    wire = scenario_wire(read_scenario(turn('{ wait_for = "interrupt" }'), "s.toml"))
+
+    async def leave() -> bytes:
+        await wire.open()
+        wire.write(b'{"type":"user","message":{"content":"go"}}\n')
+        await wire.end_input()
+        return b"".join([chunk async for chunk in wire.chunks()])
+
+    _, written = run_in_virtual_time(leave())
+
+    assert b"s.toml:5: found the end of the input, expected the control request interrupt" in written
+
+
 def test_partial_messages_are_streamed_around_the_whole_one() -> None:
     messages = play(turn('{ say = "Hello." }'), partial=True, include_partial_messages=True)
 

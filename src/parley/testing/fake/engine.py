@@ -86,6 +86,7 @@ class FakeEngine:
         self._waited_ms = 0.0
         self._last_is_error = False
         self._hanging = asyncio.Event()
+        self._input_ended = asyncio.Event()
 
     async def run(self) -> int:
         """Play until the client closes its end or a step exits. Returns the exit code, negative for a signal."""
@@ -129,6 +130,7 @@ class FakeEngine:
                 if isinstance(line, bytes):
                     self._receive(line)
         self._prompts.put_nowait(None)
+        self._input_ended.set()
         self._link.close()
 
     def _receive(self, data: bytes) -> None:
@@ -315,7 +317,15 @@ class FakeEngine:
 
     async def wait_for(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, WaitForStep)
-        await self._heard.setdefault(step.do.wait_for, asyncio.Event()).wait()
+        heard = self._heard.setdefault(step.do.wait_for, asyncio.Event())
+        waits = [asyncio.ensure_future(event.wait()) for event in (heard, self._input_ended)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if not heard.is_set():
+            raise self._mismatch(step, "the end of the input", f"the control request {step.do.wait_for}")
 
     async def write_stderr(self, step: PlacedStep, progress: TurnProgress) -> None:
         assert isinstance(step.do, StderrStep)
