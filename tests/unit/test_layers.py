@@ -23,13 +23,13 @@ FAMILIES = frozenset(
 )
 LAYERS = (
     {"__init__", "__main__", "types", "_errors"},
-    {"conformance"},
-    {"testing"},
     {"cli"},
     {"terminal"},
     {"cluster"},
     {"gateway"},
     {"acp"},
+    {"conformance"},
+    {"testing"},
     {"evals"},
     {"sdk"},
     {"resident"},
@@ -125,29 +125,9 @@ ALLOWED = {
     ("parley.sdk.launch.in_process", "parley.transports.memory"): "an entry point chooses its transport",
     ("parley.testing.source", "parley.models.recording.replay"): "or a recording",
     ("parley.testing.source", "parley.models.fake.offline"): "or the offline model",
-    (
-        "parley.evals.recorded_client",
-        "parley.testing.recording",
-    ): "a run keeps the recording that `parley replay` plays",
-    ("parley.cli.commands.model_server", "parley.testing.model_server"): "the command starts the server",
-    ("parley.cli.commands.model_server", "parley.testing.source"): "and says what it plays",
-    ("parley.cli.commands.wire.fake", "parley.testing.fake.scenario"): "the command plays a scenario",
-    ("parley.cli.commands.wire.fake", "parley.testing.fake.serve"): "on its own streams",
-    ("parley.cli.commands.wire.replay", "parley.testing.fake.serve"): "an engine that was killed is killed again",
-    ("parley.cli.commands.wire.replay", "parley.testing.recording"): "the command plays a recording",
-    ("parley.cli.commands.wire.replay", "parley.testing.replay.player"): "and reports differences",
-    ("parley.cli.commands.wire.replay", "parley.testing.replay.run"): "on its own streams",
     ("parley.cli.commands.wire.replay", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.testing.fake.serve", "parley.transports.stdio"): "a fake engine has the streams of a process",
     ("parley.testing.in_process", "parley.transports.memory"): "or those of a test",
-    ("parley.cli.commands.wire.recordings", "parley.testing.recording"): "the format that tests replay",
-    ("parley.cli.commands.wire.tap", "parley.testing.recording"): "and who writes it",
-    ("parley.cli.commands.wire.inspect", "parley.testing.recording"): "and who shows it",
-    ("parley.cli.commands.conformance.engine", "parley.conformance.behaviours"): "the command runs the suite",
-    ("parley.cli.commands.conformance.engine", "parley.conformance.gateway"): "over a WebSocket, too",
-    ("parley.cli.commands.conformance.engine", "parley.conformance.report"): "and writes its report",
-    ("parley.cli.commands.conformance.engine", "parley.conformance.runner"): "on an engine",
-    ("parley.cli.commands.conformance.client", "parley.conformance.client.runner"): "or on a client",
 }
 
 IMPURE = frozenset(
@@ -376,9 +356,9 @@ VARIETY = "a variety, which only compose may know"
         ),
         ("parley.cli.x", "from parley.stores.memory import Memory", [(1, "parley.stores.memory", VARIETY)]),
         (
-            "parley.cli.x",
+            "parley.sdk.x",
             "from parley.testing import model_server",
-            [(1, "parley.testing.model_server", "testing is not below cli")],
+            [(1, "parley.testing.model_server", "testing is not below sdk")],
         ),
         ("parley.protocol.x", "from parley.host import Host", [(1, "parley.host", "host is not below protocol")]),
         (

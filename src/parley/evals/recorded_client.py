@@ -1,4 +1,4 @@
-"""A client that writes all lines between it and its engine to a recording (`testing/recording.py`)."""
+"""A client that writes all lines between it and its engine to a recording (`inspector/recording.py`)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.inspector.recording import Sender, WireHeader, WireRecorder
 from parley.models.redaction import Redactor, find_secrets
 from parley.sdk.client import Client
-from parley.testing.recording import Sender, WireHeader, WireRecorder
 from parley.version import __version__
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ Submodules are imported on first use. `parley.testing.plugin` has pytest fixture
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from parley.inspector.recording import read_wire_recording as read_wire_recording
     from parley.models.fake.script import Script as Script
     from parley.models.fake.script import ScriptedCall as ScriptedCall
     from parley.models.fake.script import ScriptedError as ScriptedError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from parley.testing.in_process import replay_wire as replay_wire
     from parley.testing.in_process import scenario_wire as scenario_wire
     from parley.testing.model_server import running as running
-    from parley.testing.recording import read_wire_recording as read_wire_recording
     from parley.testing.session_store import run_session_store_conformance as run_session_store_conformance
     from parley.testing.virtual_time import make_virtual_clock as make_virtual_clock
     from parley.testing.virtual_time import run_in_virtual_time as run_in_virtual_time
@@ -32,7 +32,7 @@ NAMES = {
     "expect": "parley.testing.assertions",
     **dict.fromkeys(("load_scenario", "read_scenario"), "parley.testing.fake.scenario"),
     **dict.fromkeys(("engine_wire", "replay_wire", "scenario_wire"), "parley.testing.in_process"),
-    "read_wire_recording": "parley.testing.recording",
+    "read_wire_recording": "parley.inspector.recording",
     **dict.fromkeys(("make_virtual_clock", "run_in_virtual_time"), "parley.testing.virtual_time"),
 }
 

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import msgspec
 
+from parley.inspector.recording import WireRecording
 from parley.protocol.base import Json, Struct
-from parley.testing.recording import WireRecording
 
 SHOWN_CHARS = 100
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parley.inspector.recording import WireHeader, WireRecorder, WireRecording, read_wire_recording
 from parley.local_engine import LocalEngine
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.transport import Ended
@@ -19,7 +20,6 @@ from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
 from parley.testing.fake.scenario import Scenario, load_scenario
 from parley.testing.record import RecordedTransport
-from parley.testing.recording import WireHeader, WireRecorder, WireRecording, read_wire_recording
 from parley.testing.replay.run import replay_engine
 from parley.transports.base import Transport
 from parley.transports.memory import create_pair

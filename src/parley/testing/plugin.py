@@ -130,8 +130,8 @@ def model_server() -> Iterator[Start]:
 @pytest.fixture
 def fake_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
     """`fake_claude(scenario)`: the path of an executable that plays a scenario, given as a file or as TOML."""
-    from parley.cli.commands.wire.launcher_script import write_launcher
     from parley.testing.fake.scenario import load_scenario
+    from parley.testing.launcher_script import write_launcher
 
     numbers = count(1)
 
@@ -152,8 +152,8 @@ def fake_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
 @pytest.fixture
 def replayed_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
     """`replayed_claude(recording)`: the path of an executable that replays the engine of a recording."""
-    from parley.cli.commands.wire.launcher_script import write_launcher
-    from parley.testing.recording import read_wire_recording
+    from parley.inspector.recording import read_wire_recording
+    from parley.testing.launcher_script import write_launcher
 
     numbers = count(1)
 

@@ -1,10 +1,10 @@
-"""Record a conversation in this process, in the format of `recording.py`."""
+"""Record a conversation in this process, in the format of `inspector/recording.py`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 
-from parley.testing.recording import Sender, WireRecorder
+from parley.inspector.recording import Sender, WireRecorder
 from parley.transports.base import Transport
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from playwright.async_api import expect
 
 from parley.cli.commands.wire.inspect import main
-from parley.testing.recording import WireHeader, WireRecorder
+from parley.inspector.recording import WireHeader, WireRecorder
 from tests.helpers.console import Browser, needs_chromium
 
 pytestmark = needs_chromium

@@ -13,8 +13,8 @@ from parley.evals.plan import digest_suite, plan_runs
 from parley.evals.results import FILE_NAME, ResultsHeader, RunRecord, create_results, resume_results
 from parley.evals.runner import EvalRunner
 from parley.evals.suite import EvalBudget, read_suite
+from parley.inspector.recording import read_wire_recording
 from parley.testing import read_script, running
-from parley.testing.recording import read_wire_recording
 
 WRITE = '[[turn]]\ntools = [{ name = "Write", input = { file_path = "out.txt", content = "made" } }]\n'
 DONE = '[[turn]]\ntext = "Done."\n'

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from parley.errors import ParleyError
+from parley.inspector.recording import WireLine, WireRecording
 from parley.protocol.base import Struct
-from parley.testing.recording import WireLine, WireRecording
 from parley.testing.replay.comparison import (
     IdMap,
     answered_id,

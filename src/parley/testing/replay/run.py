@@ -17,8 +17,8 @@ from contextlib import suppress
 import msgspec
 
 from parley.errors import UsageError
+from parley.inspector.recording import WireRecording
 from parley.protocol.framing import Framer
-from parley.testing.recording import WireRecording
 from parley.testing.replay.player import STDERR, Cue, ReplayDifference, SidePlayer
 from parley.transports.base import Transport
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
-from parley.cli.commands.wire.launcher_script import write_launcher
 from parley.cli.stdio import warn
 from parley.testing.fake.scenario import Scenario, load_scenario
+from parley.testing.launcher_script import write_launcher
 
 
 def main(argv: list[str]) -> int:

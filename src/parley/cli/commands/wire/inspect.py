@@ -12,10 +12,10 @@ from parley.cli.stdio import warn
 from parley.inspector.clean_lines import CleanLines, KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
 from parley.inspector.observer import describe_ending
+from parley.inspector.recording import WireRecording
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
 from parley.inspector.text import TextView
-from parley.testing.recording import WireRecording
 
 
 def main(argv: list[str]) -> int:

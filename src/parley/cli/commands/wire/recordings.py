@@ -16,9 +16,9 @@ import msgspec
 from parley.errors import UsageError
 from parley.inspector.clean_lines import KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
+from parley.inspector.recording import Sender, WireHeader, WireLine, WireRecorder, WireRecording, read_wire_recording
 from parley.inspector.records import Direction
 from parley.protocol.base import Struct
-from parley.testing.recording import Sender, WireHeader, WireLine, WireRecorder, WireRecording, read_wire_recording
 
 SENDERS: dict[Direction, Sender] = {
     Direction.IN: "client",

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
-from parley.cli.commands.wire.launcher_script import write_launcher
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
-from parley.testing.recording import WireRecording, read_wire_recording
+from parley.inspector.recording import WireRecording, read_wire_recording
+from parley.testing.launcher_script import write_launcher
 from parley.version import PROTOCOL_LEVEL
 
 MAX_SECONDS = 86_400.0

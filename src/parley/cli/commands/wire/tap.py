@@ -109,9 +109,9 @@ def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socke
     from parley.cli.commands.wire.recordings import RecordingKeeper
     from parley.inspector.clean_lines import clean_command
     from parley.inspector.observer import Keeper, Observer
+    from parley.inspector.recording import WireHeader, WireRecorder
     from parley.inspector.redaction import WireRedactor
     from parley.inspector.report import ReportFile
-    from parley.testing.recording import WireHeader, WireRecorder
 
     redactor = WireRedactor(os.environ)
     header = WireHeader(
@@ -171,7 +171,7 @@ def run_observer(observe: Callable[[socket.socket], None], line: socket.socket, 
 
 def install(given: GivenArgs) -> int:
     """Write a script that runs the same command. Raises UsageError."""
-    from parley.cli.commands.wire.launcher_script import write_launcher
+    from parley.testing.launcher_script import write_launcher
 
     path = Path(given.one("install")).absolute()
     found = shutil.which(given.words[0])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.cli.commands.wire.launcher_script import write_launcher
 from parley.errors import UsageError
+from parley.testing.launcher_script import write_launcher
 
 
 def test_the_script_runs_the_command_with_the_arguments_of_its_caller(tmp_path: Path) -> None:

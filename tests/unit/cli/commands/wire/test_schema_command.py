@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.cli.main import main
-from parley.testing.recording import WireHeader, WireRecorder
+from parley.inspector.recording import WireHeader, WireRecorder
 
 
 def run(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[str, str, int]:

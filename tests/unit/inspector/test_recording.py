@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.testing.recording import WireHeader, WireLine, WireRecorder, read_wire_recording
+from parley.inspector.recording import WireHeader, WireLine, WireRecorder, read_wire_recording
 
 HEADER = '{"parley_recording": 1, "command": ["claude"]}\n'
 LINE = '{"at_ms": 1, "from": "client", "line": "{}"}\n'
