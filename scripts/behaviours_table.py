@@ -92,7 +92,8 @@ def render(catalogue: Path) -> str:
 
 
 def page_rows(catalogue: Path, page: str) -> Iterator[list[str]]:
-    section, parent, header = "", "", []
+    section, parent = "", ""
+    header: list[str] = []
     for line in (catalogue / f"{page}.md").read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             parent = section = line.strip("# ")
