@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # it runs as a program, in any folder
 
-from tests.stress.conformance.defects import DEFECTS, Defect, Proxy  # noqa: E402
+from tests.stress.conformance.defects import DEFECTS, Defect, Proxy
 
 
 def run(defect: Defect, argv: list[str]) -> int:
