@@ -16,8 +16,11 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
-from defects import DEFECTS, Defect, Proxy
+sys.path.insert(0, str(Path(__file__).parents[3]))  # it runs as a program, in any folder
+
+from tests.stress.conformance.defects import DEFECTS, Defect, Proxy
 
 
 def run(defect: Defect, argv: list[str]) -> int:
