@@ -59,6 +59,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self.thread_work.discard)
         return future
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+        """Waits for its threads in a thread, too."""
+        ending: asyncio.Future[None] = self.create_future()
+        self.thread_work.add(ending)
+        try:
+            await super().shutdown_default_executor()
+        finally:
+            self.thread_work.discard(ending)
+
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> tuple[float, T]:
     """Run to the end on a clock that jumps. Raises TimeoutError if it would never end."""
