@@ -50,6 +50,7 @@ class SandboxRun:
         """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
         self.errors = os.memfd_create("parley-sandbox-errors")
         self._cleaner: subprocess.Popen[bytes] | None = None
+        self._job = b""
         self.stop_serving: Callable[[], object] = lambda: None
         """Closes the port of the proxy. An open one would keep the network namespace."""
         self._timer: asyncio.TimerHandle | None = None
@@ -58,18 +59,20 @@ class SandboxRun:
 
     def start_cleaner_soon(self, job: bytes) -> None:
         """Start it while the sandbox starts, so that the first command does not wait for it."""
-        self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._start_cleaner, job)
+        self._job = job
+        self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._start_cleaner)
 
     def replace_cleaner(self, job: bytes) -> None:
         """Let it know of another state to restore."""
+        self._job = job
         if self._cleaner is not None:
             before = self._cleaner
-            self._start_cleaner(job)
+            self._start_cleaner()
             before.kill()
             before.wait()
 
-    def _start_cleaner(self, job: bytes) -> None:
-        job_file = open_memory(job)
+    def _start_cleaner(self) -> None:
+        job_file = open_memory(self._job)
         try:
             self._cleaner = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", CLEANUP, str(ROOT), str(self._watched), str(job_file)],
