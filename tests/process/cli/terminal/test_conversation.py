@@ -273,3 +273,27 @@ def test_the_setting_editor_mode_gives_the_keys_of_vi(tmp_path: Path) -> None:
         terminal.wait_for("\nGood day\n")
         terminal.type("\x03\x03")
         assert terminal.wait() == 0
+
+
+def test_the_input_takes_pastes_an_editor_and_commands_of_the_person(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, "--model", "offline", EDITOR="sed -i s/draft/final/") as terminal:
+        terminal.wait_for(READY)
+        terminal.type("say a draft")
+        terminal.wait_for("> say a draft")
+        terminal.type("\x07")
+        terminal.wait_for("> say a final")
+        terminal.type("\r")
+        terminal.wait_for("\na final\n")
+        terminal.type("\x1b[200~" + "say word\r" * 30 + "\x1b[201~")
+        terminal.wait_for("[pasted text 1: 30 lines]")
+        terminal.type("\r")
+        terminal.wait_for("\n" + "word " * 10)
+        terminal.type("!echo $((20 + 3)); printf '\\033[2J'\r")
+        terminal.wait_for("\n  23\n  \\x1b[2J\n")
+        terminal.type("\x12")  # Ctrl-R
+        terminal.wait_for("search:")
+        terminal.type("final\r")
+        terminal.wait_for("\n> say a final\nasks before changes")
+        terminal.type("\x03\x04")
+        assert terminal.wait() == 0
+        assert terminal.current_modes == terminal.modes
