@@ -519,7 +519,12 @@ class ConversationApplication:
             await self._session.interrupt()
         if at is None:
             self._transcript.note(f"Session {session_id}")
-        await self._session.switch(target)
+        before = self._session.find_return()
+        try:
+            await self._session.switch(target)
+        except (ClaudeSDKError, ValueError, OSError):
+            await self._session.switch(before)
+            raise
         self._print_early_warnings()
         self._changed()
 
