@@ -8,7 +8,8 @@ returns the bytes. Each figure is printed beside its aim:
 
     start     until the prompt is on the screen
     stream    a model server on loopback sends `--rate` tokens a second, each with a number. The lag of a token is the
-              time from its write to the server's socket until it is on the screen. "finished" is the lag of the last.
+              time from its write to the server's socket until it is on the screen; at the end it must not be larger
+              than a few frames. Then the server sends as many tokens at full speed.
     resume    a session of `--messages` messages: until its last message is on the screen, and until a prompt that is
               typed then is answered by the offline model
     idle      processor time of the terminal and its engine while nothing happens, after an answer
@@ -53,14 +54,13 @@ TOKENS_PER_EVENT = 10
 TOKENS_PER_PARAGRAPH = 60
 AIMS = {
     "first prompt, ms": 350.0,
-    "lag of the median token, ms": 150.0,
     "lag of the last token, ms": 250.0,
-    "tokens a second on the screen": 5000.0,
+    "tokens a second at full speed": 5000.0,
     "last message of the session, s": 2.0,
-    "first answer after that, s": 0.5,
     "idle processor time, % of a core": 0.0,
 }
 """What the figures are compared with. Of tokens, more is better."""
+FULL_SPEED = 1e9
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -208,12 +208,18 @@ def measure_start(folder: Path, given: argparse.Namespace) -> dict[str, list[flo
 def measure_stream(folder: Path, given: argparse.Namespace) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for _ in range(given.runs):
-        for name, value in stream_once(folder, given.rate, round(given.rate * given.seconds)).items():
+        tokens = round(given.rate * given.seconds)
+        speed, _ = stream_once(folder, FULL_SPEED, tokens)
+        for name, value in {
+            **stream_once(folder, given.rate, tokens)[1],
+            "tokens a second at full speed": speed,
+        }.items():
             found.setdefault(name, []).append(value)
     return found
 
 
-def stream_once(folder: Path, rate: float, tokens: int) -> dict[str, float]:
+def stream_once(folder: Path, rate: float, tokens: int) -> tuple[float, dict[str, float]]:
+    """The tokens per second from the first write to the last read, and the lags."""
     server = TokenServer(rate, tokens)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     variables = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{server.server_port}", "ANTHROPIC_API_KEY": "bench"}
@@ -235,8 +241,7 @@ def stream_once(folder: Path, rate: float, tokens: int) -> dict[str, float]:
         cpu = terminal.cpu_seconds() - before
     server.shutdown()
     lags = [1000 * (find_shown(shown, number) - at) for number, at in server.sent]
-    return {
-        "tokens a second on the screen": tokens / (shown[-1][1] - server.sent[0][1]),
+    return tokens / (shown[-1][1] - server.sent[0][1]), {
         "lag of the median token, ms": statistics.median(lags),
         "lag of the last token, ms": lags[-1],
         "largest lag, ms": max(lags),

@@ -6,7 +6,7 @@ import os
 
 from parley.terminal.base import Row, View
 from parley.terminal.commands.overview import is_local
-from parley.terminal.rendering.text import reveal_text, shorten, wrap
+from parley.terminal.rendering.text import reveal_line, reveal_text, wrap
 
 MAX_SHOWN_BYTES = 20_000
 
@@ -31,7 +31,14 @@ async def open_memory(view: View, argument: str) -> None:
         return
     os.makedirs(os.path.dirname(picked.key), exist_ok=True)
     await view.edit(picked.key)
-    view.print([shorten(f"{picked.key}: sessions that start from now on read it.", view.width)])
+    view.print(wrap(describe_edit(picked.key), view.width))
+
+
+def describe_edit(path: str) -> str:
+    """What became of a file after the editor was closed."""
+    if not os.path.exists(path):
+        return "The editor wrote no file."
+    return f"Sessions that start from now on read {reveal_line(path)}."
 
 
 def describe_file(file: dict[str, object]) -> str:

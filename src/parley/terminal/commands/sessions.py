@@ -31,7 +31,8 @@ async def resume(view: View, argument: str) -> None:
         raise ValueError(ELSEWHERE)
     store, environment = read_store(view), {**os.environ, **view.options.env}
     found = await asyncio.to_thread(list_sessions, None, MAX_SESSIONS, store=store, env=environment)
-    others = [info for info in found if info.session_id != view.session_id]
+    # A session without a prompt has nothing to continue.
+    others = [info for info in found if info.session_id != view.session_id and info.summary]
     words = argument.lower().split()
     rows = [row for row in make_rows(others, view.cwd, time.time()) if fits(row, words)]
     if not rows:

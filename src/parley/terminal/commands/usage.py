@@ -52,7 +52,9 @@ def format_cost(usage: Json, styles: Styles, width: int) -> list[str]:
 
 def format_dollars(cost_usd: Any) -> str:
     """The engine does not know the price of every model."""
-    return f"${cost_usd:.4f}" if isinstance(cost_usd, int | float) else "cost unknown"
+    if not isinstance(cost_usd, int | float):
+        return "cost unknown"
+    return f"${cost_usd:.4f}" if cost_usd else "$0"
 
 
 async def show_context(view: View, argument: str) -> None:
