@@ -367,7 +367,7 @@ class ConversationApplication:
         elif self._session.is_busy:
             self.run_task(self._session.interrupt())
         elif now - self._escaped_at < TWICE_SECONDS:
-            self._escaped_at = float("-inf")
+            self._escaped_at, self._hint = float("-inf"), ""
             if self.interface.input_text:
                 self.interface.clear_input()
             else:
