@@ -28,6 +28,8 @@ FOLDER = ROOT / "docs" / "pictures"
 COLUMNS = 104
 RUN_SECONDS = 60
 MOST_LINES = 2000
+STILL_SECONDS = 2.5
+"""Longer than hints in the status line are shown."""
 
 CHAR_WIDTH, LINE_HEIGHT, MARGIN, BAR = 8.4, 19, 16, 34
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
@@ -169,7 +171,8 @@ PICTURES = [
             *[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter"), ("Yes, once", "y")],
             *[("prints the phase", "Escape"), ("", "Escape"), ("Go back to", "Enter")],
         ],
-        until="Restore what?",
+        until="the files  ",
+        rows=48,
     ),
     Picture("help", "parley --help", rows=32),
     Picture("doctor", "parley doctor", ["parley config set model offline"]),
@@ -350,6 +353,7 @@ def capture(picture: Picture, home: Path) -> list[str]:
             subprocess.run([*tmux, "send-keys", *([] if keys in KEY_NAMES else ["-l"]), keys], check=True)
         if picture.until:
             wait_for(tmux, picture.until)
+            wait_until_still(tmux)
         else:
             subprocess.run([*tmux, "wait-for", "done"], env=environment, check=True, timeout=RUN_SECONDS)
         shown = subprocess.run(
@@ -372,6 +376,17 @@ def wait_for(tmux: Sequence[str], text: str) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"{text!r} is not shown")
         time.sleep(0.05)
+
+
+def wait_until_still(tmux: Sequence[str]) -> None:
+    """Wait until the terminal shows the same for a moment."""
+    before, deadline = "", time.monotonic() + RUN_SECONDS
+    while time.monotonic() < deadline:
+        shown = subprocess.run([*tmux, "capture-pane", "-p"], check=True, capture_output=True, text=True).stdout
+        if shown == before:
+            return
+        before = shown
+        time.sleep(STILL_SECONDS)
 
 
 def hide_machine(line: str, home: Path) -> str:

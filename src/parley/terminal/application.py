@@ -367,7 +367,7 @@ class ConversationApplication:
         elif self._session.is_busy:
             self.run_task(self._session.interrupt())
         elif now - self._escaped_at < TWICE_SECONDS:
-            self._escaped_at = float("-inf")
+            self._escaped_at, self._hint = float("-inf"), ""
             if self.interface.input_text:
                 self.interface.clear_input()
             else:
@@ -519,7 +519,13 @@ class ConversationApplication:
             await self._session.interrupt()
         if at is None:
             self._transcript.note(f"Session {session_id}")
-        await self._session.switch(target)
+        before = self._session.find_return()
+        try:
+            await self._session.switch(target)
+        except (ClaudeSDKError, ValueError, OSError):
+            await self._session.switch(before)
+            self._transcript.note("The session of before continues.")
+            raise
         self._print_early_warnings()
         self._changed()
 

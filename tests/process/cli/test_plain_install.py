@@ -21,7 +21,8 @@ PATIENCE_SECONDS = 90
 INSTALL = "pip install 'parley-agent[{extra}]' (in a checkout: pip install '.[{extra}]')"
 NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {INSTALL.format(extra='mcp')}"
 OPTIONAL = {"mcp", "mcp_types", "nats", "psycopg", "opentelemetry", "anthropic", "pytest", "rich", "markdown_it"} | {
-    *("starlette", "uvicorn", "uvloop", "websockets")
+    "prompt_toolkit",
+    *("starlette", "uvicorn", "uvloop", "websockets"),
 }
 """Packages of extras, and pytest, which runs the conformance suites."""
 IMPORT_ALL = """

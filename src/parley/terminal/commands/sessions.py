@@ -21,7 +21,8 @@ MAX_PREVIEW_BYTES = 2_000_000
 """The messages of a larger session are not read for its preview."""
 PREVIEW_MESSAGES = 4
 ELSEWHERE = (
-    "The session is on a server: `parley attach` lists the sessions there. /resume continues sessions of this machine."
+    "/resume continues sessions of this machine, but this session is on a server. "
+    "`parley sessions list --server URL` lists those there, and `parley attach` joins one."
 )
 
 

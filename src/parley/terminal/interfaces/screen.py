@@ -153,6 +153,8 @@ class ConversationScreen:
         self._picked: asyncio.Future[list[Row] | None] | None = None
         self.asked: asyncio.Future[str | None] | None = None
         self._label = ""
+        self._dialog = asyncio.Lock()
+        """One question at a time: a request of the engine waits while a command asks something."""
         self._pending: list[str] = []
         """Lines that wait until the screen can print them."""
         self.typed_at = 0.0
@@ -336,30 +338,32 @@ class ConversationScreen:
 
     async def pick(self, picker: Picker) -> list[Row] | None:
         """Let the person pick; None after Escape."""
-        self.picker = picker
-        self._guarded_until = monotonic() + PAUSE_SECONDS if self._is_guarded else 0.0
-        self._is_guarded = False
-        self._picked = asyncio.get_running_loop().create_future()
-        self.app.layout.focus(self._picker_control)
-        self.draw()
-        try:
-            return await self._picked
-        finally:
-            self.picker = self._picked = None
-            self._focus_input()
+        async with self._dialog:
+            self.picker = picker
+            self._guarded_until = monotonic() + PAUSE_SECONDS if self._is_guarded else 0.0
+            self._is_guarded = False
+            self._picked = asyncio.get_running_loop().create_future()
+            self.app.layout.focus(self._picker_control)
+            self.draw()
+            try:
+                return await self._picked
+            finally:
+                self.picker = self._picked = None
+                self._focus_input()
 
     async def ask(self, prompt: str, initial: str = "") -> str | None:
         """Ask for a line of text; None after Escape."""
-        self.answer.text = initial
-        self.answer.cursor_position = len(initial)
-        self._label, self.asked = prompt, asyncio.get_running_loop().create_future()
-        self.app.layout.focus(self._answer_control)
-        self.draw()
-        try:
-            return await self.asked
-        finally:
-            self.asked = None
-            self._focus_input()
+        async with self._dialog:
+            self.answer.text = initial
+            self.answer.cursor_position = len(initial)
+            self._label, self.asked = prompt, asyncio.get_running_loop().create_future()
+            self.app.layout.focus(self._answer_control)
+            self.draw()
+            try:
+                return await self.asked
+            finally:
+                self.asked = None
+                self._focus_input()
 
     def _focus_input(self) -> None:
         if not self.app.is_done:

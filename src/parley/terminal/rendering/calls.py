@@ -163,6 +163,11 @@ def describe(call: ToolUse) -> str:
     traits = find_traits(call.name)
     if traits.work_list:
         return WORK_LIST
+    if traits.plan_field:
+        return "Presenting a plan"
+    if traits.effect == "session" and isinstance(questions := call.input.get("questions"), list):
+        texts = [str(question.get("question", "")) for question in questions if isinstance(question, dict)]
+        return reveal_line(f"Asking: {' '.join(texts)}"[:MAX_INPUT_CHARS])
     text = describe_activity(call.name, call.input)
     subject = call.input.get(traits.subject_field)
     if traits.effect in JUDGED_BY_CALL and isinstance(subject, str) and subject not in text:

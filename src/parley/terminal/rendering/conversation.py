@@ -102,7 +102,11 @@ class ConversationTranscript(Transcript):
 
     @property
     def is_moving(self) -> bool:
-        return bool(self.phase) or self.calls.is_moving
+        return bool(self.awaited) or self.calls.is_moving
+
+    @property
+    def awaited(self) -> str:
+        return "" if self.calls.asked else self.phase  # the person is awaited
 
     # Messages.
 

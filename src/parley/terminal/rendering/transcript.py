@@ -121,10 +121,10 @@ class Transcript:
         if lines and self._printed not in ("", "text"):
             lines = ["", *lines]
         calls = self.calls.live_lines()
-        if calls or not self.phase:
+        if calls or not self.awaited:
             return [*lines, *calls]
         now = self._clock()
-        status = f"{spinner_frame(now)} {self.phase}… {format_whole(now - self._since)}"
+        status = f"{spinner_frame(now)} {self.awaited}… {format_whole(now - self._since)}"
         return [*lines, self.styles.dim(shorten(status + hint, self._width()))]
 
     def printed_question(self) -> None:
@@ -134,7 +134,12 @@ class Transcript:
     @property
     def is_moving(self) -> bool:
         """Whether the live lines change with time."""
-        return bool(self.phase or self.calls.running)
+        return bool(self.awaited or self.calls.running)
+
+    @property
+    def awaited(self) -> str:
+        """What is shown as awaited; empty for nothing."""
+        return self.phase
 
     # Messages.
 

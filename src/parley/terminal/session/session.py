@@ -164,6 +164,13 @@ class TerminalSession:
         index = self._uuids.index(uuid)
         return self._uuids[index - 1] if index else None
 
+    def find_return(self) -> Target:
+        """What continues this session, if another cannot be opened."""
+        if not self.prompts:
+            return self.target.restart()
+        at = None if self.target.server else self._uuids[-1]  # nothing is shown again
+        return self.target.switch(self.target.session_id, at=at)
+
     async def close(self) -> None:
         client, self.client, self.is_connected = self.client, None, False
         self.ready.clear()
