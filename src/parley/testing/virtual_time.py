@@ -59,12 +59,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self.thread_work.discard)
         return future
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+    async def shutdown_default_executor(self, *limits: Any) -> None:
         """Waits for its threads in a thread, too."""
         ending: asyncio.Future[None] = self.create_future()
         self.thread_work.add(ending)
         try:
-            await super().shutdown_default_executor()
+            await super().shutdown_default_executor(*limits)
         finally:
             self.thread_work.discard(ending)
 
