@@ -17,22 +17,29 @@ import json
 import os
 import shutil
 import sys
+import time
 from typing import Any
 
 from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries
 from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames, open_parent
 
+ALONE_SECONDS = 2.0
+"""How long the cleaner of a killed engine waits for its locks, and for other cleaners."""
+
 
 class PlaceholderRecord:
     """The placeholders in one writable folder, of this sandbox and others. Holding it keeps them in place."""
 
     def __init__(self, records: str, root: str) -> None:
-        """Take the record, and remove what is left of sandboxes that were killed. Raises OSError."""
+        """Raises OSError."""
         self._root = root
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:32]
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.open(os.path.join(records, name), flags, 0o600)
+
+    def hold(self) -> None:
+        """Remove what is left of sandboxes that were killed, and keep what is created from now on. Raises OSError."""
         self._remove_if_alone()
         fcntl.flock(self._file, fcntl.LOCK_SH)
 
@@ -52,11 +59,18 @@ class PlaceholderRecord:
             os.close(self._file)
             self._file = -1
 
-    def _remove_if_alone(self) -> None:
+    def release_when_alone(self) -> None:
+        """The same for an engine that was killed and may not be quite gone. Does not wait long for other sandboxes."""
+        deadline = time.monotonic() + ALONE_SECONDS
+        while not self._remove_if_alone() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.close(self._file)
+
+    def _remove_if_alone(self) -> bool:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            return
+            return False
         for line in reversed(os.pread(self._file, 1 << 20, 0).splitlines()):
             with contextlib.suppress(OSError, ValueError):
                 path, inode = json.loads(line)
@@ -66,6 +80,7 @@ class PlaceholderRecord:
                     if os.lstat(last, dir_fd=folder).st_ino == inode:
                         os.rmdir(last, dir_fd=folder)  # fails if it is not an empty folder
         os.ftruncate(self._file, 0)
+        return True
 
 
 class ProtectedFiles:
@@ -126,6 +141,6 @@ def main(alive: int, job_file: int) -> None:
         ProtectedFiles.from_json(job).restore(job["quarantine"])
     for root in job["roots"]:
         with contextlib.suppress(OSError):
-            PlaceholderRecord(job["records"], root).release()
+            PlaceholderRecord(job["records"], root).release_when_alone()
     shutil.rmtree(job["temp"], ignore_errors=True)
     sys.exit(0)

@@ -208,6 +208,8 @@ class SandboxLauncher:
         if self._offer.kind != "bubblewrap" or self.policy.filesystem_disabled:
             return []
         records = {root: cleanup.PlaceholderRecord(self._folders.records, root) for root in self.policy.writable}
+        for record in records.values():
+            record.hold()
         _, placeholders = choose_mounts(self.policy, ())
         for path in placeholders:
             root = find_root(path, self.policy.writable)
