@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,7 +29,7 @@ import pytest
 
 from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
 from parley.testing.model_server import Exchange, running
-from tests.compat.install import PYTHON, Client, Unavailable, ensure, say
+from tests.compat.install import PYTHON, TYPESCRIPT, Client, Unavailable, ensure, say
 
 ENGINE = Path(sys.executable).with_name("parley")
 DRIVERS = Path(__file__).with_name("drivers")
@@ -111,9 +112,12 @@ class Stage:
         program = self.client.program()
         assert program is not None
         if self.client.runs_with == "node":
-            flags = [] if self.connection == "pipe" else ["--experimental-websocket", "--no-warnings"]
-            words = json.dumps({**task, "packages": str(self.client.place)})
-            return finish([program, *flags, str(DRIVERS / f"{driver}.mjs"), words], environment, self.directory)
+            flags = () if self.connection == "pipe" else ("--experimental-websocket", "--no-warnings")
+            task["packages"] = str(self.client.place)
+            if self.client.package == TYPESCRIPT.package:
+                return node_server(program, flags, task["packages"]).run(driver, task, environment, self.directory)
+            command = [program, *flags, str(DRIVERS / f"{driver}.mjs"), json.dumps(task)]
+            return finish(command, environment, self.directory)
         command = [str(DRIVERS / f"{driver}.py"), json.dumps(task)]
         module = "claude_agent_sdk" if self.client.package == PYTHON else "acp"
         return fork_server(program, module).run(command, environment, self.directory)
@@ -153,47 +157,94 @@ def finish(command: list[str], environment: dict[str, str], cwd: Path) -> tuple[
     return stdout, stderr
 
 
-class ForkServer:
-    """Runs drivers in forks of one process that has imported a module (drivers/fork_server.py)."""
+class DriverServer:
+    """A process that runs drivers one after the other, and replies with their exit codes on a socket."""
 
-    def __init__(self, program: str, module: str) -> None:
+    def __init__(self, command: list[str], **streams: Any) -> None:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [program, str(DRIVERS / "fork_server.py"), module],
+                [*command, str(theirs.fileno())],
                 env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"},
-                stdin=theirs.fileno(),
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
                 start_new_session=True,
+                **streams,
             )
         atexit.register(self.close)
 
-    def run(self, argv: list[str], environment: dict[str, str], cwd: Path) -> tuple[str, str]:
-        """Run a driver to its end; one that hangs is ended with its engine and the server."""
-        with TemporaryFile("w+") as task, TemporaryFile("w+") as stdout, TemporaryFile("w+") as stderr:
-            json.dump({"argv": argv, "environment": environment, "cwd": str(cwd)}, task)
-            task.seek(0)
-            socket.send_fds(self._line, [b"!"], [file.fileno() for file in (task, stdout, stderr)])
-            ended = select.select([self._line], [], [], RUN_SECONDS)[0]
-            if not ended:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                fork_server.cache_clear()
-            exit_code = self._line.recv(16).decode()
-            stdout.seek(0)
-            stderr.seek(0)
-            written, warned = stdout.read(), stderr.read()
-        if not ended:
-            pytest.fail(f"the driver did not end within {RUN_SECONDS} s\n{written}\n{warned}")
-        assert exit_code == "0", warned
-        return written, warned
+    def _wait(self) -> str:
+        """What came of a driver: "0" if it ended well. One that hangs is ended with its engine and the server."""
+        if not select.select([self._line], [], [], RUN_SECONDS)[0]:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            forget_servers()
+            return f"the driver did not end within {RUN_SECONDS} s"
+        with suppress(ConnectionResetError):
+            if exit_code := self._line.recv(16).decode():
+                return exit_code
+        forget_servers()
+        return f"the driver ended its server with {self._process.wait()}"
 
     def close(self) -> None:
         self._line.close()
         self._process.wait()
 
 
+class ForkServer(DriverServer):
+    """Runs drivers in forks of one process that has imported a module (drivers/fork_server.py)."""
+
+    def __init__(self, program: str, module: str) -> None:
+        super().__init__([program, str(DRIVERS / "fork_server.py"), module])
+
+    def run(self, argv: list[str], environment: dict[str, str], cwd: Path) -> tuple[str, str]:
+        with TemporaryFile("w+") as task, TemporaryFile("w+") as stdout, TemporaryFile("w+") as stderr:
+            json.dump({"argv": argv, "environment": environment, "cwd": str(cwd)}, task)
+            task.seek(0)
+            socket.send_fds(self._line, [b"!"], [file.fileno() for file in (task, stdout, stderr)])
+            ended = self._wait()
+            stdout.seek(0)
+            stderr.seek(0)
+            written, warned = stdout.read(), stderr.read()
+        assert ended == "0", f"{ended}\n{written}\n{warned}"
+        return written, warned
+
+
+class NodeServer(DriverServer):
+    """Runs drivers in one process that has imported the SDK (drivers/server.mjs): node cannot fork."""
+
+    def __init__(self, program: str, flags: tuple[str, ...], packages: str) -> None:
+        self._outputs = (TemporaryFile(), TemporaryFile())  # noqa: SIM115  # open as long as the server runs
+        stdout, stderr = self._outputs
+        command = [program, *flags, str(DRIVERS / "server.mjs"), json.dumps({"packages": packages})]
+        super().__init__(command, stdout=stdout, stderr=stderr)
+
+    def run(self, driver: str, task: dict[str, Any], environment: dict[str, str], cwd: Path) -> tuple[str, str]:
+        starts = [os.fstat(output.fileno()).st_size for output in self._outputs]
+        request = {"driver": driver, "task": task, "environment": environment, "cwd": str(cwd)}
+        self._line.sendall(json.dumps(request).encode() + b"\n")
+        ended = self._wait()
+        written, warned = (
+            os.pread(output.fileno(), os.fstat(output.fileno()).st_size - start, start).decode()
+            for output, start in zip(self._outputs, starts, strict=True)
+        )
+        assert ended == "0", f"{ended}\n{written}\n{warned}"
+        return written, warned
+
+
 @cache
 def fork_server(program: str, module: str) -> ForkServer:
     return ForkServer(program, module)
+
+
+@cache
+def node_server(program: str, flags: tuple[str, ...], packages: str) -> NodeServer:
+    return NodeServer(program, flags, packages)
+
+
+def forget_servers() -> None:
+    """Start new ones for the next drivers."""
+    fork_server.cache_clear()
+    node_server.cache_clear()
 
 
 def installed(client: Client) -> Client:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
+import socket
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +45,25 @@ def table(value: Json) -> str:
 def own(program: str, *words: str, **more: Any) -> Json:
     """A server of ours. It is required, unless a test says otherwise: on a busy machine it may take its time."""
     return {"command": sys.executable, "args": [str(PROGRAMS / program), *words], "required": True, **more}
+
+
+def workshop(**more: Any) -> Json:
+    """`own("workshop.py", "stdio")`, forked from a process that has loaded it (mcp_servers/forked.py)."""
+    client = {"command": sys.executable, "args": ["-I", "-S", str(PROGRAMS / "forked.py"), start_workshop()]}
+    return {**client, "required": True, **more}
+
+
+@cache
+def start_workshop() -> str:
+    """The name of its socket. The process ends with that of the tests, which holds its stdin."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind("")  # Linux chooses a name
+        listener.listen()
+        command = [sys.executable, "-m", "tests.helpers.mcp_servers.forked", "serve", str(listener.fileno())]
+        server = subprocess.Popen(command, cwd=paths.ROOT, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
+        name: bytes = listener.getsockname()
+    atexit.register(server.communicate)
+    return name[1:].decode()
 
 
 def config(**servers: Json) -> tuple[str, ...]:

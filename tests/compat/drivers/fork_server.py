@@ -1,9 +1,9 @@
-"""`fork_server.py MODULE` runs drivers in forks of a process that has imported the module of a client.
+"""`fork_server.py MODULE SOCKET` runs drivers in forks of a process that has imported the module of a client.
 
 The import takes longer than most tasks.
 
-Stdin is a socket. A request is one byte with three descriptors: the task (`{"argv", "environment", "cwd"}`), and the
-stdout and stderr of the driver. The reply is its exit code. At the end of the input the server ends.
+A request on the socket (a descriptor) is one byte with three descriptors: the task (`{"argv", "environment", "cwd"}`),
+and the stdout and stderr of the driver. The reply is its exit code. At the end of the input the server ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import socket
 import sys
 
 importlib.import_module(sys.argv[1])
-with socket.socket(fileno=os.dup(sys.stdin.fileno())) as line:
+with socket.socket(fileno=int(sys.argv[2])) as line:
     while True:
         descriptors = socket.recv_fds(line, 1, 3)[1]
         if not descriptors:

@@ -6,30 +6,28 @@ import { PassThrough, Writable } from "node:stream";
 import { pathToFileURL } from "node:url";
 import { options, sdk, task, tell, user } from "./telling.mjs";
 
-const { kind, url, token } = task.gateway;
-const socketUrl = url.replace("http", "ws");
-const headers = { Authorization: `Bearer ${token}` };
 const installed = createRequire(`${task.packages}/`).resolve("@anthropic-ai/claude-agent-sdk/browser");
 export const browser = await import(pathToFileURL(installed));
 
 /** `session`: the id of a session, and for event streams the last number that was seen of it. */
 export function connect(prompt, callbacks, session) {
-  return connections[kind](prompt, callbacks, session);
+  return connections[task.gateway.kind](prompt, callbacks, session);
 }
 
 const connections = {
   /** The token comes in the first frame: browsers cannot set headers of a WebSocket. */
   websocket: (prompt, callbacks, { id }) => {
+    const { url, token } = task.gateway;
     const path = id ? `/sessions/${id}/ws` : "/ws";
     const authMessage = { type: "auth", credential: { type: "oauth", token } };
-    const websocket = { url: `${socketUrl}${path}?partial=${task.partial}`, authMessage };
+    const websocket = { url: `${url.replace("http", "ws")}${path}?partial=${task.partial}`, authMessage };
     return browser.query({ prompt: asStream(prompt), ...callbacks, websocket });
   },
   sse: async (prompt, callbacks, { id, last }) => {
     const sessionId = id ?? (await createSession());
-    const sendUrl = `${url}/v1/code/sessions/${sessionId}/events`;
+    const sendUrl = `${task.gateway.url}/v1/code/sessions/${sessionId}/events`;
     const streamUrl = `${sendUrl}/stream?partial=${task.partial}`;
-    const sse = { streamUrl, sendUrl, sessionId, headers, fromSequenceNum: last };
+    const sse = { streamUrl, sendUrl, sessionId, headers: makeHeaders(), fromSequenceNum: last };
     sse.onDeliveryUpdate = ({ event_id, status }) => tell("delivery", [event_id, status]);
     sse.onCatchUpTruncated = () => tell("truncated");
     return browser.query({ prompt: asStream(prompt), ...callbacks, sse });
@@ -43,7 +41,9 @@ class DirectProcess extends EventEmitter {
   killed = false;
   exitCode = null;
   stdout = new PassThrough();
-  #transport = new sdk.DirectConnectTransport(sdk.parseDirectConnectUrl(`${url.replace("http", "cc")}/${token}`));
+  #transport = new sdk.DirectConnectTransport(
+    sdk.parseDirectConnectUrl(`${task.gateway.url.replace("http", "cc")}/${task.gateway.token}`),
+  );
   #turns = 0;
   #rest = "";
   #inputEnded = false;
@@ -93,8 +93,12 @@ class DirectProcess extends EventEmitter {
   }
 }
 
+function makeHeaders() {
+  return { Authorization: `Bearer ${task.gateway.token}` };
+}
+
 async function createSession() {
-  const response = await fetch(`${url}/sessions`, { method: "POST", headers, body: "{}" });
+  const response = await fetch(`${task.gateway.url}/sessions`, { method: "POST", headers: makeHeaders(), body: "{}" });
   return (await response.json()).session_id;
 }
 

@@ -4,7 +4,12 @@ import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-export const task = JSON.parse(process.argv[2]);
+export let task = JSON.parse(process.argv[2]);
+
+/** The next task of a process that runs several (server.mjs). */
+export function begin(next) {
+  task = next;
+}
 
 // The SDK is installed elsewhere, so its name alone would not be found from here.
 const installed = createRequire(`${task.packages}/`).resolve("@anthropic-ai/claude-agent-sdk");

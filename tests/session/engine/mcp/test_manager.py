@@ -26,6 +26,7 @@ from tests.helpers.mcp import (
     states,
     visit,
     wait_for,
+    workshop,
 )
 from tests.helpers.ports import free_port
 from tests.helpers.session import Json, SessionHarness
@@ -154,9 +155,7 @@ async def test_a_server_asks_the_person_through_the_host_and_no_answer_cancels(t
 
     greet: list[tuple[str, Json]] = [("mcp__workshop__greet", {})]
     turns = script(greet, greet, greet, "Done.")
-    harness = await visit(
-        tmp_path, turns, scenario, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
-    )
+    harness = await visit(tmp_path, turns, scenario, mcp_config=config(workshop=workshop()), allowed_tools=ALL)
     assert [content[0]["text"] for content in results(harness)] == ["Hello, Ada.", "(cancel)", "(cancel)"]
 
 
@@ -181,7 +180,7 @@ async def test_a_prompt_of_a_server_is_a_slash_command(tmp_path: Path) -> None:
         tmp_path,
         turns,
         scenario,
-        mcp_config=config(workshop=own("workshop.py", "stdio")),
+        mcp_config=config(workshop=workshop()),
         replay_user_messages=True,
     )
     heard = harness.session.journal.history.render()[0]["content"]
@@ -197,16 +196,14 @@ async def test_a_server_that_has_another_tool_shows_it_to_the_model_in_the_same_
         await harness.receive("result")
 
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
-    harness = await visit(
-        tmp_path, turns, scenario, mcp_config=config(workshop=own("workshop.py", "stdio")), allowed_tools=ALL
-    )
+    harness = await visit(tmp_path, turns, scenario, mcp_config=config(workshop=workshop()), allowed_tools=ALL)
     assert [change["tools_added"] for change in news(harness)] == [["mcp__workshop__plane"]]
     assert "mcp__workshop__plane" in harness.session.config.tools
 
 
 async def test_a_tool_that_is_announced_by_a_call_is_there_at_the_next_model_call(tmp_path: Path) -> None:
     turns = script([("mcp__workshop__extend", {})], [("mcp__workshop__plane", {})], "Done.")
-    servers = config(workshop=own("workshop.py", "stdio"))
+    servers = config(workshop=workshop())
     harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     assert results(harness)[1] == [{"type": "text", "text": "planed"}]
 
@@ -219,7 +216,7 @@ async def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp
         await harness.receive("result")
 
     turns = script([("mcp__workshop__build", {"steps": 1, "seconds": 0.3})], "Done.")
-    servers = config(workshop=own("workshop.py", "stdio"))
+    servers = config(workshop=workshop())
     harness = await visit(tmp_path, turns, scenario, mcp_config=servers, allowed_tools=ALL)
     heard = json.dumps(harness.session.journal.history.render())
     assert "Plan how to build a chair by next week." in heard
@@ -230,7 +227,7 @@ async def test_a_command_of_a_server_that_joins_a_turn_is_what_it_stands_for(tmp
 async def test_a_resource_that_is_too_long_or_no_text_is_in_a_file(tmp_path: Path) -> None:
     uris = ("workshop://stock", "workshop://rules")
     turns = script([("ReadMcpResourceTool", {"server": "workshop", "uri": uri}) for uri in uris], "Done.")
-    servers = config(workshop=own("workshop.py", "stdio"))
+    servers = config(workshop=workshop())
     limit = {"MAX_MCP_OUTPUT_TOKENS": "2"}
     harness = await visit(tmp_path, turns, one_turn, limit, mcp_config=servers, allowed_tools=ALL)
     [stock], [rules] = (json.loads(result)["contents"] for result in results(harness))
@@ -250,7 +247,7 @@ def saved_in(block: Json) -> Path:
 
 async def test_binary_content_of_a_result_is_in_files_that_the_result_names(tmp_path: Path) -> None:
     turns = script([("mcp__workshop__pack", {}), ("mcp__workshop__pack", {"structured": True})], "Done.")
-    servers = config(workshop=own("workshop.py", "stdio"))
+    servers = config(workshop=workshop())
     harness = await visit(tmp_path, turns, one_turn, mcp_config=servers, allowed_tools=ALL)
     for packed, first in zip(results(harness), ("Packed.", '{"parts":2}'), strict=True):
         text, plan, sound = packed
@@ -351,7 +348,7 @@ async def test_tools_stand_after_our_own_in_the_order_of_their_servers_and_denie
 
 
 async def test_progress_is_reported_and_a_call_without_any_is_given_up_at_its_limit(tmp_path: Path) -> None:
-    servers = config(workshop=own("workshop.py", "stdio", timeout=1000))
+    servers = config(workshop=workshop(timeout=1000))
     turns = script(
         [("mcp__workshop__build", {"steps": 2, "seconds": 0.1})],
         [("mcp__workshop__stall", {})],
@@ -377,13 +374,13 @@ async def test_an_interrupt_withdraws_the_call_and_the_server_stays(tmp_path: Pa
         assert (await harness.receive("result"))["result"] == "Done."
 
     turns = script([("mcp__workshop__stall", {})], [("mcp__workshop__add", {"a": 1, "b": 1})], "Done.")
-    servers = config(workshop=own("workshop.py", "stdio"))
+    servers = config(workshop=workshop())
     harness = await visit(tmp_path, turns, scenario, mcp_config=servers, allowed_tools=ALL)
     assert results(harness)[-1] == [{"type": "text", "text": "2"}]
 
 
 async def test_a_server_gets_its_variables_and_none_of_our_keys(tmp_path: Path) -> None:
-    servers = config(workshop=own("workshop.py", "stdio", env={"COLOUR": "${PAINT:-red}"}))
+    servers = config(workshop=workshop(env={"COLOUR": "${PAINT:-red}"}))
     turns = script(
         [("mcp__workshop__environment", {"name": name}) for name in ("COLOUR", "ANTHROPIC_API_KEY", "PATH")], "Done."
     )
