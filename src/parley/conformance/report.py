@@ -82,7 +82,7 @@ def describe_failure(check: CheckOutcome) -> list[str]:
         f"{word} {check.id} (scenario {check.scenario}; behaviours {', '.join(check.rows)})",
         *(f"  {'sent:' if number == 0 else '':10}{line}" for number, line in enumerate(sent[:6])),
         f"  {'expected:':10}{check.expected}",
-        f"  {'came:':10}{check.came}",
+        f"  {'received:':10}{check.came}",
         f"  {'basis:':10}{check.basis}",
     ]
 

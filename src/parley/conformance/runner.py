@@ -28,7 +28,7 @@ SENT_CHARS = 900
 
 
 class CheckOutcome(Struct, kw_only=True):
-    """What became of a check."""
+    """The outcome of one check."""
 
     id: str
     rows: list[str]
@@ -45,7 +45,7 @@ class CheckOutcome(Struct, kw_only=True):
 
 
 class SuiteOutcome(Struct, kw_only=True):
-    """What became of a suite, as it is written to a file."""
+    """The outcome of a suite, as it is written to a file."""
 
     kind: str = "engine"
     """engine or client."""
@@ -106,7 +106,7 @@ async def run_suite(
         while queue and not is_stopped.is_set():
             name = queue.pop(0)
             log = logs[name] = await play_scenario(command, name, state.deadline_seconds, plan.env)
-            state.hear(log)
+            state.add(log)
             outcomes = [judge(check, {name: log}) for check in checks if check.scenario in (name, EVERY)]
             failed = sum(each.status == "failed" and not each.is_advice for each in outcomes)
             progress(name, failed)
@@ -130,7 +130,7 @@ class _Silence:
         self.deadline_seconds = deadline_seconds
         self._silent = 0
 
-    def hear(self, log: ScenarioLog) -> None:
+    def add(self, log: ScenarioLog) -> None:
         is_silent = bool(log.missed) and not any(not entry.sent for entry in log.entries)
         self._silent = self._silent + 1 if is_silent else 0
         if self._silent >= 2:
@@ -151,7 +151,7 @@ async def play_scenario(
         except TimeoutError:
             engine.missed(f"the scenario did not end within {deadline_seconds * SCENARIO_DEADLINES:g} s")
         except Exception as exc:  # what an engine sends may break a scenario: that is a finding
-            engine.missed(f"the scenario broke off: {type(exc).__name__}: {exc}")
+            engine.missed(f"the scenario failed: {type(exc).__name__}: {exc}")
     return engine.log
 
 

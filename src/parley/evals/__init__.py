@@ -5,6 +5,7 @@
     plan.py         which runs a suite consists of
     runner.py       runs them at the same time, within a budget
     session.py      one run: a temporary workspace, a session, its recording
+    recorded_client.py  a client that records its session
     checks.py       whether a run met its expectations
     judge.py        a model that judges by a rubric
     results.py      the file that results are appended to, and how a run resumes

@@ -21,7 +21,7 @@ RunKey = tuple[str, str, int]
 
 
 class PlannedRun(Struct, frozen=True, kw_only=True):
-    """One session: a case, a configuration, and the how many-th time."""
+    """One session: a case, a configuration, and the number of the run, from 1."""
 
     case: EvalCase
     configuration: EvalConfiguration

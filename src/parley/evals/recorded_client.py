@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from parley.inspector.recording import Sender, WireHeader, WireRecorder
-from parley.models.redaction import Redactor, find_secrets
+from parley.inspector.clean_lines import CleanLines, KeptLine
+from parley.inspector.conversation import decode
+from parley.inspector.recording import WireRecorder
+from parley.inspector.recording_sink import RecordingSink, make_header
+from parley.inspector.records import Direction
+from parley.inspector.redaction import WireRedactor
 from parley.sdk.client import Client
-from parley.version import __version__
 
 if TYPE_CHECKING:
     from parley.sdk.launch.args import LaunchSpec
@@ -31,18 +31,15 @@ class RecordedClient(Client[Any]):
 
     def _open_wire(self, spec: LaunchSpec, options: Options[Any]) -> Wire:
         self._recording.unlink(missing_ok=True)
-        header = WireHeader(
-            # Without the file of the model calls: it exists, and a replay of the client would be refused.
-            command=("parley", *(word for word in spec.argv if not word.startswith("--record="))),
-            started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-            cwd=os.path.abspath(options.cwd or os.curdir),
-            recorder=f"parley {__version__}",
-        )
-        log = RedactedRecorder(WireRecorder(self._recording, header), Redactor(find_secrets(spec.environment)))
+        redactor = WireRedactor(spec.environment)
+        # Without the file of the model calls: it exists, and a replay of the client would be refused.
+        command = ["parley", *(word for word in spec.argv if not word.startswith("--record="))]
+        header = make_header(command, redactor, cwd=os.path.abspath(options.cwd or os.curdir))
+        log = RedactedRecorder(WireRecorder(self._recording, header), redactor)
         report = options.stderr
 
         def note_stderr(text: str) -> None:
-            log.write("engine_stderr", text.encode())
+            log.write(Direction.ERR, text.encode())
             if report is not None:
                 report(text)
 
@@ -53,43 +50,38 @@ class RecordedClient(Client[Any]):
 class RedactedRecorder:
     """Splits what is sent into lines and writes them without secrets."""
 
-    def __init__(self, recorder: WireRecorder, redactor: Redactor) -> None:
-        self._recorder = recorder
-        self._redactor = redactor
+    def __init__(self, recorder: WireRecorder, redactor: WireRedactor) -> None:
+        self._sink = RecordingSink(recorder)
+        self._clean = CleanLines(redactor, self._sink.add)
         self._started = time.monotonic()
-        self._halves: dict[Sender, bytes] = {}
+        self._halves: dict[Direction, bytes] = {}
+        self._number = 1
         self._is_open = True
 
-    def write(self, sender: Sender, text: bytes) -> None:
+    def write(self, direction: Direction, text: bytes) -> None:
         """Write whole lines."""
         if self._is_open:
             for line in text.splitlines():
-                self._recorder.line(self._now_ms(), sender, self._redact(line))
+                self._number += 1
+                record = (self._number, self._now(), direction, len(line), decode(line, direction))
+                self._clean.add(KeptLine(record=record, data=line))
 
-    def feed(self, sender: Sender, chunk: bytes) -> None:
+    def feed(self, direction: Direction, chunk: bytes) -> None:
         """Write the lines that a chunk completes."""
-        *lines, rest = (self._halves.pop(sender, b"") + chunk).split(b"\n")
+        *lines, rest = (self._halves.pop(direction, b"") + chunk).split(b"\n")
         for line in lines:
-            self.write(sender, line)
+            self.write(direction, line)
         if rest:
-            self._halves[sender] = rest
+            self._halves[direction] = rest
 
     def end(self, exit_code: int | None) -> None:
         if self._is_open:
             self._is_open = False
-            self._recorder.end(self._now_ms(), exit_code or 0)
+            self._clean.flush()
+            self._sink.end(self._now(), exit_code or 0)
 
-    def _now_ms(self) -> float:
-        return (time.monotonic() - self._started) * 1000
-
-    def _redact(self, line: bytes) -> bytes:
-        text = line.decode(errors="replace")
-        if (redacted := self._redactor.redact_text(text)) == text:
-            return line
-        try:  # inside the JSON, because a match may reach beyond the end of a string
-            return msgspec.json.encode(self._redactor.redact_value(msgspec.json.decode(line)))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return redacted.encode()
+    def _now(self) -> float:
+        return time.monotonic() - self._started
 
 
 class RecordedWire:
@@ -108,11 +100,11 @@ class RecordedWire:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         async for chunk in self._wire.chunks():
-            self._log.feed("engine", chunk)
+            self._log.feed(Direction.OUT, chunk)
             yield chunk
 
     def write(self, data: bytes) -> None:
-        self._log.feed("client", data)
+        self._log.feed(Direction.IN, data)
         self._wire.write(data)
 
     async def flush(self) -> None:

@@ -57,7 +57,7 @@ class ResultsHeader(Struct, frozen=True, kw_only=True, tag="eval", tag_field="ty
 
 
 class RunRecord(Struct, frozen=True, kw_only=True, tag="run", tag_field="type"):
-    """What became of one run."""
+    """The outcome of one run."""
 
     case: str
     configuration: str
@@ -93,7 +93,7 @@ class RunRecord(Struct, frozen=True, kw_only=True, tag="run", tag_field="type"):
 
 
 class ResultsFolder:
-    """The open results of a run that goes on."""
+    """The results of an evaluation that is running."""
 
     def __init__(self, folder: Path, file: int, records: dict[RunKey, RunRecord]) -> None:
         self.folder = folder
@@ -158,7 +158,9 @@ def lock(file: int, folder: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(file)
-        raise UsageError(f"another process is writing the results in {folder}") from None
+        raise UsageError(
+            f"another process is writing the results in {folder}; wait for it, or choose another folder with --results"
+        ) from None
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -186,7 +186,7 @@ def find_problems(suite: EvalSuite) -> Iterator[tuple[KeyPath, str]]:
     names: set[str] = set()
     for index, case in enumerate(suite.case):
         if case.name in names:
-            yield ("case", index, "name"), f"another case is named {case.name!r} too"
+            yield ("case", index, "name"), f"two cases are named {case.name!r}; names must be unique"
         names.add(case.name)
         yield from ((("case", index, *at), problem) for at, problem in find_case_problems(case, suite))
     for index, configuration in enumerate(suite.configuration):
@@ -194,7 +194,7 @@ def find_problems(suite: EvalSuite) -> Iterator[tuple[KeyPath, str]]:
         if not configuration.name:
             yield at, "a configuration needs a name"
         elif [each.name for each in suite.configuration].count(configuration.name) > 1:
-            yield (*at, "name"), f"two configurations are named {configuration.name!r}"
+            yield (*at, "name"), f"two configurations are named {configuration.name!r}; names must be unique"
         if PROMPT not in configuration.prompt_template:
             yield (*at, "prompt_template"), f"the template must contain {PROMPT}"
 

@@ -1,4 +1,4 @@
-"""What a client and an engine say to each other: passed on, paired, checked against the schema, shown without secrets.
+"""The lines between a client and an engine: pass them on, record them, check them and show them without secrets.
 
 `relay` passes bytes between the two, `observer` looks at a copy of them. `timeline` pairs requests and answers,
 `schema_check` finds fields that the schema does not name, `redaction` removes secrets. `text` and `report` show it.

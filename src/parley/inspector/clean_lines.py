@@ -84,8 +84,9 @@ def clean_command(words: Sequence[str], redact: Callable[[str], str]) -> Iterabl
         name, joined, _ = word.partition("=")
         if is_secret and not word.startswith("-"):
             yield REDACTED
-        elif joined and word.startswith("-") and names_secret(name):
-            yield f"{name}={REDACTED}"
+        elif joined and word.startswith("-"):
+            value = word.removeprefix(f"{name}=")
+            yield f"{name}={REDACTED}" if names_secret(name) else f"{name}={redact(clean_json(value))}"
         else:
             yield redact(clean_json(word))
         is_secret = word.startswith("-") and not joined and names_secret(word)

@@ -1,10 +1,10 @@
 """Look at a copy of what the relay passes on: show it, record it, and keep it for a report.
 
-    observer = Observer(show, recorder, redactor)
+    observer = Observer(show, sinks, redactor)
     observer.run(line)                  # until the relay is gone
 
-It runs in a process of its own. Nothing that goes wrong here reaches the conversation: what cannot be recorded or
-shown is said once, and the rest continues.
+It runs in a process of its own. An error here has no effect on the conversation: it is reported once, and the
+rest continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ AGES_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0)
 """When it is said that a request still waits."""
 
 
-class Keeper(Protocol):
+class LineSink(Protocol):
     """Where lines without secrets go: a recording or a report."""
 
     def add(self, line: KeptLine) -> None:
@@ -66,12 +66,12 @@ class FrameReader:
 
 
 class Observer:
-    def __init__(self, show: Callable[[str], None], keepers: list[Keeper], redactor: WireRedactor) -> None:
+    def __init__(self, show: Callable[[str], None], sinks: list[LineSink], redactor: WireRedactor) -> None:
         """`show` writes a line of text."""
         self.conversation = Conversation()
         self.exit_code: int | None = None
         self._show = show
-        self._keepers = keepers
+        self._sinks = sinks
         self._view = TextView(redactor.redact_text)
         self._clean = CleanLines(redactor, self._keep)
         self._halves = {direction: bytearray() for direction in Direction}
@@ -79,7 +79,7 @@ class Observer:
         self._number = 1
         """The line of the recording that was written last; the first is its header."""
         self._said: dict[int, int] = {}
-        """How often it was said of a row that it waits."""
+        """How many warnings there were about each request without an answer."""
 
     def run(self, line: socket.socket) -> None:
         """Until the relay has ended."""
@@ -102,7 +102,7 @@ class Observer:
             self._receive(DIRECTIONS[kind], at - self._started, data)
 
     def _receive(self, direction: Direction, at: float, data: bytes) -> None:
-        """Bytes of a stream; none at its end."""
+        """Take bytes of a stream; empty bytes are its end."""
         half = self._halves[direction]
         if not data:
             if half:
@@ -127,14 +127,14 @@ class Observer:
         self._clean.add(KeptLine(record=seen.record, data=data, eol=eol))
 
     def _keep(self, line: KeptLine) -> None:
-        self._tell_keepers(lambda keeper: keeper.add(line))
+        self._write_to_sinks(lambda sink: sink.add(line))
 
-    def _tell_keepers(self, tell: Callable[[Keeper], None]) -> None:
-        for keeper in list(self._keepers):
+    def _write_to_sinks(self, write: Callable[[LineSink], None]) -> None:
+        for sink in list(self._sinks):
             try:
-                tell(keeper)
+                write(sink)
             except OSError as exc:
-                self._keepers.remove(keeper)
+                self._sinks.remove(sink)
                 self._show(f"cannot record any more: {exc.strerror}; the conversation continues")
 
     def _finish(self) -> None:
@@ -146,12 +146,12 @@ class Observer:
         self.conversation.last_at = now
         if self.exit_code is not None:
             code = self.exit_code
-            self._tell_keepers(lambda keeper: keeper.end(now, code))
+            self._write_to_sinks(lambda sink: sink.end(now, code))
         for line in self._view.format_summary(self.conversation, describe_ending(self.exit_code)):
             self._show(line)
 
     def _next_age(self) -> float | None:
-        """In how many seconds something is to be said about a row that waits."""
+        """Seconds until the next warning about a request without an answer; None if there is none."""
         due = min(map(self._due, self.conversation.timeline.open), default=float("inf"))
         return due - (time.monotonic() - self._started) if due < float("inf") else None
 

@@ -10,8 +10,8 @@
 `line` is the text as it was sent, without the newline; `"eol": false` if no newline followed. Bytes that are not UTF-8
 are in `base64` instead. `at_ms` counts from the start of the engine. Without the last line, the recording was cut.
 
-`parley tap` writes recordings and `parley replay` plays them (`replay/`). Recordings of a model are another format
-(`parley.models.recording`).
+`parley tap` writes recordings and `parley replay` replays them (`testing/replay/`). Recordings of a model have another
+format (`parley.models.recording`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ class WireRecorder:
         try:
             self._file = private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False)
         except FileExistsError:
-            raise UsageError(f"{path} already exists; recordings are not overwritten") from None
+            raise UsageError(
+                f"{path} already exists; recordings are not overwritten: remove it, or name another file"
+            ) from None
         except OSError as exc:
             raise UsageError(f"cannot create recording {path}: {exc.strerror}") from None
         self._write({"parley_recording": VERSION, **msgspec.to_builtins(header)})
@@ -130,22 +132,22 @@ def read_wire_recording(path: str | os.PathLike[str], *, allow_cut: bool = False
     whole, _, half = data.rpartition(b"\n")
     texts = whole.split(b"\n") if whole else []
     if half and not allow_cut:
-        raise broken(
+        raise make_error(
             name, len(texts) + 1, f"a line that is cut after {len(half)} bytes", "a whole line, with a newline"
         )
     if not texts:
-        raise broken(name, 1, "an empty file", 'a header such as {"parley_recording": 1, "command": ["claude"]}')
+        raise make_error(name, 1, "an empty file", 'a header such as {"parley_recording": 1, "command": ["claude"]}')
     header = read_header(texts[0], name)
     lines: list[WireLine] = []
     for number, text in enumerate(texts[1:], 2):
         entry = read_object(text, name, number)
         if "exit_code" in entry:
             if number != len(texts):
-                raise broken(name, number, "an exit code, and lines after it", "the exit code as the last line")
-            return WireRecording(name, header, lines, checked(entry, "exit_code", int, name, number))
+                raise make_error(name, number, "an exit code, and lines after it", "the exit code as the last line")
+            return WireRecording(name, header, lines, read_key(entry, "exit_code", int, name, number))
         lines.append(read_line(entry, name, number))
     if not allow_cut:
-        raise broken(
+        raise make_error(
             name, len(texts) + 1, "the end of the file", 'the last line, {"exit_code": N}: the recording is cut'
         )
     return WireRecording(name, header, lines)
@@ -156,30 +158,30 @@ def read_header(text: bytes, name: str) -> WireHeader:
     entry = read_object(text, name, 1)
     if "parley_recording" not in entry:
         more = " (a recording of a model: use --model replay:FILE)" if entry.get("type") == "tape" else ""
-        raise broken(name, 1, f"{show(text)}{more}", 'a header with "parley_recording": 1')
+        raise make_error(name, 1, f"{show(text)}{more}", 'a header with "parley_recording": 1')
     if entry["parley_recording"] != VERSION:
-        raise broken(name, 1, f"version {entry['parley_recording']!r}", f"version {VERSION}; use a newer Parley")
+        raise make_error(name, 1, f"version {entry['parley_recording']!r}", f"version {VERSION}; use a newer Parley")
     try:
         return msgspec.convert(entry, WireHeader)
     except msgspec.ValidationError as exc:
-        raise broken(name, 1, str(exc), 'a header with "command": [words of the engine]') from None
+        raise make_error(name, 1, str(exc), 'a header with "command": [words of the engine]') from None
 
 
 def read_line(entry: Json, name: str, number: int) -> WireLine:
     """Raises UsageError."""
     sender = entry.get("from")
     if sender not in SENDERS:
-        raise broken(name, number, f'"from": {sender!r}', f"one of {', '.join(SENDERS)}")
-    at_ms = float(checked(entry, "at_ms", (int, float), name, number))
+        raise make_error(name, number, f'"from": {sender!r}', f"one of {', '.join(SENDERS)}")
+    at_ms = float(read_key(entry, "at_ms", (int, float), name, number))
     if entry.get("eof") is True:
         return WireLine(at_ms, sender, b"", eof=True, number=number)
     if "base64" in entry:
         try:
-            data = base64.b64decode(checked(entry, "base64", str, name, number), validate=True)
+            data = base64.b64decode(read_key(entry, "base64", str, name, number), validate=True)
         except ValueError:
-            raise broken(name, number, "text that is not base64", "bytes as base64") from None
+            raise make_error(name, number, "text that is not base64", "bytes as base64") from None
     else:
-        data = checked(entry, "line", str, name, number).encode()
+        data = read_key(entry, "line", str, name, number).encode()
     return WireLine(at_ms, sender, data, eol=entry.get("eol") is not False, number=number)
 
 
@@ -187,24 +189,24 @@ def read_object(text: bytes, name: str, number: int) -> Json:
     try:
         entry = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise broken(name, number, f"{show(text)} ({exc})", "a JSON object") from None
+        raise make_error(name, number, f"{show(text)} ({exc})", "a JSON object") from None
     if not isinstance(entry, dict):
-        raise broken(name, number, show(text), "a JSON object")
+        raise make_error(name, number, show(text), "a JSON object")
     return entry
 
 
-def checked(entry: Json, key: str, kind: type | tuple[type, ...], name: str, number: int) -> Any:
+def read_key(entry: Json, key: str, kind: type | tuple[type, ...], name: str, number: int) -> Any:
     """The value of a key. Raises UsageError if it is absent or of another kind."""
     value = entry.get(key)
     if not isinstance(value, kind) or isinstance(value, bool):
         wanted = "a text" if kind is str else "a number"
-        raise broken(
+        raise make_error(
             name, number, f'"{key}": {msgspec.json.encode(value).decode()[:SHOWN_CHARS]}', f'{wanted} as "{key}"'
         )
     return value
 
 
-def broken(name: str, number: int, found: str, expected: str) -> UsageError:
+def make_error(name: str, number: int, found: str, expected: str) -> UsageError:
     return UsageError(f"{name}:{number}: found {found}, expected {expected}")
 
 

@@ -48,7 +48,7 @@ NUMBER = struct.Struct("<q")
 
 
 class CopyPipe:
-    """The way to the observer. Never waits."""
+    """The pipe to the observer. Writing to it never blocks."""
 
     def __init__(self, line: socket.socket) -> None:
         line.setblocking(False)
@@ -240,7 +240,7 @@ class Relay:
             if number == signal.SIGCHLD:
                 os.write(self._wakes, b"x")
             elif self._engine.returncode is not None:
-                os._exit(exit_code(self._engine.returncode))  # only the report is missing, and it is written without us
+                os._exit(to_shell_code(self._engine.returncode))  # the report is written without us
             elif not came_from_terminal:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(self._engine.pid, number)
@@ -323,7 +323,7 @@ def release(descriptor: int) -> None:
     os.close(nothing)
 
 
-def exit_code(code: int) -> int:
+def to_shell_code(code: int) -> int:
     """The code that a shell would show."""
     return 128 - code if code < 0 else code
 

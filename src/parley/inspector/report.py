@@ -1,4 +1,4 @@
-"""A conversation as one HTML file: the view of the wire of the console, with everything it needs inside.
+"""A conversation as one HTML file: the wire view of the console, with everything that it needs.
 
 The modules of the console are in an import map as data URLs, so that the file needs no server and no network.
 """
@@ -64,7 +64,9 @@ class ReportFile:
         try:
             self._file = private_files.open_file(path, private_files.NEW, make_folders=False)
         except FileExistsError:
-            raise UsageError(f"{path} already exists; reports are not overwritten") from None
+            raise UsageError(
+                f"{path} already exists; reports are not overwritten: remove it, or name another file"
+            ) from None
         except OSError as exc:
             raise UsageError(f"cannot create the report {path}: {exc.strerror}") from None
         self._recording: Json = {"command": command, "started_at": started_at, "exit_code": None, "left_out": 0}

@@ -524,7 +524,7 @@ class ConversationApplication:
             await self._session.switch(target)
         except (ClaudeSDKError, ValueError, OSError):
             await self._session.switch(before)
-            self._transcript.note("The session of before continues.")
+            self._transcript.note("The previous session continues.")
             raise
         self._print_early_warnings()
         self._changed()

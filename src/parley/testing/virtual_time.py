@@ -23,8 +23,8 @@ START_SECONDS = 1_800_000_000
 """The time of day at which a virtual clock starts."""
 
 
-class Jumping(selectors.DefaultSelector):
-    """Where a real selector would sleep, time passes at once."""
+class VirtualSelector(selectors.DefaultSelector):
+    """A selector that moves the clock ahead where a real one would sleep."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,20 +38,20 @@ class Jumping(selectors.DefaultSelector):
         if self.thread_work:
             return super().select(None)  # its result wakes the loop
         if timeout is None:
-            raise TimeoutError("all tasks wait, and nothing will ever happen")
+            raise TimeoutError("all tasks are waiting and no timer is set: this would never end")
         self.now += timeout
         return ready
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._jumping = Jumping()
-        super().__init__(self._jumping)
-        self.thread_work = self._jumping.thread_work
+        self._virtual = VirtualSelector()
+        super().__init__(self._virtual)
+        self.thread_work = self._virtual.thread_work
         """The work that threads do now."""
 
     def time(self) -> float:
-        return self._jumping.now
+        return self._virtual.now
 
     def run_in_executor(self, executor: Any, func: Callable[..., T], *args: Any) -> asyncio.Future[T]:  # type: ignore[override]
         future = super().run_in_executor(executor, func, *args)
@@ -60,7 +60,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return future
 
     async def shutdown_default_executor(self, *limits: Any) -> None:
-        """Waits for its threads in a thread, too."""
+        """As in asyncio, but the clock stops meanwhile: it waits for threads."""
         ending: asyncio.Future[None] = self.create_future()
         self.thread_work.add(ending)
         try:

@@ -76,6 +76,7 @@ def test_wrong_usage_is_explained() -> None:
     assert "missing argument ENGINE" in conform("--only", "turn.*").stderr
     assert "no executable 'nosuch'" in conform("--", "nosuch").stderr
     assert "no check matches --only x" in conform("--only", "x", "--", "sh").stderr
+    assert "no check matches --only x" in conform("--only", "x", "--", "sh", command="conform-client").stderr
 
 
 def test_a_client_is_judged_by_what_it_sends(tmp_path: Path) -> None:

@@ -186,3 +186,12 @@ async def test_a_skill_and_a_prompt_are_evaluated_as_configurations(tmp_path: Pa
     assert "Please: Go." in wire["with"]
     assert "Please: Go." not in wire["without"]
     assert "sk-a-secret" not in "".join(wire.values())
+
+
+async def test_a_recording_has_no_secrets_of_the_settings(tmp_path: Path) -> None:
+    settings = 'settings = { env = { SERVICE_TOKEN = "a-password-of-mine" } }\n'
+    [run] = await evaluate(tmp_path, HEAD + settings + CASE, DONE)
+
+    recording = tmp_path / "results" / f"{run.recording}.wire.jsonl"
+    assert '"SERVICE_TOKEN' in recording.read_text().replace("\\", "")
+    assert "a-password-of-mine" not in recording.read_text()

@@ -126,7 +126,7 @@ def test_a_report_has_scores_and_says_of_a_failure_what_was_sent_expected_and_ca
     assert str(score(outcome.checks)) == "1 of 2 (50.0 %), 1 skipped"
     assert "core       messages       1 of 2 (50.0 %), 1 skipped" in text
     assert "FAILED second (scenario ; behaviours out.result)" in text
-    assert "  came:     <b>" in text
+    assert "  received: <b>" in text
     assert "ADVICE advised" in text
     assert count_behaviours(outcome) == (0, 1)
     assert "<td><pre>&lt;b&gt;</pre></td>" in format_html(outcome)

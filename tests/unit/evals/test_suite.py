@@ -103,7 +103,7 @@ def test_the_digest_changes_with_a_prompt_but_not_with_the_number_of_runs(tmp_pa
         ("run = 2\n" + CASE, "evals.toml:1: run: unknown key; did you mean 'runs'?"),
         (CASE + "[case.expect]\nfils = {}\n", "evals.toml:5: case[0].expect.fils: unknown key; did you mean 'files'?"),
         (CASE + CASE.replace('"a"', "7"), "evals.toml:5: case[1].name: expected `str`, got `int`"),
-        (CASE + CASE, "evals.toml:5: case[1].name: another case is named 'a' too"),
+        (CASE + CASE, "evals.toml:5: case[1].name: two cases are named 'a'; names must be unique"),
         ('[[case]]\nname = "a"\n', "evals.toml:1: case[0]: a case needs either `prompt` or `prompts`"),
         (CASE + 'files = { "../x" = "" }', "evals.toml:4: case[0].files: '../x' must be a path inside the workspace"),
         (CASE + 'workspace = "none"', "evals.toml:4: case[0].workspace: there is no folder "),

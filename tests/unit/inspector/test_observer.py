@@ -123,6 +123,7 @@ def test_what_was_lost_and_the_exit_code_are_said() -> None:
         (["claude", "--print", "hi"], ["claude", "--print", "hi"]),
         (["claude", "--api-key", "mine", "hi"], ["claude", "--api-key", "[redacted]", "hi"]),
         (["claude", "--api-key=mine"], ["claude", "--api-key=[redacted]"]),
+        (["claude", '--settings={"apiKey":"mine"}'], ["claude", '--settings={"apiKey":"[redacted]"}']),
         (
             ["claude", "--settings", '{"env":{"A_TOKEN":"x"}}'],
             ["claude", "--settings", '{"env":{"A_TOKEN":"[redacted]"}}'],

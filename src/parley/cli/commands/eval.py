@@ -26,8 +26,15 @@ from parley.cli.stdio import warn
 from parley.cli.style import choose_style, terminal_width
 from parley.errors import InvalidArguments, UsageError
 from parley.evals.plan import PlannedRun, digest_suite, plan_runs
-from parley.evals.results import FILE_NAME, ResultsFolder, ResultsHeader, RunRecord, create_results, read_results
-from parley.evals.results import resume_results as open_again
+from parley.evals.results import (
+    FILE_NAME,
+    ResultsFolder,
+    ResultsHeader,
+    RunRecord,
+    create_results,
+    read_results,
+    resume_results,
+)
 from parley.evals.runner import EvalRunner
 from parley.evals.statistics import Interval, PassRate, RateChange, compare_results, summarize_by
 from parley.evals.suite import EvalBudget, EvalSuite, read_suite
@@ -70,15 +77,15 @@ def run_suite(given: GivenArgs) -> int:
     suite = read_suite(path)
     planned = plan_runs(
         suite,
-        runs=positive(given, "runs", suite.runs),
+        runs=parse_positive(given, "runs", suite.runs),
         cases=given.all("case"),
         configurations=given.all("configuration"),
     )
     suite = msgspec.structs.replace(suite, budget=choose_budget(given, suite.budget))
-    minimum = parse_share(given, suite.min_pass_rate)
+    minimum = parse_number(given, "min-pass-rate", most=1) if given.has("min-pass-rate") else suite.min_pass_rate
     if suite.judge is None and (cases := [case.name for case in suite.case if case.expect.rubric is not None]):
         warn(f"warning: there is no [judge] in {path}; the rubrics of these cases are not judged: {', '.join(cases)}")
-    concurrency = positive(given, "concurrency", suite.concurrency)
+    concurrency = parse_positive(given, "concurrency", suite.concurrency)
     results = open_results(given, path, suite)
     gc.enable()  # main() disabled it, but this runs for long
     gc.freeze()  # collections need not look at modules
@@ -104,11 +111,11 @@ def run_suite(given: GivenArgs) -> int:
 
 def choose_budget(given: GivenArgs, budget: EvalBudget) -> EvalBudget:
     usd = parse_number(given, "budget-usd") if given.has("budget-usd") else budget.usd
-    turns = positive(given, "budget-turns", 0) if given.has("budget-turns") else budget.turns
+    turns = parse_positive(given, "budget-turns", 0) if given.has("budget-turns") else budget.turns
     return EvalBudget(usd=usd, turns=turns)
 
 
-def positive(given: GivenArgs, key: str, default: int) -> int:
+def parse_positive(given: GivenArgs, key: str, default: int) -> int:
     """Raises InvalidArguments."""
     value = given.number(key, default)
     if value < 1:
@@ -116,24 +123,15 @@ def positive(given: GivenArgs, key: str, default: int) -> int:
     return value
 
 
-def parse_number(given: GivenArgs, key: str) -> float:
+def parse_number(given: GivenArgs, key: str, most: float = float("inf")) -> float:
     """Raises InvalidArguments."""
     try:
         value = float(given.one(key))
     except ValueError:
         value = -1.0
-    if not 0 <= value < float("inf"):
-        raise InvalidArguments(f"--{key} must be a number, 0 or more, not {given.one(key)!r}")
-    return value
-
-
-def parse_share(given: GivenArgs, default: float) -> float:
-    """Raises InvalidArguments."""
-    if not given.has("min-pass-rate"):
-        return default
-    value = parse_number(given, "min-pass-rate")
-    if value > 1:
-        raise InvalidArguments(f"--min-pass-rate must be a number from 0 to 1, not {given.one('min-pass-rate')!r}")
+    if not 0 <= value <= most or value == float("inf"):
+        expected = "0 or more" if most == float("inf") else f"from 0 to {most:g}"
+        raise InvalidArguments(f"--{key} must be a number {expected}, not {given.one(key)!r}")
     return value
 
 
@@ -145,7 +143,7 @@ def open_results(given: GivenArgs, path: Path, suite: EvalSuite) -> ResultsFolde
         folder = Path(given.one("results")) if given.has("results") else results_path(path, latest)
         if not (folder / FILE_NAME).exists():
             raise UsageError(f"there is nothing to resume in {folder}; run without --resume first")
-        return open_again(folder, digest)
+        return resume_results(folder, digest)
     folder = Path(given.one("results")) if given.has("results") else results_path(path, latest + 1)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     header = ResultsHeader(suite=str(path.absolute()), digest=digest, started_at=started, by=f"parley {__version__}")
@@ -249,7 +247,7 @@ def format_report(folder: Path, rates: Sequence[PassRate], records: Sequence[Run
     lines = format_table(RATE_TITLES, [format_rate(rate) for rate in rates], right=right, width=width)
     failed = [record for record in records if record.outcome in ("failed", "error")]
     if failed:
-        lines += ["", style.red(f"{len(failed)} runs did not pass:")]
+        lines += ["", style.red(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} did not pass:")]
     for record in failed[:MAX_LISTED]:
         lines.append(f"  {record.case} [{record.configuration}] run {record.run}")
         lines += [f"    {line}" for reason in record.reasons for line in reason.splitlines() or [""]]

@@ -30,7 +30,7 @@ WAIT_SECONDS = 15.0
 VERSION = "2.1.325 (Parley conformance)\n"
 
 
-class FakeEngine:
+class ClientTestEngine:
     """Plays one scenario to one client."""
 
     def __init__(self, log_path: str) -> None:
@@ -116,7 +116,7 @@ def main() -> int:
     if sys.argv[1:2] in (["-v"], ["--version"]):
         sys.stdout.write(VERSION)
         return 0
-    engine = FakeEngine(os.environ["CONFORM_LOG"])
+    engine = ClientTestEngine(os.environ["CONFORM_LOG"])
     engine.note("argv", sys.argv[1:])
     with open(os.environ["CONFORM_STEPS"], encoding="utf-8") as file:
         return engine.play(json.load(file))

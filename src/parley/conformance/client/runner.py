@@ -35,7 +35,7 @@ async def run_client_suite(
 ) -> SuiteOutcome:
     """Run the command in every scenario of the plan."""
     started = time.monotonic()
-    chosen = [check for check in CHECKS if not plan.only or any(fnmatchcase(check.id, each) for each in plan.only)]
+    chosen = select_client_checks(plan)
     outcomes: dict[str, CheckOutcome] = {}
     queue = list(chosen)
 
@@ -53,6 +53,11 @@ async def run_client_suite(
         seconds=round(time.monotonic() - started, 1),
         checks=[outcomes[check.id] for check in chosen],
     )
+
+
+def select_client_checks(plan: Plan) -> list[ClientCheck]:
+    """The checks of a plan, in their order."""
+    return [check for check in CHECKS if not plan.only or any(fnmatchcase(check.id, each) for each in plan.only)]
 
 
 async def run_client(command: tuple[str, ...], check: ClientCheck, deadline_seconds: float) -> ClientLog:

@@ -93,7 +93,7 @@ def reconnect_unknown(log: ScenarioLog) -> None:
 @check(
     "control.unknown-request", "in.control_request", "envelope.error", on="control-requests",
     basis="traces README, bad input",
-    expects="an unknown request is answered with an error, and the session goes on",
+    expects="an unknown request is answered with an error, and the session continues",
 )  # fmt: skip
 def unknown_request(log: ScenarioLog) -> None:
     answer = log.reply("unknown request")

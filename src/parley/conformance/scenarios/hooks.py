@@ -141,7 +141,7 @@ def hook_asks(log: ScenarioLog) -> None:
 
 @scenario("hook-context")
 async def hook_context(engine: EngineDriver) -> None:
-    """Context of UserPromptSubmit and PostToolUse, a blocked result, and a Stop that goes on."""
+    """Context of UserPromptSubmit and PostToolUse, a blocked result, and a Stop hook that continues the turn."""
     post = in_turn(
         output("PostToolUse", additionalContext="POST-CONTEXT"), {"decision": "block", "reason": "POST-BLOCK-REASON"}
     )

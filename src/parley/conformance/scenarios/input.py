@@ -55,7 +55,7 @@ async def malformed_line(engine: EngineDriver) -> None:
 @check(
     "input.malformed", "in.anything-else", on="malformed-line", is_advice=True,
     basis="messages.md §3, users.md U-8.3; the recorded engine exits (trace 095)",
-    expects="a line that is not JSON is reported on stderr, and the session goes on",
+    expects="a line that is not JSON is reported on stderr, and the session continues",
 )  # fmt: skip
 def malformed_survived(log: ScenarioLog) -> None:
     need(log.last("result").get("result") == "alive", log.summary())

@@ -130,17 +130,22 @@ def queued_arrive(log: ScenarioLog) -> None:
     need(log.exit_code == 0, log.summary())
 
 
-@scenario("sigint")
-async def sigint(engine: EngineDriver) -> None:
-    """SIGINT while a command runs."""
+async def signal_during_command(engine: EngineDriver, number: signal.Signals) -> None:
+    """Send a signal while a command runs, and wait for the end of the engine."""
     engine.model.play(bash("echo start; sleep 30", "toolu_i"), say("never"))
     await engine.start(*BYPASS)
     await engine.initialize()
     engine.user("go")
     await engine.tool_use()
     await engine.wait_seconds(0.6)
-    engine.signal(signal.SIGINT)
+    engine.signal(number)
     await engine.wait_end()
+
+
+@scenario("sigint")
+async def sigint(engine: EngineDriver) -> None:
+    """SIGINT while a command runs."""
+    await signal_during_command(engine, signal.SIGINT)
 
 
 @check(
@@ -153,14 +158,7 @@ def ends_on_sigint(log: ScenarioLog) -> None:
 @scenario("sigterm")
 async def sigterm(engine: EngineDriver) -> None:
     """SIGTERM while a command runs."""
-    engine.model.play(bash("echo start; sleep 30", "toolu_i"), say("never"))
-    await engine.start(*BYPASS)
-    await engine.initialize()
-    engine.user("go")
-    await engine.tool_use()
-    await engine.wait_seconds(0.6)
-    engine.signal(signal.SIGTERM)
-    await engine.wait_end()
+    await signal_during_command(engine, signal.SIGTERM)
 
 
 @check(

@@ -163,7 +163,7 @@ async def question(engine: EngineDriver) -> None:
 
 @check(
     "tool.AskUserQuestion", "asked_tool.AskUserQuestion", on="question", basis="traces 044 and 045",
-    expects="the question rides can_use_tool with its options; the answer reaches the model; a skipped one is an error",
+    expects="can_use_tool has the question and its options; the answer reaches the model; a skipped one is an error",
 )  # fmt: skip
 def question_is_asked(log: ScenarioLog) -> None:
     asked = log.asked("can_use_tool")

@@ -101,7 +101,7 @@ async def deny_calls(engine: EngineDriver) -> None:
 
 @check(
     "permission.deny", "ask.can_use_tool", "tool_fact.denied-call", on="deny", basis="trace 033",
-    expects="a denied command does not run; its result is an error with the host's message; the turn goes on",
+    expects="a denied command does not run; its result is an error with the host's message; the turn continues",
 )  # fmt: skip
 def denied(log: ScenarioLog) -> None:
     need("x.txt" not in log.files, "the denied command ran")
@@ -202,7 +202,7 @@ async def bad_answers(engine: EngineDriver) -> None:
 
 @check(
     "permission.fails-closed", "ask.can_use_tool", on="bad-answers", basis="trace 036; users.md U-2.4",
-    expects="an error, an unknown behaviour and an empty answer all deny; the turn goes on",
+    expects="an error, an unknown behaviour and an empty answer all deny; the turn continues",
 )  # fmt: skip
 def bad_answers_deny(log: ScenarioLog) -> None:
     need(not log.files, f"ran: {sorted(log.files)}")

@@ -55,7 +55,7 @@ def resumed(log: ScenarioLog) -> None:
 
 
 @check(
-    "flag.continue+-c", on="sessions", basis="trace 080", expects="the newest session of the folder goes on",
+    "flag.continue+-c", on="sessions", basis="trace 080", expects="the newest session of the folder continues",
 )  # fmt: skip
 def continued(log: ScenarioLog) -> None:
     need(ids_of(log, 2) == CHOSEN, ids_of(log, 2))

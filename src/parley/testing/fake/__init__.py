@@ -1,1 +1,1 @@
-"""A fake engine that plays a scenario file: `parley fake`, and `ScenarioWire` for tests in one process."""
+"""A fake engine that plays a scenario file: `parley fake`, and `scenario_wire` for tests in one process."""

@@ -5,7 +5,7 @@
 One task reads: it answers control requests and wakes what waits for an answer. Turns run one after the other, so that
 an interrupt ends the running turn. Ids and times are fixed: the same client gets the same bytes each time.
 
-See also: the format in `scenario.py`; `serve.py` for stdin and stdout; `wire.py` for tests in one process.
+See also: the format in `scenario.py`; `serve.py` for stdin and stdout; `../in_process.py` for tests in one process.
 """
 
 from __future__ import annotations

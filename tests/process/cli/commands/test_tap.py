@@ -167,7 +167,10 @@ def test_what_cannot_be_written_or_started_is_said_before_anything_runs(tmp_path
     taken.write_text("mine")
     with tap("--record", str(taken), "--", "touch", str(tmp_path / "started")) as process:
         _, error, code = finish(process)
-    assert (error, code) == (f"Error: {taken} already exists; recordings are not overwritten\n", 1)
+    assert (error, code) == (
+        f"Error: {taken} already exists; recordings are not overwritten: remove it, or name another file\n",
+        1,
+    )
     assert not (tmp_path / "started").exists()
     with tap("--quiet", "--", "no-such-engine") as process:
         _, error, code = finish(process)

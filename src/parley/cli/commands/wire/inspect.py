@@ -7,7 +7,7 @@ from pathlib import Path
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
-from parley.cli.commands.wire.recordings import look_at, read_conversation
+from parley.cli.commands.wire.recordings import add_lines, read_conversation
 from parley.cli.stdio import warn
 from parley.inspector.clean_lines import CleanLines, KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
@@ -29,7 +29,7 @@ def inspect(given: GivenArgs) -> int:
         warn(found.problem)
     redactor = WireRedactor(os.environ)
     conversation = Conversation()
-    lines = list(look_at(found.recording, conversation))
+    lines = list(add_lines(found.recording, conversation))
     if given.has("html"):
         write_report(Path(given.one("html")), found.recording, lines, redactor)
     if given.has("json"):

@@ -14,40 +14,10 @@ from pathlib import Path
 import msgspec
 
 from parley.errors import UsageError
-from parley.inspector.clean_lines import KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
-from parley.inspector.recording import Sender, WireHeader, WireLine, WireRecorder, WireRecording, read_wire_recording
-from parley.inspector.records import Direction
+from parley.inspector.recording import WireHeader, WireLine, WireRecording, read_wire_recording
+from parley.inspector.recording_sink import DIRECTIONS
 from parley.protocol.base import Struct
-
-SENDERS: dict[Direction, Sender] = {
-    Direction.IN: "client",
-    Direction.OUT: "engine",
-    Direction.ERR: "engine_stderr",
-}
-DIRECTIONS = {sender: direction for direction, sender in SENDERS.items()}
-
-
-class RecordingKeeper:
-    """Writes lines to a recording."""
-
-    def __init__(self, recorder: WireRecorder) -> None:
-        self._recorder = recorder
-
-    def add(self, line: KeptLine) -> None:
-        """Raises OSError."""
-        _, at, direction, *_ = line.record
-        if line.eof:
-            self._recorder.eof(at * 1000, SENDERS[direction])
-        else:
-            self._recorder.line(at * 1000, SENDERS[direction], line.data, eol=line.eol)
-
-    def end(self, at: float, exit_code: int) -> None:
-        """Raises OSError."""
-        self._recorder.end(at * 1000, exit_code)
-
-    def close(self) -> None:
-        self._recorder.close()
 
 
 def choose_path(given: str, suffix: str) -> Path:
@@ -96,8 +66,8 @@ def read_plain(name: str, data: bytes) -> WireRecording:
     return WireRecording(name, WireHeader(command=()), lines, exit_code=None)
 
 
-def look_at(recording: WireRecording, conversation: Conversation) -> Iterator[SeenLine]:
-    """Add the lines of a recording to a conversation."""
+def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[SeenLine]:
+    """Add the lines of a recording to a conversation, and yield what is known of each."""
     for line in recording.lines:
         if not line.eof:
             yield conversation.add(line.number, line.at_ms / 1000, DIRECTIONS[line.sender], line.data)

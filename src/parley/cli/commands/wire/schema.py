@@ -1,4 +1,4 @@
-"""`parley schema`: the messages of the protocol as text, JSON Schema or TypeScript, and what a file has besides."""
+"""`parley schema`: the messages of the protocol as text, JSON Schema or TypeScript; checks a file against them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
-from parley.cli.commands.wire.recordings import look_at, read_conversation
+from parley.cli.commands.wire.recordings import add_lines, read_conversation
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments
@@ -107,7 +107,7 @@ def check(given: GivenArgs) -> int:
     if found.problem:
         warn(found.problem)
     conversation = Conversation()
-    for _ in look_at(found.recording, conversation):
+    for _ in add_lines(found.recording, conversation):
         pass
     unknown = list(conversation.unknown.values())
     code = 1 if unknown or conversation.not_json else 0

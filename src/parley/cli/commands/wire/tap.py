@@ -12,7 +12,6 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,7 +22,6 @@ from parley.errors import InvalidArguments, UsageError
 from parley.inspector.relay import REPORT_SECONDS, STARTED, CopyPipe, Relay, exit_like, start_engine
 from parley.protocol.base import Struct
 from parley.settings.base import printable
-from parley.version import __version__
 
 TERMINAL = "tty"
 STDERR_PREFIX = "tap: "
@@ -49,7 +47,7 @@ def run_tap(given: GivenArgs) -> int:
         return install(given)
     command = list(given.words)
     if command[-1] in ("-v", "--version"):  # clients ask before they start a conversation
-        become(command)
+        replace_with_engine(command)
     files = open_files(given)
     observe = prepare_observer(command, files)
     ours, theirs = socket.socketpair()
@@ -74,7 +72,7 @@ def run_tap(given: GivenArgs) -> int:
     return code
 
 
-def become(command: Sequence[str]) -> NoReturn:
+def replace_with_engine(command: Sequence[str]) -> NoReturn:
     """Run the engine in place of this process. Raises UsageError."""
     try:
         os.execvp(command[0], list(command))
@@ -106,35 +104,28 @@ def open_show(given: str) -> int:
 
 def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socket.socket], None]:
     """Open the files, so that a wrong name is reported before the engine starts. Raises UsageError."""
-    from parley.cli.commands.wire.recordings import RecordingKeeper
-    from parley.inspector.clean_lines import clean_command
-    from parley.inspector.observer import Keeper, Observer
-    from parley.inspector.recording import WireHeader, WireRecorder
+    from parley.inspector.observer import LineSink, Observer
+    from parley.inspector.recording import WireRecorder
+    from parley.inspector.recording_sink import RecordingSink, make_header
     from parley.inspector.redaction import WireRedactor
     from parley.inspector.report import ReportFile
 
     redactor = WireRedactor(os.environ)
-    header = WireHeader(
-        command=tuple(clean_command(command, redactor.redact_text)),
-        started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        cwd=os.getcwd(),
-        env=tuple(sorted(os.environ)),
-        recorder=f"parley {__version__}",
-    )
-    keepers: list[Keeper] = []
+    header = make_header(command, redactor, cwd=os.getcwd(), env=sorted(os.environ))
+    sinks: list[LineSink] = []
     if files.record is not None:
-        keepers.append(RecordingKeeper(WireRecorder(files.record, header)))
+        sinks.append(RecordingSink(WireRecorder(files.record, header)))
     if files.html is not None:
-        keepers.append(ReportFile(files.html, list(header.command), header.started_at))
+        sinks.append(ReportFile(files.html, list(header.command), header.started_at))
     show = make_show(files.show)
 
     def observe(line: socket.socket) -> None:
-        observer = Observer(show, keepers, redactor)
+        observer = Observer(show, sinks, redactor)
         try:
             observer.run(line)
         finally:
-            for keeper in keepers:
-                keeper.close()
+            for sink in sinks:
+                sink.close()
             for name, path in (("recording", files.record), ("report", files.html)):
                 if path is not None:
                     show(f"  {name}: {printable(str(path))}")
