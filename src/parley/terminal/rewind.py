@@ -67,14 +67,19 @@ def format_report(report: Json, view: View) -> list[str]:
     error = [styles.warning(line) for line in wrap(reveal_text(str(report.get("error") or "")), width) if line]
     diffs = report.get("diffs") or []
     if not diffs:
-        changed = [reveal_line(str(path)) for path in report.get("filesChanged") or ()]
+        changed = [name_file(path, view) for path in report.get("filesChanged") or ()]
         nothing = [] if error else [styles.dim("No files have changed since this message.")]
         return [*error, *(shorten(f"  {path}", width) for path in changed)] or nothing
     lines = [*error]
     for one in diffs:
         reason = f": {reveal_line(str(one.get('reason')))}" if one.get("reason") else ""
         status = str(one.get("status", ""))
-        lines.append(styles.bold(shorten(f"{reveal_line(str(one.get('path', '')))} ({status}{reason})", width)))
+        lines.append(styles.bold(shorten(f"{name_file(one.get('path', ''), view)} ({status}{reason})", width)))
         shown = [line for line in str(one.get("diff", "")).splitlines() if not line.startswith(("---", "+++"))]
         lines += paint_diff(shown, styles, width, MAX_DIFF_LINES)
     return lines
+
+
+def name_file(path: object, view: View) -> str:
+    """The path from the working directory."""
+    return reveal_line(str(path).removeprefix(f"{view.cwd}/"))

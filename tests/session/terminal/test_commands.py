@@ -140,5 +140,5 @@ async def test_a_rewind_shows_the_changes_and_restores_files_and_conversation(tm
         text = await rewind(view)
 
     assert (changed, (tmp_path / "a.txt").read_text(), text) == ("one", "zero\n", "write it")
-    assert view.lines[:3] == ["There is no earlier message.", f"{tmp_path / 'a.txt'} (modified)", "    -one"]
+    assert view.lines[:3] == ["There is no earlier message.", "a.txt (modified)", "    -one"]
     assert view.switched == [(view.session_id, None, view.prompts[0][0])]
