@@ -20,21 +20,17 @@ from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 from tests.compat.harness import DRIVERS
 from tests.compat.install import Client
+from tests.helpers.console import CHROMIUM, needs_chromium
 from tests.helpers.gateway import Server
 
 pytest_plugins = ["tests.compat.clients"]
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGE_SECONDS = 90
 KINDS = ["websocket", "sse"]
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update", "--disable-quic"),
 ]
-
-needs_chromium = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium on this machine; install the package chromium"
-)
 
 
 class PageHandler(SimpleHTTPRequestHandler):

@@ -13,25 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.cluster_processes import SHARDS, RunningCluster
-from tests.helpers.forked import PARLEY
+from tests.helpers.forked import PARLEY, run_parley
 from tests.helpers.gateway import PATIENCE_SECONDS, free_port
 
 
-async def run_parley(cluster: RunningCluster, *words: str) -> tuple[int, str, str]:
+async def run_command(cluster: RunningCluster, *words: str) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of `parley cluster`."""
-    process = await asyncio.create_subprocess_exec(
-        *(PARLEY, "cluster", *words),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PARLEY_NATS": cluster.url},
-    )
-    out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PARLEY_NATS": cluster.url}
+    done = await asyncio.to_thread(run_parley, ["cluster", *words], cwd=".", env=environment)
+    return done.returncode, done.stdout, done.stderr
 
 
 async def read_status(cluster: RunningCluster) -> dict[str, Any]:
-    _, out, err = await run_parley(cluster, "status", "--json")
+    _, out, err = await run_command(cluster, "status", "--json")
     assert out, err
     return dict(json.loads(out))
 
@@ -50,31 +44,32 @@ async def test_an_operator_sees_drains_and_moves(tmp_path: Path) -> None:
         ]
         assert (status["shards"], status["unowned_shards"], status["problems"]) == (SHARDS, [], [])
 
-        code, out, _ = await run_parley(cluster, "drain", one)
+        code, out, _ = await run_command(cluster, "drain", one)
         assert (code, out) == (0, f"{one} gave {SHARDS // 2} shards to other hosts\n")
         assert {lease["host"] for lease in (await read_status(cluster))["leases"]} == {two}
-        code, out, _ = await run_parley(cluster, "drain", one, "--cancel")
+        code, out, _ = await run_command(cluster, "drain", one, "--cancel")
         assert code == 0
         await cluster.wait_until_balanced()
 
         target = two if (await cluster.owner_of(session)).name == one else one
-        code, out, _ = await run_parley(cluster, "move", session, target)
+        code, out, _ = await run_command(cluster, "move", session, target)
         assert (code, out) == (0, f"shard {cluster.shard(session)} is on {target}\n")
         assert (await cluster.gateways[0].ask(session, "say moved"))["result"] == "moved"
 
-        code, out, err = await run_parley(cluster, "drain", "nobody")
+        code, out, err = await run_command(cluster, "drain", "nobody")
         assert code == 1
         assert f"the cluster has no live host 'nobody' (it has: {one}, {two})" in err
 
-        code, out, _ = await run_parley(cluster, "status")
-        assert code == 0
-        assert re.search(rf"^{two} +live ", out, flags=re.MULTILINE)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (shown := await run_command(cluster, "status"))[0]:
+                pass  # until the hosts have balanced their shards after the move
+        assert re.search(rf"^{two} +live ", shown[1], flags=re.MULTILINE)
         for host in cluster.hosts:
             await host.kill()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while "attention: no host is live" not in (await run_parley(cluster, "status"))[1]:
+            while "attention: no host is live" not in (await run_command(cluster, "status"))[1]:
                 pass  # until their rows have ended
-        assert (await run_parley(cluster, "status"))[0] == 1
+        assert (await run_command(cluster, "status"))[0] == 1
 
 
 async def test_a_host_shows_its_metrics_to_probes(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from websockets.exceptions import ConnectionClosed
 
 from parley.gateway.http.event_stream import EventStream
 from parley.gateway.hub import SERVER, HubSettings, SessionHub
-from tests.helpers.forked import PARLEY
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.forked import run_parley
+from tests.helpers.gateway import Server
 
 
 @pytest.mark.parametrize("header", ["Host: [", "Host: 127.0.0.1\r\nOrigin: http://[", "Host: 127.0.0.1\r\nOrigin: x"])
@@ -47,11 +47,9 @@ async def test_the_environment_of_the_server_shows_no_keys(tmp_path: Path) -> No
 async def test_a_second_server_does_not_use_the_same_state(tmp_path: Path) -> None:
     async with Server(tmp_path) as server:
         options = ("serve", "--listen", f"unix:{tmp_path}/socket", "--state", str(tmp_path / "config" / "gateway"))
-        second = await asyncio.create_subprocess_exec(PARLEY, *options, cwd=tmp_path, stderr=asyncio.subprocess.PIPE)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            _, errors = await second.communicate()
+        second = await asyncio.to_thread(run_parley, options, cwd=tmp_path, env={"HOME": str(tmp_path)})
         assert second.returncode == 1
-        assert b"another server uses" in errors
+        assert "another server uses" in second.stderr
         assert (await server.request("GET", "/healthz"))[0] == 200
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import signal
 import ssl
-import subprocess
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect
 
-from tests.helpers.forked import PARLEY
+from tests.helpers.forked import run_parley
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
 from tests.helpers.tls import make_certificate
 
@@ -115,15 +114,8 @@ async def test_sighup_reads_the_configuration_the_token_and_the_certificate(tmp_
     ],
 )
 def test_a_wrong_configuration_does_not_start(tmp_path: Path, options: tuple[str, ...], text: str) -> None:
-    done = subprocess.run(
-        [PARLEY, "serve", "--listen", "127.0.0.1:0", "--token-file", str(tmp_path / "token"), *options],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
-    )
+    argv = ["serve", "--listen", "127.0.0.1:0", "--token-file", str(tmp_path / "token"), *options]
+    done = run_parley(argv, cwd=tmp_path, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
     assert done.returncode != 0
     assert done.stdout == ""
     assert text in done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import websockets
 
-from tests.helpers.forked import PARLEY
+from tests.helpers.forked import run_parley
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
 
 RESULT = '{"type":"result"'
@@ -317,13 +317,11 @@ async def test_wrong_tokens_and_cursors_close_the_socket_with_a_code(tmp_path: P
             await server.connect("/ws", token="wrong")
 
 
-async def run_parley(server: Server, *argv: str, token: str | None = None) -> tuple[int | None, str, str]:
-    environment = {**os.environ, "PARLEY_TOKEN": server.token if token is None else token, "HOME": str(server.folder)}
-    process = await asyncio.create_subprocess_exec(
-        *(PARLEY, *argv), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment
-    )
-    out, errors = await process.communicate()
-    return process.returncode, out.decode(), errors.decode()
+async def run_command(server: Server, *argv: str, token: str | None = None) -> tuple[int, str, str]:
+    given = server.token if token is None else token
+    environment = {"PATH": os.environ["PATH"], "HOME": str(server.folder), "PARLEY_TOKEN": given}
+    done = await asyncio.to_thread(run_parley, argv, cwd=".", env=environment)
+    return done.returncode, done.stdout, done.stderr
 
 
 async def test_the_command_line_reads_sessions_of_a_gateway(tmp_path: Path) -> None:
@@ -333,14 +331,14 @@ async def test_the_command_line_reads_sessions_of_a_gateway(tmp_path: Path) -> N
             await server.request("POST", f"/sessions/{session_id}/prompts", {"content": "say Hello."})
             await viewer.wait_for(lambda: bool(viewer.results()))
         url = f"{server.url}/sessions/{session_id}"
-        code, out, _ = await run_parley(server, "attach", url, "--no-follow", "--numbered", "--after", "1")
+        code, out, _ = await run_command(server, "attach", url, "--no-follow", "--numbered", "--after", "1")
         assert code == 0
         assert out.startswith("".join(f"{number}\t{line}\n" for number, line in viewer.lines[1:]))
-        code, out, _ = await run_parley(server, "sessions", "list", "--server", server.url)
+        code, out, _ = await run_command(server, "sessions", "list", "--server", server.url)
         assert code == 0
         assert session_id in out
         assert "\x1b" not in out
-        code, out, _ = await run_parley(server, "sessions", "fork", session_id, "--server", server.url)
+        code, out, _ = await run_command(server, "sessions", "fork", session_id, "--server", server.url)
         assert code == 0
         assert (await server.ask(out.strip(), "say More."))["result"] == "More."
         for argv, token, text in (
@@ -350,7 +348,7 @@ async def test_the_command_line_reads_sessions_of_a_gateway(tmp_path: Path) -> N
             (("attach", url), "", "a token is required: set PARLEY_TOKEN"),
             (("attach", server.url), None, "the URL of a session is"),
         ):
-            code, out, errors = await run_parley(server, *argv, token=token)
+            code, out, errors = await run_command(server, *argv, token=token)
             assert code != 0
             assert out == ""
             assert text in errors
