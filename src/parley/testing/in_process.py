@@ -12,7 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from parley.inspector.clean_lines import CleanLines, clean_command
 from parley.inspector.recording import WireHeader, WireRecorder, WireRecording, read_wire_recording
+from parley.inspector.recording_sink import RecordingSink
+from parley.inspector.redaction import WireRedactor
 from parley.local_engine import LocalEngine
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.transport import Ended
@@ -36,11 +39,22 @@ class InProcessWire:
 
     pid = None
 
-    def __init__(self, play: Play, *, record: Path | None = None, command: Sequence[str] = ()) -> None:
-        """`record`: write the conversation to this file, with `command` as the command of the engine."""
+    def __init__(
+        self,
+        play: Play,
+        *,
+        record: Path | None = None,
+        command: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`record`: write the conversation to this file, with `command` as the command of the engine.
+
+        Secrets among the values of `env`, and of the variables of this process, are not recorded.
+        """
         self._play = play
         self._record = record
         self._command = tuple(command)
+        self._env = {**os.environ, **(env or {})}
         self._stderr: list[str] = []
         self._exit_code: int | None = None
         self._host, self._engine = create_pair()
@@ -58,14 +72,19 @@ class InProcessWire:
             return
         loop = asyncio.get_running_loop()
         started = loop.time()
-        recorder = WireRecorder(self._record, WireHeader(command=self._command, cwd=os.getcwd()))
-        transport = RecordedTransport(self._engine, recorder, lambda: (loop.time() - started) * 1000)
+        redactor = WireRedactor(self._env)
+        command = tuple(clean_command(self._command, redactor.redact_text))
+        # Without the time of day, so that two recordings of one conversation are equal.
+        sink = RecordingSink(WireRecorder(self._record, WireHeader(command=command, cwd=os.getcwd())))
+        lines = CleanLines(redactor, sink.add)
+        transport = RecordedTransport(self._engine, lines, lambda: loop.time() - started)
         try:
             self._exit_code = await self._play(transport, self._stderr.append)
         finally:
             transport.close()
+            lines.flush()
             if self._exit_code is not None:
-                recorder.end((loop.time() - started) * 1000, self._exit_code)
+                sink.end(loop.time() - started, self._exit_code)
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self._host.chunks()
@@ -119,7 +138,7 @@ def engine_wire(
             stderr(line)
         return engine.exit_code or 0
 
-    return InProcessWire(play, record=record, command=[program, *words])
+    return InProcessWire(play, record=record, command=[program, *words], env=env)
 
 
 def scenario_wire(

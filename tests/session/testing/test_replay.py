@@ -40,6 +40,16 @@ async def deny(name: str, given: Any, context: Any) -> Any:
     return PermissionResultDeny(message="no")
 
 
+def test_a_recording_has_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_TOKEN", "a-password-of-mine")
+    scenario = SCENARIO.replace("a.txt", "It is a-password-of-mine.")
+    converse(scenario_wire(read_scenario(scenario), record=tmp_path / "talk.jsonl"))
+
+    text = (tmp_path / "talk.jsonl").read_text()
+    assert "It is [redacted]." in text
+    assert "a-password-of-mine" not in text
+
+
 async def talk(wire: Any, prompts: tuple[str, ...], decide: Callable[..., Any]) -> list[Any]:
     messages: list[Any] = []
     async with Client(Options(can_use_tool=decide), transport=wire) as client:
