@@ -108,6 +108,7 @@ def test_the_example_applications_pass_their_own_tests(language: str, tmp_path: 
     if language == "typescript":
         (folder / "node_modules").symlink_to(installed(TYPESCRIPT).place / "node_modules")
     home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PARLEY": str(ENGINE)}
+    home["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path)
     done = subprocess.run(command, cwd=folder, env=home, capture_output=True, text=True, timeout=120, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -191,7 +191,8 @@ def end_group(leader: int) -> None:
 def make_environment(home: Path) -> dict[str, str]:
     """An environment with the executables of this one, and nothing of the person who runs the tests."""
     search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {"HOME": str(home), "PATH": search, "LANG": "C.UTF-8"}
+    # A test run in a page must not clean up after the other test runs of the machine.
+    return {"HOME": str(home), "PATH": search, "LANG": "C.UTF-8", "PYTEST_DEBUG_TEMPROOT": str(home)}
 
 
 def matches(expected: str, printed: str) -> bool:

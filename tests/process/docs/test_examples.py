@@ -30,7 +30,7 @@ def promised(path: Path) -> str:
 def run(path: Path, home: Path) -> subprocess.CompletedProcess[str]:
     work = home / "work"
     work.mkdir(parents=True)
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTEST_DEBUG_TEMPROOT": str(home)}
     command = [sys.executable, "-W", "error", str(path)]
     if path.name.startswith("test_"):
         command[1:] = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(path)]

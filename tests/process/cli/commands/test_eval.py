@@ -65,7 +65,7 @@ def test_cases_are_tests_of_pytest(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words, "--parley-eval-results", "kept"],
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=environment(tmp_path) | {"PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=WAIT_SECONDS,

@@ -41,7 +41,9 @@ def test_what_init_writes_works_at_once(run: Any, tmp_path: Path, environment: d
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[: len(NAMES)] == [f"wrote    project/{name}" for name in NAMES]
     assert "Next:\n  cd project\n  python -m pytest test_agent.py " in done.stdout
-    tested = run_python(project, environment, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+    # It must not clean up after the other test runs of the machine.
+    own = {**environment, "PYTEST_DEBUG_TEMPROOT": str(tmp_path)}
+    tested = run_python(project, own, "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert (tested.returncode, "2 passed" in tested.stdout) == (0, True), tested.stdout
     assert not Path(environment["HOME"], ".claude").exists()
     assert "mcpServers" in json.loads((project / ".mcp.example.json").read_text())
