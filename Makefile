@@ -5,9 +5,9 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 MERMAID := 11.17.2
 
 TIERS := unit session process compat stress
-# Tests wait for programs half of their time, so twice as many run as there are cores. The workers share the bytecode
+# Tests wait for programs most of their time, so three times as many run as there are cores. The workers share the bytecode
 # of the tests, which therefore is written, whatever the environment says.
-WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 2))
+WORKERS ?= $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2))
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 .PHONY: hello check lint types test failed $(TIERS) compiled shuffled compat-newest drift parity bench bench-original plots docs site pictures house dist clean
