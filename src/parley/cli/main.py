@@ -290,13 +290,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     if over_stdio and prompt.strip():
         raise UsageError("with --stdio or this --dialect, send prompts on stdin, not on the command line")
     check_formats(options, streaming_in, streaming_out)
-    if options.api_key:
-        warn("warning: --api-key exposes the key in the process list; use ANTHROPIC_API_KEY instead")
-    if options.store and "://" in options.store:
-        from parley.stores.selection import has_password
-
-        if has_password(options.store):
-            warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
+    warn_of_visible_secrets(options)
     if not streaming_in and not prompt.strip() and can_ask_prompt(options) and can_converse(options):
         from parley.cli.terminal.conversation import start_conversation
 
@@ -336,6 +330,17 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
         return run_session(options, None if streaming_in else prompt, pending, warned)
     except MissingPrompt as exc:
         raise UsageError(describe_missing_prompt(options, str(exc))) from None
+
+
+def warn_of_visible_secrets(options: CliOptions) -> None:
+    """Other users of the machine can read the command line."""
+    if options.api_key:
+        warn("warning: --api-key exposes the key in the process list; use ANTHROPIC_API_KEY instead")
+    if options.store and "://" in options.store:
+        from parley.stores.selection import has_password
+
+        if has_password(options.store):
+            warn("warning: --store exposes the password in the process list; use PARLEY_STORE instead")
 
 
 def start_dialed_out(options: CliOptions, prompt: str, warned: tuple[str, ...]) -> int:
