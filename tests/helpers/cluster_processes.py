@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.session_log.fold import SessionState, read_state
 from parley.cluster.session_log.records import NewerVersion
-from tests.helpers.forked import ForkedPipes
+from tests.helpers.forked import ForkedPipes, start_parley
 from tests.helpers.gateway import PATIENCE_SECONDS, Server
 from tests.helpers.nats import NatsServer
 from tests.helpers.tcp_proxy import TcpProxy
@@ -41,7 +42,7 @@ class HostProcess:
         self._starts = 0
         self._arguments = arguments
         self._environment = environment
-        self._process: ForkedPipes | None = None
+        self._process: ForkedPipes | Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self.is_frozen = False
         self.is_killed = False
@@ -60,7 +61,7 @@ class HostProcess:
         self._starts += 1
         self.name = f"{self.base_name}-{self._starts}"
         self.is_killed = False
-        self._process = await ForkedPipes.start([*self._arguments, "--name", self.name], env=self._environment)
+        self._process = await start_parley([*self._arguments, "--name", self.name], env=self._environment)
         assert self._process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self._process.stderr.readline()).decode():

@@ -20,6 +20,7 @@ import struct
 import subprocess
 import sys
 import time
+from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,6 +31,8 @@ PARLEY = str(Path(sys.executable).with_name("parley"))
 INTEGER = struct.Struct("i")
 MAX_BYTES = 1 << 20
 PATIENCE_SECONDS = 90
+START_VARIABLE = "PARLEY_TESTS_START"
+"""Set by programs that run tests of the executable with its start."""
 SERVERS = ("parley.gateway.http.app", "parley.cluster.host_process", "parley.cluster.gateway.server")
 """What `parley serve` and `parley host` load when they start."""
 
@@ -155,12 +158,24 @@ class ForkServer:
 shared = ForkServer()
 
 
+def needs_start(env: Mapping[str, str]) -> bool:
+    """Whether other code than that of the tests runs, or the start itself is tested (`tests/stress/resident`)."""
+    return "PYTHONPATH" in env or START_VARIABLE in os.environ
+
+
+async def start_parley(argv: Sequence[str], *, env: Mapping[str, str]) -> ForkedPipes | Process:
+    """Start a server: in a forked process if possible."""
+    if needs_start(env):
+        return await asyncio.create_subprocess_exec(PARLEY, *argv, env=env, stderr=asyncio.subprocess.PIPE)
+    return await ForkedPipes.start(argv, env=env)
+
+
 def run_parley(
     argv: Sequence[str], *, cwd: Path | str, env: Mapping[str, str], stdin: str | bytes = b""
 ) -> subprocess.CompletedProcess[str]:
     """Run the executable, as `subprocess.run` does; variables that Python reads make it start the real one."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
-    if any(name.startswith("PYTHON") for name in env):
+    if any(name.startswith("PYTHON") for name in env) or needs_start(env):
         done = subprocess.run(
             [PARLEY, *argv], input=data, cwd=cwd, env=env, capture_output=True, timeout=PATIENCE_SECONDS, check=False
         )

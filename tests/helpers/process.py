@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.forked import PARLEY, ForkedPipes
+from tests.helpers.forked import PARLEY, ForkedPipes, needs_start
 from tests.helpers.session import PATIENCE_SECONDS, Json, SessionHarness
 
 STREAM = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -71,7 +71,7 @@ class ProcessHarness(SessionHarness):
     async def __aenter__(self) -> ProcessHarness:
         with (self.folder / "stderr").open("wb") as stderr:
             self.process: Process | ForkedPipes
-            if self.launcher:
+            if self.launcher or needs_start(self.environment):
                 argv = [*self.launcher, PARLEY, *self.argv]
                 self.process = await asyncio.create_subprocess_exec(
                     *argv, cwd=self.folder, env=self.environment, stdin=PIPE, stdout=PIPE, stderr=stderr

@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.helpers.forked import START_VARIABLE
 from tests.helpers.paths import ROOT
 
 SUITES = (
@@ -71,7 +72,8 @@ def run(arguments: list[str]) -> tuple[int, int]:
         parley = folder / "bin" / "parley"
         try:
             subprocess.run([parley, "resident", "start"], stdout=subprocess.DEVNULL, check=True)
-            done = subprocess.run([python, "-m", "pytest", *arguments], cwd=ROOT, env=dict(os.environ), check=False)
+            environment = {**os.environ, START_VARIABLE: "1"}
+            done = subprocess.run([python, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False)
             return done.returncode, count_sessions(parley)
         finally:
             subprocess.run([parley, "resident", "stop"], stdout=subprocess.DEVNULL, check=False)
