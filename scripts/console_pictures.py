@@ -107,7 +107,7 @@ def kill_engine(tap: int) -> None:
 
 
 async def take_report(browser: Browser, home: str) -> None:
-    """A report of a conversation with a secret, an unknown field, and a question that nobody answers."""
+    """A report of a conversation with a secret, an unknown field, and a question that no one answers."""
     report = Path(home) / "report.html"
     engine = "parley --print --output-format stream-json --input-format stream-json --verbose --model offline"
     words = [*engine.split(), "--permission-prompt-tool", "stdio"]

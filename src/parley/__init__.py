@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         FunctionTool as FunctionTool,
     )
     from parley.sdk.budget import Budget as Budget
-    from parley.sdk.gc_tuning import tune_gc as tune_gc
+    from parley.sdk.runtime.gc_tuning import tune_gc as tune_gc
     from parley.sdk.errors import (
         CLIConnectionError as CLIConnectionError, CLIJSONDecodeError as CLIJSONDecodeError,
         CLINotFoundError as CLINotFoundError, ClaudeSDKError as ClaudeSDKError, ControlError as ControlError,
@@ -177,7 +177,7 @@ HOMES: dict[str, str] = {
     "parley.sdk.tool": "tool",
     "parley.sdk.runtime.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
     "parley.sdk.budget": "Budget",
-    "parley.sdk.gc_tuning": "tune_gc",
+    "parley.sdk.runtime.gc_tuning": "tune_gc",
     "parley.sdk.errors": (
         "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
         "NotConnected ProcessError ResultError MessageParseError BudgetExceeded"

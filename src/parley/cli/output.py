@@ -36,7 +36,7 @@ def denial_text(denial: CallDenied) -> str:
     """Describe a denied call in one line, with the flags that would have allowed it."""
     from parley.models.redaction import Redactor  # few calls are denied
     from parley.permissions.rule import split_alternatives
-    from parley.sdk.wording import MAX_REASON_CHARS
+    from parley.sdk.runtime.wording import MAX_REASON_CHARS
 
     redact = Redactor().redact_text
     about, reason = printable(redact(denial.about)), printable(redact(denial.reason), MAX_REASON_CHARS)
@@ -95,7 +95,7 @@ class ResultPrinter:
             # A finished background task may start another turn with its own result; the last one is printed.
             self._last = message
         elif isinstance(message, ApiRetry) and not self._as_json:
-            from parley.sdk.wording import failure_reason, retry_text  # few calls fail
+            from parley.sdk.runtime.wording import failure_reason, retry_text  # few calls fail
 
             warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")
         elif isinstance(message, CallDenied) and not self._as_json:
@@ -133,6 +133,6 @@ class ResultPrinter:
             return write(b"[" + b",".join(lines) + b"]\n")
         if self._as_json:
             return write(b"".join(line + b"\n" for line in self._lines(self._last)))
-        from parley.sdk.wording import text_of  # not for streams
+        from parley.sdk.runtime.wording import text_of  # not for streams
 
         return write(text_of(self._last).encode(errors="replace") + b"\n")

@@ -1,7 +1,7 @@
 """The session of one run: a workspace of its own, the prompts of the case, and what the agent did.
 
 The session reads neither your settings nor your memory files. Its tools pass the same permission checks as in any
-other session; nobody is asked, so what no rule and no mode allows is denied.
+other session; no one is asked, so what no rule and no mode allows is denied.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class Channel:
         return data
 
     def push(self) -> None:
-        """Write what fits. If nobody reads, the channel ends as the sender's own pipe would."""
+        """Write what fits. If no one reads, the channel ends as the sender's own pipe would."""
         try:
             while self._waiting:
                 self._waiting = self._waiting[self._write(self._waiting) :]
@@ -207,7 +207,7 @@ class Relay:
                 continue
             if not channel.is_waiting:
                 poll.register(channel.source, select.POLLIN)
-            # Without events, errors are reported all the same: that nobody reads any more.
+            # Without events, errors are reported all the same: that no one reads any more.
             poll.register(channel.sink, select.POLLOUT if channel.is_waiting else 0)
         ready = dict(poll.poll(None if until is None else max(0.0, until - time.monotonic()) * 1000))
         if self._signals in ready:
@@ -217,7 +217,7 @@ class Relay:
                 data = channel.read()
                 if data is not None:
                     self._copies.send(channel.kind, data)
-                if data and not channel.is_open:  # nobody reads it any more
+                if data and not channel.is_open:  # no one reads it any more
                     self._copies.send(channel.kind)
             elif channel.is_open and (found := ready.get(channel.sink)):
                 self._handle_sink(channel, found)

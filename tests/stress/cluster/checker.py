@@ -236,7 +236,7 @@ class Checker:
                     path = f"/questions/{session}/{question['request_id']}/answer"
                     answers.append(await gateway.request("POST", path, ALLOWED))
             state = await self.cluster.read_state(session)
-            if len(state.lines) > seen:  # it goes on
+            if len(state.lines) > seen:  # it continues
                 seen, deadline = len(state.lines), time.monotonic() + SETTLE_SECONDS
             ended = {uuid for line in state.lines for uuid in result_uuids(line.data.decode())}
             if status == 200 and info["state"] in ("idle", "failed") and (sent <= ended or time.monotonic() > deadline):

@@ -641,7 +641,7 @@ add(
     "lines of a subagent do not name the call that started it",
     out=lambda line, proxy: [{**line, "parent_tool_use_id": None} if line.get("parent_tool_use_id") else line],
 )
-add("partials-unasked", "stream events come although nobody asked", argv=plus("--include-partial-messages"))
+add("partials-unasked", "stream events come although no one asked", argv=plus("--include-partial-messages"))
 add("partials-lost", "--include-partial-messages has no effect", argv=without("--include-partial-messages", values=0))
 
 
@@ -709,7 +709,7 @@ def leave_process(proxy: Proxy) -> None:
 
 
 add("process-left-behind", "a process survives the engine", at_end=leave_process)
-add("task-end-lost", "nobody hears that a background task ended", out=on("system/task_notification", nothing))
+add("task-end-lost", "the end of a background task is not reported", out=on("system/task_notification", nothing))
 add(
     "idle-lost",
     "session_state_changed never says idle",

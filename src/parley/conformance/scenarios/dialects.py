@@ -48,7 +48,7 @@ def user(text: str, **fields: object) -> Json:
 
 @dialect_scenario("dialect-b")
 async def dialect_b(engine: EngineDriver) -> None:
-    """One prompt with a command that nobody may allow, and one hook."""
+    """One prompt with a command that no one may allow, and one hook."""
     engine.model.play(bash("touch x.txt", "toolu_b"), say("done"))
     settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}]}}
     await engine.start(
@@ -81,7 +81,7 @@ def b_times(log: ScenarioLog) -> None:
 
 @check(
     "system.permission_request_B", "out.system/permission_request_B", on="dialect-b", basis="seed 001",
-    expects="a call that nobody may allow is announced with `tool` and `params`, and does not run",
+    expects="a call that no one may allow is announced with `tool` and `params`, and does not run",
 )  # fmt: skip
 def b_permission(log: ScenarioLog) -> None:
     line = log.first("system/permission_request")

@@ -220,7 +220,7 @@ async def nobody_to_ask(engine: EngineDriver) -> None:
 
 @check(
     "permission.nobody", "flag.permission-mode", on="nobody-to-ask", basis="trace 038; users.md U-2.8",
-    expects="nobody is asked and the command does not run; the denial is listed",
+    expects="no one is asked and the command does not run; the denial is listed",
 )  # fmt: skip
 def nobody_denies(log: ScenarioLog) -> None:
     need("x.txt" not in log.files, "the command ran")

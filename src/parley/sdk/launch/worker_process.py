@@ -17,9 +17,9 @@ import sys
 import traceback
 from collections.abc import AsyncIterator
 
-from parley.sdk.gc_tuning import tune_gc
 from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
 from parley.sdk.launch.in_process import STOP_SECONDS, InProcessEngine
+from parley.sdk.runtime.gc_tuning import tune_gc
 
 HOST_CHECK_SECONDS = 1.0
 """How often to look for the program where the system cannot report its end."""

@@ -24,7 +24,7 @@ from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational, Status, TaskNotification, TaskStarted
-from parley.sdk.wording import failure_reason, retry_text, text_of
+from parley.sdk.runtime.wording import failure_reason, retry_text, text_of
 from parley.terminal.rendering.answer import Answer, PlainAnswer
 from parley.terminal.rendering.calls import CallLines, format_seconds, format_whole, spinner_frame
 from parley.terminal.rendering.style import Styles

@@ -6,7 +6,7 @@
 
 A folder is listed again only if its change time differs, which a command cannot set. So a tree that did not change
 costs one `lstat` for each folder. In folders of installed and built files (`NOT_ENTERED`) only the top is listed:
-packages contain such names, and nobody starts programs there.
+packages contain such names, and no one starts programs there.
 
 Runs in the engine and in the process that cleans up after a killed engine, and uses only the standard library.
 """
