@@ -107,7 +107,7 @@ class ScenarioLog(Struct, kw_only=True):
             kind = kind_of(message)
             if not kinds or kinds[-1] != kind:
                 kinds.append(kind)
-        came = f"came: {', '.join(kinds) or 'nothing'}"
+        came = ", ".join(kinds) or "nothing"
         codes = [str(each.exit_code) for each in self.runs]
         ended = f"exit code {', '.join(codes)}" if codes else "not started"
         said = self.stderr.strip().splitlines()[-1:] if not kinds else []
