@@ -61,7 +61,7 @@ def test_every_behaviour_has_a_level() -> None:
 def test_the_table_is_that_of_the_catalogue() -> None:
     module = table_script()
     if not module.CATALOGUE.is_dir():
-        pytest.skip("the catalogue is not here")
+        pytest.skip("the catalogue of the protocol is not part of a checkout")
     assert module.TABLE.read_text(encoding="utf-8") == module.render(module.CATALOGUE)
 
 

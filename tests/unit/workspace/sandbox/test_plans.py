@@ -99,22 +99,25 @@ def test_a_forged_reference_to_a_repository_is_not_believed(tmp_path: Path) -> N
         ("/bin/bash: line 1: /etc/x: Read-only file system", "/etc/x: it is outside"),
         ("touch: cannot touch '/etc/a b': Read-only file system", "/etc/a b: it is outside"),
         ("cat: /secret/key: Permission denied", "/secret/key: reading it is not allowed"),
-        ("cat: /work/private: Permission denied", "/work/private: reading it is not allowed"),
-        ("OSError: [Errno 30] Read-only file system: '/work/frozen/x'", "/work/frozen/x: writing it is not allowed"),
-        ("mv: cannot move '.git' to 'x': Device or resource busy", "/work/.git: it is protected"),
+        ("cat: /project/private: Permission denied", "/project/private: reading it is not allowed"),
+        (
+            "OSError: [Errno 30] Read-only file system: '/project/frozen/x'",
+            "/project/frozen/x: writing it is not allowed",
+        ),
+        ("mv: cannot move '.git' to 'x': Device or resource busy", "/project/.git: it is protected"),
         ("curl: (6) Could not resolve host: a.example", "the network"),
         ("cat: missing: No such file or directory", ""),
-        ("cat: /work/mine: Permission denied", ""),
+        ("cat: /project/mine: Permission denied", ""),
         ("everything is fine", ""),
     ],
 )
 def test_a_refusal_is_named_if_the_sandbox_is_the_reason(line: str, expected: str) -> None:
     policy = SandboxPolicy(
-        cwd="/work",
-        writable=("/work",),
-        read_only=("/work/frozen",),
-        protected=("/work/.git",),
-        unreadable=("/secret", "/work/private"),
+        cwd="/project",
+        writable=("/project",),
+        read_only=("/project/frozen",),
+        protected=("/project/.git",),
+        unreadable=("/secret", "/project/private"),
     )
 
     found = find_violations(policy, line, "bubblewrap")
