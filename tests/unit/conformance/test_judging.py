@@ -59,7 +59,7 @@ def test_a_line_that_did_not_come_fails_and_the_outcome_says_what_came_instead()
     outcome = judged("result.uuid", log)
 
     assert outcome.status == "failed"
-    assert outcome.came == "0 lines `result`; came: assistant; no `result` within 20 s; exit code 0"
+    assert outcome.came == "0 lines `result`; assistant; no `result` within 20 s; exit code 0"
 
 
 @pytest.mark.parametrize(
