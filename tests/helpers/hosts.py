@@ -37,9 +37,9 @@ class CutOwnership:
         if self.is_cut:
             raise ClusterError("the leases do not answer")
 
-    async def acquire(self, shard: int, host: str) -> Lease | None:
+    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
         self._check()
-        return await self._ownership.acquire(shard, host)
+        return await self._ownership.acquire(shard, host, ended=ended)
 
     async def renew(self, lease: Lease) -> Lease:
         self._check()
@@ -95,7 +95,7 @@ class RunningHost:
     async def wait_shards(self, count: int) -> None:
         """Wait until it owns so many shards."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(self.host.shards.owned()) != count:  # noqa: ASYNC110  # nobody tells
+            while len(self.host.shards.owned()) != count:  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.01)
 
     # What a gateway asks.

@@ -118,10 +118,12 @@ class Ownership(Protocol):
     ttl_seconds: float
     shards: int
 
-    async def acquire(self, shard: int, host: str) -> Lease | None:
+    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
         """Take a shard without an owner; None if another host has it. Raises ClusterError.
 
         A host that has it gets a new lease and loses the old one, so that it can take its shards back after a restart.
+        `ended`: the revision of a lease that the caller has not seen renewed for `ttl_seconds`. It is taken as well,
+        unless it has been renewed.
         """
 
     async def renew(self, lease: Lease) -> Lease:

@@ -137,6 +137,8 @@ class ShardKeeper:
         """The hosts that have a shard."""
         self._renewed: dict[int, tuple[int, float]] = {}
         """The last revision of each lease, and when this host first saw it."""
+        self._ended: dict[int, int] = {}
+        """The revisions of leases whose time is over, although they are still there."""
         self._events: ShardEvents
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -253,14 +255,17 @@ class ShardKeeper:
     async def _find_free(self) -> set[int]:
         """The shards without an owner."""
         leases = await self._ownership.leases()
-        self._holders = frozenset(lease.host for lease in leases.values())
         self._renewed = {
             shard: seen
             if (seen := self._renewed.get(shard)) and seen[0] == lease.revision
             else (lease.revision, self._now())
             for shard, lease in leases.items()
         }
-        free = set(range(self.count)) - set(leases) - set(self._held)
+        ended = self._now() - self._ttl
+        self._ended = {shard: revision for shard, (revision, at) in self._renewed.items() if at <= ended}
+        running = leases.keys() - self._ended.keys()
+        self._holders = frozenset(leases[shard].host for shard in running)
+        free = set(range(self.count)) - running - self._held.keys()
         self._free_since = {shard: self._free_since.get(shard, self._now()) for shard in free}
         return free
 
@@ -284,7 +289,7 @@ class ShardKeeper:
         started = self._now()
         self._claimed.add(shard)  # a second claim of the same host would replace the lease of the first
         try:
-            lease = await self._ownership.acquire(shard, self._host)
+            lease = await self._ownership.acquire(shard, self._host, ended=self._ended.get(shard, 0))
         finally:
             self._claimed.discard(shard)
         if lease is None:

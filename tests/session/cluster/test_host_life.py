@@ -223,6 +223,20 @@ async def test_a_new_host_gets_its_share_and_no_more_moves(cluster: Cluster, tmp
             assert len(moved) == SHARDS // 2
 
 
+async def test_a_lease_that_stays_after_its_time_is_taken(tmp_path: Path) -> None:
+    stopped = open_local(tmp_path / "cluster.db", shards=SHARDS, ttl_seconds=1.0, clock=lambda: 0.0)
+    one = RunningHost(stopped, tmp_path, "one")
+    async with started(one):
+        await one.wait_shards(SHARDS)
+        key = await one.create()
+        await one.crash()
+        assert len(await stopped.ownership.leases()) == SHARDS
+        two = RunningHost(stopped, tmp_path, "two")
+        async with started(two):
+            await two.wait_shards(SHARDS)
+            assert await ask(two, key, "say here") == "here"
+
+
 async def test_a_shard_is_moved_where_the_operator_wants_it(cluster: Cluster, tmp_path: Path) -> None:
     one, two = RunningHost(cluster, tmp_path, "one"), RunningHost(cluster, tmp_path, "two")
     async with started(one, two):

@@ -115,6 +115,24 @@ async def test_a_host_takes_its_own_shard_again_with_a_new_lease(place: ClusterP
         assert (await cluster.ownership.renew(second)).epoch == second.epoch
 
 
+async def test_a_lease_that_a_host_saw_end_is_taken_unless_it_was_renewed(place: ClusterPlace) -> None:
+    async with place.open() as cluster:
+        ownership = cluster.ownership
+        seen = await acquire(ownership, 1, "a")
+        renewed = await ownership.renew(seen)
+        assert await ownership.acquire(1, "b", ended=seen.revision) is None
+
+        taken = await ownership.acquire(1, "b", ended=renewed.revision)
+        assert taken is not None
+        assert taken.epoch > seen.epoch
+        with pytest.raises(LeaseLost):
+            await ownership.renew(renewed)
+        await ownership.release(taken)
+        again = await ownership.acquire(1, "c", ended=taken.revision)  # the server has removed it meanwhile
+        assert again is not None
+        assert again.host == "c"
+
+
 async def test_a_local_lease_ends_by_the_given_clock(tmp_path: Path) -> None:
     now = 100.0
     cluster = open_local(tmp_path / "cluster.db", ttl_seconds=5, clock=lambda: now)

@@ -33,8 +33,10 @@ class Report:
     problems: list[str] = field(default_factory=list)
     recovery_seconds: list[float] = field(default_factory=list)
     """From a fault until a session that it hit answers."""
+    expiry_seconds: list[float] = field(default_factory=list)
+    """From a fault until the lease of the shard of such a session has ended."""
     takeover_seconds: list[float] = field(default_factory=list)
-    """From a fault until another host has the shard of such a session."""
+    """From a fault until another host has the shard."""
     limit_seconds: float = 0.0
     figures: dict[str, int] = field(default_factory=dict)
 
@@ -44,6 +46,7 @@ class Report:
     def lines(self) -> list[str]:
         shown = [f"{self.title}: " + ", ".join(f"{value} {name}" for name, value in self.figures.items())]
         if self.takeover_seconds:
+            shown.append(f"their leases have ended after {describe(self.expiry_seconds)}")
             shown.append(f"their shards have another host after {describe(self.takeover_seconds)}")
         if times := self.recovery_seconds:
             late = sum(one > self.limit_seconds for one in times)
@@ -126,14 +129,18 @@ class Run:
             await asyncio.gather(*map(ask, talkers))
 
     async def watch_takeover(self, talkers: list[Talker], hosts: set[str]) -> None:
-        """Measure how long it takes until each session has another host."""
+        """Measure how long it takes until each session has no host, and until it has another one."""
         began = time.monotonic()
-        left = [self.cluster.shard(talker.session_id) for talker in talkers]
-        while left:
+        held = free = [self.cluster.shard(talker.session_id) for talker in talkers]
+        while free:
             leases = await self.cluster.leases()
-            taken = [shard for shard in left if shard in leases and leases[shard].host not in hosts]
-            self.report.takeover_seconds += [time.monotonic() - began] * len(taken)
-            left = [shard for shard in left if shard not in taken]
+            owners = {shard: leases[shard].host if shard in leases else "" for shard in free}
+            seconds = time.monotonic() - began
+            still_held = [shard for shard in held if owners[shard] in hosts]
+            self.report.expiry_seconds += [seconds] * (len(held) - len(still_held))
+            still_free = [shard for shard in free if not owners[shard] or owners[shard] in hosts]
+            self.report.takeover_seconds += [seconds] * (len(free) - len(still_free))
+            held, free = still_held, still_free
             await asyncio.sleep(PROBE_SECONDS)
 
     async def check_questions(self, asked: list[tuple[Talker, str]]) -> None:

@@ -47,9 +47,9 @@ class Talker:
     dice: Random
     kinds: tuple[str, ...] = KINDS
     think_seconds: float = 0
+    """The longest pause between a result and the next prompt."""
     most_prompts: int = 100
     """So that sessions do not grow without end. Then another talker begins another session."""
-    """The longest pause between a result and the next prompt."""
     prompts: list[Prompt] = field(default_factory=list)
     is_stopped: bool = False
     holds_questions: bool = False

@@ -19,9 +19,9 @@ class LocalOwnership:
         self._held: dict[int, tuple[Lease, float]] = {}
         """Each lease with the time at which it ends."""
 
-    async def acquire(self, shard: int, host: str) -> Lease | None:
+    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
         held = self._get(shard)
-        if held is not None and held.host != host:
+        if held is not None and held.host != host and held.revision != ended:
             return None
         revision = self._database.next_revision()
         return self._put(Lease(shard=shard, host=host, epoch=revision, revision=revision))

@@ -1,7 +1,8 @@
 """The leases of shards in a bucket whose messages the server removes after the TTL.
 
 The epoch of a lease is the sequence of the message that took the shard, so it rises also if nothing is left of the
-leases before. The server's clock decides when a lease ends; the clocks of hosts play no part.
+leases before. The server removes a lease when its time is over by the server's clock, sometimes a second late, and a
+host takes one that it has not seen renewed for that time by its own. The time of day plays no part.
 """
 
 from __future__ import annotations
@@ -30,11 +31,13 @@ class NatsOwnership:
         self._name = names.leases
         self._subject = names.leases_subject
 
-    async def acquire(self, shard: int, host: str) -> Lease | None:
+    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
         try:
-            return await self._write(shard, LeaseValue(host), 0)
+            return await self._write(shard, LeaseValue(host), ended)
         except LeaseLost:
             held = await self._get(shard)
+        if held is None and ended:  # the server has removed it since
+            return await self.acquire(shard, host)
         # An earlier attempt may have been stored although its reply was lost.
         if held is None or held.host != host:
             return None
