@@ -13,6 +13,7 @@ from typing import Any, get_origin, is_typeddict
 from pages import main
 
 import parley
+from parley.exports import HOMES
 
 HEAD = """\
 # API reference
@@ -28,7 +29,7 @@ MADE_BY_US = {"RunResult", "SyncTurn", "Turn"}
 
 def pages() -> dict[str, str]:
     parts = [HEAD]
-    for home, names in parley.HOMES.items():
+    for home, names in HOMES.items():
         module = import_module(home)
         parts.append(f"## {first_paragraph(module).removesuffix('.')}\n")
         stubs = "\n".join(spaced([list(stub(name, getattr(module, name), comments(module))) for name in names.split()]))
@@ -207,7 +208,7 @@ def strings_after(body: list[ast.stmt]) -> dict[str, str]:
 
 def source_of_alias(name: str, value: Any) -> str:
     """The right-hand side of an alias in its module."""
-    home = next(home for home, names in parley.HOMES.items() if name in names.split())
+    home = next(home for home, names in HOMES.items() if name in names.split())
     source = inspect.getsource(import_module(home))
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == name:

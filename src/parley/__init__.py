@@ -4,9 +4,12 @@
 
 Names are loaded when they are first used: importing this module loads nothing else. The names of the
 official Python SDK are exported too, so you can port a program by changing its import line (docs/sdk.md).
+
+Our own code imports a whole module as `import parley.tools as tools`: for `from parley import tools`, Python would
+first look for an exported name, and load the table of all of them.
 """
 
-from parley.version import __version__
+from parley.version import __version__ as __version__
 
 TYPE_CHECKING = False  # importing it from typing would take longer than everything else here
 
@@ -164,102 +167,25 @@ if TYPE_CHECKING:
     )
     # isort: on
     # fmt: on
-
-HOMES: dict[str, str] = {
-    "parley.sdk.run": "run run_sync run_many run_many_sync RunOutcome RunProgress",
-    "parley.sdk.types.results": "RunResult",
-    "parley.sdk.client": "Client ClaudeSDKClient",
-    "parley.sdk.runtime.turns": "Turn",
-    "parley.sdk.options": "ClaudeAgentOptions Options",
-    "parley.sdk.types.agents": "AgentDefinition",
-    "parley.sdk.query": "query",
-    "parley.sdk.sync": "SyncClient SyncTurn query_sync",
-    "parley.sdk.tool": "tool",
-    "parley.sdk.runtime.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
-    "parley.sdk.budget": "Budget",
-    "parley.sdk.runtime.gc_tuning": "tune_gc",
-    "parley.sdk.errors": (
-        "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
-        "NotConnected ProcessError ResultError MessageParseError BudgetExceeded"
-    ),
-    "parley.sdk.attach": "Attached attach",
-    "parley.sdk.types.blocks": (
-        "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock ThinkingBlock "
-        "ToolResultBlock ToolUseBlock"
-    ),
-    "parley.sdk.types.hooks": (
-        "HookInput BaseHookInput PreToolUseHookInput PostToolUseHookInput PostToolUseFailureHookInput "
-        "PostToolUseFailureHookSpecificOutput UserPromptSubmitHookInput StopHookInput SubagentStopHookInput "
-        "PreCompactHookInput NotificationHookInput SubagentStartHookInput PermissionRequestHookInput "
-        "NotificationHookSpecificOutput SubagentStartHookSpecificOutput PermissionRequestHookSpecificOutput "
-        "PreToolUseHookSpecificOutput PostToolUseHookSpecificOutput UserPromptSubmitHookSpecificOutput "
-        "SessionStartHookSpecificOutput HookEffort BackgroundTaskSummary SessionCronSummary "
-        "UserPromptExpansionHookSpecificOutput PostToolBatchHookSpecificOutput StopHookSpecificOutput "
-        "SubagentStopHookSpecificOutput PermissionDeniedHookSpecificOutput PreModelSwitchHookSpecificOutput "
-        "PostModelSwitchHookSpecificOutput ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput "
-        "CwdChangedHookSpecificOutput FileChangedHookSpecificOutput WorktreeCreateHookSpecificOutput "
-        "MessageDisplayHookSpecificOutput HookJSONOutput SessionStartHookInput SessionEndHookInput "
-        "PostCompactHookInput PostToolBatchHookInput PermissionDeniedHookInput UserPromptExpansionHookInput "
-        "PreModelSwitchHookInput PostModelSwitchHookInput ElicitationHookInput ElicitationResultHookInput "
-        "CwdChangedHookInput DirectoryAddedHookInput FileChangedHookInput WorktreeCreateHookInput "
-        "WorktreeRemoveHookInput MessageDisplayHookInput StopFailureHookInput SetupHookInput "
-        "TeammateIdleHookInput TaskCreatedHookInput TaskCompletedHookInput ConfigChangeHookInput "
-        "InstructionsLoadedHookInput BatchedToolCall PermissionRequestAllow PermissionRequestDeny "
-        "SyncHookJSONOutput AsyncHookJSONOutput HookSpecificOutput HookEvent MoreHookEvent AnyHookEvent"
-    ),
-    "parley.sdk.hooks": "HookCallback HookContext HookMatcher Hooks",
-    "parley.sdk.types.messages": (
-        "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message MirrorErrorMessage "
-        "Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage TERMINAL_TASK_STATUSES "
-        "TaskNotificationMessage TaskProgressMessage TaskStartedMessage TaskUpdatedMessage Unknown Unreadable "
-        "UserMessage"
-    ),
-    "parley.sdk.permissions": (
-        "CanUseTool CanUseToolShadowedWarning PermissionResult PermissionResultAllow PermissionResultDeny "
-        "PermissionUpdate ToolPermissionContext PermissionRuleValue Signal"
-    ),
-    "parley.sdk.questions": "Answers Plan PlanDecision Question Questions Choice",
-    "parley.sdk.sessions": (
-        "list_sessions get_session_info get_session_messages list_subagents get_subagent_messages SDKSessionInfo "
-        "SessionMessage project_key_for_directory rename_session tag_session delete_session fork_session "
-        "ForkSessionResult"
-    ),
-    "parley.sdk.types.shapes": (
-        "PermissionMode EffortLevel McpServerConfig McpSdkServerConfig McpServerStatus McpServerStatusConfig "
-        "McpServerConnectionStatus McpServerInfo McpStatusResponse McpToolAnnotations McpToolInfo SystemInitData "
-        "SystemInitMcpServer SystemInitPlugin SystemInitPluginError FastModeState FastModeDisabledReason "
-        "TaskNotificationStatus TaskUpdatedStatus TaskUsage ModelUsage RateLimitStatus RateLimitType "
-        "MessageOrigin MessageOriginKind TaskNotificationOriginSubkind TaskBudget ThinkingConfig "
-        "ThinkingConfigAdaptive ThinkingConfigEnabled ThinkingConfigDisabled ContextUsageCategory "
-        "ContextUsageResponse SettingSource SdkPluginConfig SessionKey SessionStoreEntry SessionStoreFlushMode "
-        "SessionStoreListEntry SessionSummaryEntry SessionListSubkeysKey SdkBeta SandboxSettings "
-        "SandboxNetworkConfig SandboxIgnoreViolations ElicitationRequest ElicitationResult UserDialogRequest "
-        "UserDialogResult"
-    ),
-    "parley.sdk.store.interface": "SessionStore InMemorySessionStore fold_session_summary",
-    "parley.sdk.store.sessions": (
-        "import_session_to_store list_sessions_from_store get_session_info_from_store "
-        "get_session_messages_from_store list_subagents_from_store get_subagent_messages_from_store "
-        "rename_session_via_store tag_session_via_store delete_session_via_store fork_session_via_store"
-    ),
-    "parley.sdk.runtime.transport": "Ended Transport Wire",
-    "parley.models.fake.script": "Script ScriptedTurn ScriptedCall ScriptedError",
-}
-"""The module of each exported name."""
-
-_home_of = {name: module for module, names in HOMES.items() for name in names.split()}
-__all__ = ["__version__", *_home_of]  # noqa: PLE0604  # the names are strings
+    __all__: list[str]
 
 
 def __getattr__(name: str) -> object:
-    home = _home_of.get(name)
-    if home is None:
-        raise AttributeError(f"module 'parley' has no attribute {name!r}")
-    from importlib import import_module
+    from parley.exports import HOME_OF
 
-    value = globals()[name] = getattr(import_module(home), name)
+    if name == "__all__":
+        value: object = ["__version__", *HOME_OF]
+    elif name in HOME_OF:
+        from importlib import import_module
+
+        value = getattr(import_module(HOME_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'parley' has no attribute {name!r}")
+    globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_home_of})
+    from parley.exports import HOME_OF
+
+    return sorted({*globals(), *HOME_OF})

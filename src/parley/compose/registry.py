@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from parley import entry_points
+import parley.entry_points as entry_points
 from parley.engine.clock import Clock
 from parley.errors import UsageError
 from parley.protocol.dialects.base import Dialect, DialectContext, DialectProfile

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from parley import entry_points, tools
+import parley.entry_points as entry_points
+import parley.tools as tools
 from parley.compose import memory
 from parley.compose.instructions import read_text_file
 from parley.compose.launch_context import LaunchContext

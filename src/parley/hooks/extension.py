@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from parley import entry_points
+import parley.entry_points as entry_points
 from parley.entry_points import ExtensionError
 from parley.hooks.base import (
     Condition,

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from parley import entry_points
+import parley.entry_points as entry_points
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
 

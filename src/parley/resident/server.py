@@ -18,7 +18,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from parley import entry_points
+import parley.entry_points as entry_points
 from parley._launched import set_launcher
 from parley.compose.preload import warm_up
 from parley.resident.address import socket_path

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from parley import entry_points
+import parley.entry_points as entry_points
 from parley.errors import UsageError
 from parley.protocol.base import Struct
 from parley.protocol.options import CliOptions

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from parley import entry_points
+import parley.entry_points as entry_points
 from parley.protocol.base import Json, Struct
 
 GROUP = "parley.tools"

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import parley
+from parley.exports import HOMES
 
 SOURCE = Path(parley.__file__)
 OFFICIAL = """
@@ -55,7 +56,7 @@ McpHttpServerConfig McpSdkServerConfigStatus SyncHookJSONOutput AsyncHookJSONOut
 """Names that programs import from its `types`, in addition to the public names."""
 LIGHT = frozenset({"parley", "parley.version"})
 USUAL = LIGHT | {
-    "parley.errors",
+    *("parley.errors", "parley.exports"),
     *("parley.sdk", "parley.sdk.client", "parley.sdk.controls", "parley.sdk.types.deferred", "parley.sdk.errors"),
     *("parley.sdk.options", "parley.sdk.query", "parley.sdk.tool", "parley.sdk.types", "parley.sdk.types.generic"),
 }
@@ -104,7 +105,7 @@ def test_type_checkers_see_the_names_that_programs_get() -> None:
         for alias in statement.names
     }
 
-    assert declared == {name: module for module, names in parley.HOMES.items() for name in names.split()}
+    assert declared == {name: module for module, names in HOMES.items() for name in names.split()}
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

@@ -106,7 +106,7 @@ def serve(folder_path: str, name: str) -> int:
     """Run the server; in a process that it forks, a session. Raises UsageError."""
     import parley.cli.handshake
     import parley.cli.run  # noqa: F401  # a session needs both
-    from parley import entry_points
+    import parley.entry_points as entry_points
     from parley.cli import main as executable
     from parley.compose.preload import preload
     from parley.resident.launcher import LOCK_DESCRIPTOR
