@@ -6,24 +6,24 @@ See also: which tools such a session has (compose/tools.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from parley.permissions.base import Decision, Deny, InvalidUpdate, PathsAndHosts, Policy, ToolRequest
+from parley.permissions.base import Decision, Deny, InvalidUpdate, Policy, ToolRequest
+from parley.permissions.wrapped import WrappedPolicy
 from parley.protocol.base import Json
-from parley.settings.base import MergedSettings
 from parley.tools.catalog import FILE_EFFECTS, find_traits
 from parley.workspace.base import Scope
 
 OUTSIDE = "The session is restricted to its working directories"
 
 
-class RestrictedPolicy:
+class RestrictedPolicy(WrappedPolicy):
     def __init__(self, policy: Policy, roots: Iterable[str]) -> None:
-        self._policy = policy
+        super().__init__(policy)
         self._roots = tuple(os.path.realpath(root) for root in roots)
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
-        decision = self._policy.decide(request, mode)
+        decision = super().decide(request, mode)
         is_exempt = find_traits(request.tool).effect not in FILE_EFFECTS or request.runs_elsewhere
         if is_exempt or isinstance(decision, Deny) or self._contains(decision.scope):
             return decision
@@ -38,9 +38,6 @@ class RestrictedPolicy:
     def _is_inside(self, path: str) -> bool:
         return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
 
-    def is_hidden(self, path: str) -> bool:
-        return self._policy.is_hidden(path)
-
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
         from parley.permissions.updates import AddDirectories, parse_updates
 
@@ -51,22 +48,4 @@ class RestrictedPolicy:
                     raise InvalidUpdate(
                         f"{folder!r:.200} is outside the directories that this session is restricted to"
                     )
-        return self._policy.update(updates, may_bypass=False)
-
-    def apply_settings(self, merged: MergedSettings) -> None:
-        self._policy.apply_settings(merged)
-
-    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
-        self._policy.add_server_rules(server, rules)
-
-    def drop_server_rules(self, server: str) -> None:
-        self._policy.drop_server_rules(server)
-
-    def list_folders(self) -> tuple[str, ...]:
-        return self._policy.list_folders()
-
-    def list_rules(self) -> Json:
-        return self._policy.list_rules()
-
-    def list_paths_and_hosts(self) -> PathsAndHosts:
-        return self._policy.list_paths_and_hosts()
+        return super().update(updates, may_bypass=False)

@@ -6,13 +6,14 @@ them, and then the session's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parley.errors import SessionError, ToolError, UsageError
-from parley.permissions.base import Decision, Deny, PathsAndHosts, ToolRequest
+from parley.permissions.base import Decision, Deny, ToolRequest
 from parley.permissions.paths.remote_filesystem import RemoteFilesystem
+from parley.permissions.wrapped import WrappedPolicy
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import is_truthy, read_int
 from parley.settings.tree import RemoteTree
@@ -24,8 +25,6 @@ from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
 
 if TYPE_CHECKING:
     from parley.permissions.policy import SessionPolicy
-    from parley.protocol.base import Json
-    from parley.settings.base import MergedSettings
 
 TOKEN_VARIABLE = "PARLEY_WORKSPACE_TOKEN"
 EPOCH_VARIABLE = "PARLEY_WORKSPACE_EPOCH"
@@ -142,7 +141,7 @@ class RemoteOutputDirectory(OutputDirectory, frozen=True, kw_only=True):
         return self.fallback
 
 
-class RemotePolicy:
+class RemotePolicy(WrappedPolicy):
     """A policy whose facts come from a remote workspace.
 
     `prepare` collects them without blocking; a decision that was not prepared waits for them. A workspace that does not
@@ -150,6 +149,7 @@ class RemotePolicy:
     """
 
     def __init__(self, policy: SessionPolicy, remote: RemoteAccess) -> None:
+        super().__init__(policy)
         self._policy = policy
         self._remote = remote
 
@@ -180,24 +180,3 @@ class RemotePolicy:
             return self._policy.is_hidden(path)
         except ToolError:
             return True
-
-    def list_paths_and_hosts(self) -> PathsAndHosts:
-        return self._policy.list_paths_and_hosts()
-
-    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
-        return self._policy.update(updates, may_bypass=may_bypass)
-
-    def apply_settings(self, merged: MergedSettings) -> None:
-        self._policy.apply_settings(merged)
-
-    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
-        self._policy.add_server_rules(server, rules)
-
-    def drop_server_rules(self, server: str) -> None:
-        self._policy.drop_server_rules(server)
-
-    def list_folders(self) -> tuple[str, ...]:
-        return self._policy.list_folders()
-
-    def list_rules(self) -> Json:
-        return self._policy.list_rules()
