@@ -289,7 +289,7 @@ class RunningCluster:
                 await asyncio.sleep(POLL_SECONDS)
 
     def crashes(self) -> list[str]:
-        """The hosts that have ended although nobody killed them."""
+        """The hosts that have ended although the test did not kill them."""
         ended = [host for host in self.hosts if not host.is_running and not host.is_killed]
         return [f"the host {host.name} has ended by itself: {''.join(host.stderr[-5:])}" for host in ended]
 

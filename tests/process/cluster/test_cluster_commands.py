@@ -56,9 +56,9 @@ async def test_an_operator_sees_drains_and_moves(tmp_path: Path) -> None:
         assert (code, out) == (0, f"shard {cluster.shard(session)} is on {target}\n")
         assert (await cluster.gateways[0].ask(session, "say moved"))["result"] == "moved"
 
-        code, out, err = await run_command(cluster, "drain", "nobody")
+        code, out, err = await run_command(cluster, "drain", "host-9")
         assert code == 1
-        assert f"the cluster has no live host 'nobody' (it has: {one}, {two})" in err
+        assert f"the cluster has no live host 'host-9' (it has: {one}, {two})" in err
 
         async with asyncio.timeout(PATIENCE_SECONDS):
             while (shown := await run_command(cluster, "status"))[0]:

@@ -104,7 +104,7 @@ def test_agents_are_listed_a_job_is_deleted_and_declared_inputs_are_accepted(tmp
     assert later["t2"]["jobs"] == []
 
 
-def test_nobody_to_ask_means_no(tmp_path: Path) -> None:
+def test_unattended_means_no(tmp_path: Path) -> None:
     calls = [("Monitor", {"command": "touch made", "description": "W"}), ("EnterWorktree", {"name": "a"})]
     lines = run(tmp_path, script(calls, "Done."))
     assert [denial["tool_name"] for denial in lines[-1]["permission_denials"]] == ["Monitor", "EnterWorktree"]

@@ -128,8 +128,8 @@ def test_a_client_survives_pieces_of_lines_unknown_messages_and_wrong_ids() -> N
         turn(
             '{ say = "In pieces.", chunk_bytes = 7, chunk_delay_ms = 50 }',
             '{ send = { type = "from_the_future" } }',
-            '{ send = { type = "control_response", response = { subtype = "success", request_id = "nobody" } } }',
-            '{ send = { type = "control_cancel_request", request_id = "nobody" } }',
+            '{ send = { type = "control_response", response = { subtype = "success", request_id = "never-asked" } } }',
+            '{ send = { type = "control_cancel_request", request_id = "never-asked" } }',
             '{ call = "Read", id = "t1", result = "a", result_id = "t2" }',
             '{ raw = "" }',
             '{ say = "Long. ", pad_to_bytes = 2_000_000 }',

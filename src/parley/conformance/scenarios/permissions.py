@@ -210,8 +210,8 @@ def bad_answers_deny(log: ScenarioLog) -> None:
     need(log.last("result").get("result") == "ok", log.last("result"))
 
 
-@scenario("nobody-to-ask")
-async def nobody_to_ask(engine: EngineDriver) -> None:
+@scenario("unattended")
+async def unattended(engine: EngineDriver) -> None:
     """Without --permission-prompt-tool."""
     engine.model.play(TOUCH, say("ok"))
     await engine.turn("go", "--permission-mode", "default")
@@ -219,10 +219,10 @@ async def nobody_to_ask(engine: EngineDriver) -> None:
 
 
 @check(
-    "permission.nobody", "flag.permission-mode", on="nobody-to-ask", basis="trace 038; users.md U-2.8",
+    "permission.unattended", "flag.permission-mode", on="unattended", basis="trace 038; users.md U-2.8",
     expects="no one is asked and the command does not run; the denial is listed",
 )  # fmt: skip
-def nobody_denies(log: ScenarioLog) -> None:
+def unattended_denies(log: ScenarioLog) -> None:
     need("x.txt" not in log.files, "the command ran")
     need(not log.asked("can_use_tool"), "the client was asked")
     need(len(log.last("result").get("permission_denials") or []) == 1, log.last("result"))
