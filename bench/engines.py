@@ -86,7 +86,7 @@ class Plan:
     line_bytes: int = 2 << 20
     processes: tuple[int, ...] = (1, 4, 16)
     lengths: tuple[int, ...] = (10, 1_000, 10_000, 100_000)
-    long_turns: int = 5
+    long_turns: int = 10
 
 
 QUICK = Plan(runs=2, warm_turns=5, deltas=1_000, line_bytes=1 << 20, processes=(1, 3), lengths=(10, 1_000))
@@ -273,7 +273,10 @@ def write_session(messages: int, folder: Path) -> dict[str, str]:
 
 
 def long_conversations(engine: Engine, plan: Plan) -> Samples:
-    """Resume a session of each length: the first result, then more turns. All of it must be in the requests."""
+    """Resume a session of each length: the first result, then more turns, of which the first few are not recorded.
+
+    All of the session must be in the requests.
+    """
     samples = {}
     for length in plan.lengths:
         taken = []
@@ -281,7 +284,7 @@ def long_conversations(engine: Engine, plan: Plan) -> Samples:
         with start_engine(engine, (*STREAM, "--resume", SESSION), plan.base_url, prepare=prepare) as live:
             live.send(initialize_line() + user_line(prompt(1)))
             resumed_ms = ms(live.started_at, result_time(live))
-            for number in range(plan.long_turns):
+            for number in range(TURNS_BEFORE_WARM + plan.long_turns):
                 sent_at = live.send(user_line(prompt(1)))
                 taken.append(ms(sent_at, result_time(live, number + 2)))
             with urllib.request.urlopen(f"{plan.base_url}/bench/bytes") as answer:
@@ -289,7 +292,7 @@ def long_conversations(engine: Engine, plan: Plan) -> Samples:
             if request_bytes < length * len(SENTENCE):
                 raise live.error(f"a request of {request_bytes:,} bytes for a conversation of {length:,} messages")
         samples[f"{length:,} messages: spawn to result, ms"] = [resumed_ms]
-        samples[f"{length:,} messages: user line to result, ms"] = taken
+        samples[f"{length:,} messages: user line to result, ms"] = taken[TURNS_BEFORE_WARM:]
     return samples
 
 
