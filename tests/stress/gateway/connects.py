@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -94,13 +95,15 @@ class Probe:
     async def run(self) -> None:
         session = await self._server.create()
         while True:
-            await asyncio.gather(self._measure("healthz", self._health()), self._measure("prompt", self._ask(session)))
+            await asyncio.gather(
+                self._measure("healthz", self._health), self._measure("prompt", lambda: self._ask(session))
+            )
 
-    async def _measure(self, name: str, work: Any) -> None:
+    async def _measure(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
         started = time.monotonic()
         try:
             async with asyncio.timeout(PROBE_SECONDS):
-                await work
+                await work()
             self.answers[name] += 1
         except Exception as exc:
             self.answers[f"{name}: {type(exc).__name__} {exc}"] += 1
