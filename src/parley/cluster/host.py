@@ -202,5 +202,6 @@ class Host:
             is_draining=self.shards.is_draining,
             workspace=self.settings.workspace,
             unreadable={key.session: why for key, why in self._unreadable.items()},
+            newer_shards=sorted(self.shards.unreadable),
             at=time.time(),
         )

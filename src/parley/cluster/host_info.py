@@ -33,6 +33,8 @@ class HostInfo(Struct, frozen=True, kw_only=True):
     """The address of its workspace service, if it has one."""
     unreadable: dict[str, str] = {}
     """Sessions that it cannot run, and why: their logs are damaged, or only a newer host can read them."""
+    newer_shards: list[int] = []
+    """The shards with sessions that only a newer host can read."""
     at: float = 0.0
     """When it wrote this, by its own clock."""
 

@@ -74,7 +74,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     drained: Collection[str] = ()
     shards: int
     unreadable: Collection[int] = ()
-    """The shards with sessions that only a newer host can run."""
+    """The shards with sessions that this host cannot run, and a newer one can."""
     overdue: Collection[int] = ()
     """The shards without an owner for a while: a host that counts does not claim its share."""
 
@@ -85,31 +85,41 @@ class Plan(Struct, frozen=True):
     claims: list[int]
     gives: list[int]
     """The shards that it must give up."""
+    spare: list[int]
+    """The shards that it can give up, because any other host can have them."""
     surplus: int
-    """How many more it should give up."""
+    """How many of these it should give up."""
 
 
 def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     """The shards to claim and to give up."""
     if seen.host not in seen.hosts:  # its own row is not visible yet, which says nothing
-        return Plan([], [], 0)
+        return Plan([], [], [], 0)
     active = {name for name, info in seen.hosts.items() if not info.is_draining} - set(seen.drained)
     if seen.host not in active:
-        return Plan([], sorted(mine), 0)
+        return Plan([], sorted(mine), [], 0)
     share = -(-seen.shards // len(active))
-    newest = max(info.records for name, info in seen.hosts.items() if name in active)
-    shunned = set(seen.unreadable) if newest > seen.hosts[seen.host].records else set()
-    moves = {shard: host for shard, host in seen.moves.items() if host in active}
-    away = {shard for shard, host in moves.items() if host != seen.host}
-    free = [shard for shard in range(seen.shards) if shard not in seen.taken and shard not in away | shunned]
+    shunned = {name: find_shunned(seen, name, active) for name in active}
+    moves = {shard: host for shard, host in seen.moves.items() if host in active and shard not in shunned[host]}
+    away = {shard for shard, host in moves.items() if host != seen.host} | shunned[seen.host]
+    free = [shard for shard in range(seen.shards) if shard not in seen.taken and shard not in away]
     # Each host prefers others, so that two of them rarely want the same one.
     free.sort(key=lambda shard: (moves.get(shard) != seen.host, crc32(f"{seen.host}/{shard}".encode())))
-    gives = sorted(shard for shard in mine if shard in away | shunned)
+    gives = sorted(shard for shard in mine if shard in away)
     wanted = sum(moves.get(shard) == seen.host for shard in free)
     room = max(share - (len(mine) - len(gives)), wanted)
-    pinned = sum(moves.get(shard) == seen.host for shard in mine)
-    surplus = max(0, len(mine) - len(gives) - max(share, pinned))
-    return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, surplus)
+    spare = sorted(set(mine).difference(moves, *shunned.values()))
+    surplus = min(len(spare), max(0, len(mine) - len(gives) - share))
+    return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, spare, surplus)
+
+
+def find_shunned(seen: Situation, host: str, active: Collection[str]) -> Collection[int]:
+    """The shards that a host leaves to newer ones. What a host of its version or a newer one cannot run, it cannot."""
+    records = seen.hosts[host].records
+    if all(seen.hosts[name].records <= records for name in active):
+        return frozenset()
+    peers = (info.newer_shards for info in seen.hosts.values() if info.records >= records)
+    return frozenset(seen.unreadable if seen.hosts[seen.host].records >= records else ()).union(*peers)
 
 
 def find_living(hosts: Mapping[str, HostInfo], holders: Collection[str]) -> dict[str, HostInfo]:
@@ -122,7 +132,7 @@ class ShardKeeper:
         self.count = ownership.shards
         self.is_draining = False
         self.unreadable: set[int] = set()
-        """The shards with sessions that only a newer host can run."""
+        """The shards with sessions that this host cannot run, and a newer one can."""
         self._ownership = ownership
         self._registry = registry
         self._host = host
@@ -235,15 +245,10 @@ class ShardKeeper:
         plan = make_plan(await self._look(await self._find_free()), self.owned())
         await asyncio.gather(*(self._claim(shard) for shard in plan.claims))
         leaving = sum(held.is_leaving for held in self._held.values())
-        gives = [*plan.gives, *self._find_idle(plan.surplus, plan.gives)]
+        idle = [shard for shard in plan.spare if plan.surplus and not self._events.is_busy(shard)]
+        gives = [*plan.gives, *idle[: plan.surplus]]
         for shard in gives[: MOST_AT_ONCE - leaving] if not self.is_draining else ():
             self._begin(self.give_up(shard))
-
-    def _find_idle(self, most: int, others: Collection[int]) -> list[int]:
-        """Shards to give up in which no turn runs."""
-        if not most:
-            return []
-        return [shard for shard in self.owned() if shard not in others and not self._events.is_busy(shard)][:most]
 
     async def _claim_free(self) -> None:
         """Take what a host has left behind soon after its leases have ended."""
