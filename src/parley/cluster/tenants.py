@@ -22,7 +22,7 @@ from parley.errors import UsageError
 from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas
-from parley.gateway.security.quotas import Spending, Use
+from parley.gateway.security.quotas import Spending, Use, check_use
 from parley.protocol.base import Struct
 
 RETRY_SECONDS = 0.5
@@ -211,12 +211,7 @@ class TenantLimits:
         """Raises Refusal if a session may not take a prompt."""
         quotas, sessions = self._quotas.get(tenant, TenantQuotas()), self._sessions.get(tenant)
         used = self._spending.of_tenant(tenant)
-        if quotas.usd is not None and used.usd >= quotas.usd:
-            text = f"the tenant {tenant!r} has used ${used.usd:.2f} of its quota of ${quotas.usd:.2f}"
-            raise Refusal("quota_exceeded", text)
-        if quotas.tokens is not None and used.tokens >= quotas.tokens:
-            text = f"the tenant {tenant!r} has used {used.tokens} of its quota of {quotas.tokens} model tokens"
-            raise Refusal("quota_exceeded", text)
+        check_use(f"the tenant {tenant!r}", used, tokens=quotas.tokens, usd=quotas.usd)
         if sessions is None:
             return
         self._check_storage(tenant, sessions, quotas)

@@ -68,16 +68,15 @@ class Spending:
 
     def check(self, name: str, quotas: Quotas) -> None:
         """Raises Refusal."""
-        used = self.of(name)
-        if quotas.usd is not None and used.usd >= quotas.usd:
-            raise Refusal(
-                "quota_exceeded", f"the token {name!r} has used ${used.usd:.2f} of its quota of ${quotas.usd:.2f}"
-            )
-        if quotas.tokens is not None and used.tokens >= quotas.tokens:
-            raise Refusal(
-                "quota_exceeded",
-                f"the token {name!r} has used {used.tokens} of its quota of {quotas.tokens} model tokens",
-            )
+        check_use(f"the token {name!r}", self.of(name), tokens=quotas.tokens, usd=quotas.usd)
+
+
+def check_use(user: str, used: Use, *, tokens: int | None, usd: float | None) -> None:
+    """Raises Refusal if a quota is used up."""
+    if usd is not None and used.usd >= usd:
+        raise Refusal("quota_exceeded", f"{user} has used ${used.usd:.4f} of its quota of ${usd:.4f}")
+    if tokens is not None and used.tokens >= tokens:
+        raise Refusal("quota_exceeded", f"{user} has used {used.tokens} of its quota of {tokens} model tokens")
 
 
 def growth(before: Any, after: Any) -> Any:
