@@ -56,6 +56,13 @@ async def test_an_operator_sees_drains_and_moves(tmp_path: Path) -> None:
         assert (code, out) == (0, f"shard {cluster.shard(session)} is on {target}\n")
         assert (await cluster.gateways[0].ask(session, "say moved"))["result"] == "moved"
 
+        code, out, _ = await run_command(cluster, "move", session, "--cancel")
+        assert (code, out) == (0, f"any host may have shard {cluster.shard(session)}\n")
+        for words in ((session,), (session, target, "--cancel")):
+            code, _, err = await run_command(cluster, "move", *words)
+            assert code != 0
+            assert "give the host that is to have the shard, or --cancel" in err
+
         code, out, err = await run_command(cluster, "drain", "host-9")
         assert code == 1
         assert f"the cluster has no live host 'host-9' (it has: {one}, {two})" in err

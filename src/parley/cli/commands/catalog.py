@@ -207,9 +207,10 @@ ROWS: tuple[Command, ...] = (
                 (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
             ),
             "move": Action(
-                "Move a shard, or the shard of a session, to a host and keep it there while the host lives.",
-                "SHARD|SESSION HOST",
-                (*OPERATOR_FLAGS, WAIT_SECONDS),
+                "Move a shard, or the shard of a session, to a host. It stays there while the host lives, or until "
+                "--cancel.",
+                "SHARD|SESSION [HOST]",
+                (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let any host have the shard again.")),
             ),
             "demo": Action(
                 "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",

@@ -35,6 +35,11 @@ async def move_shard(cluster: Cluster, shard: int, host: str, wait_seconds: floa
     await wait_for_owner(cluster, [shard], lambda owner: owner == host, wait_seconds)
 
 
+async def cancel_move(cluster: Cluster, shard: int) -> None:
+    """Let the hosts balance a shard again. Raises ClusterError."""
+    await cluster.registry.delete(move_key(shard))
+
+
 def find_shard(cluster: Cluster, word: str) -> int:
     """The shard that a word names: its number, or a session in it. Raises UsageError."""
     shards = cluster.ownership.shards

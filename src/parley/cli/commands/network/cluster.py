@@ -83,17 +83,23 @@ def drain(given: GivenArgs) -> int:
 
 def move(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.moves import find_shard, move_shard
+    from parley.cluster.operations.moves import cancel_move, find_shard, move_shard
 
-    what, host = given.words
+    what, *target = given.words
+    if given.has("cancel") == bool(target):
+        raise InvalidArguments("give the host that is to have the shard, or --cancel")
     wait_seconds = given.number("wait-seconds", WAIT_SECONDS)
 
     async def act(cluster: Cluster) -> int:
         shard = find_shard(cluster, what)
-        await move_shard(cluster, shard, host, wait_seconds)
+        if target:
+            await move_shard(cluster, shard, target[0], wait_seconds)
+        else:
+            await cancel_move(cluster, shard)
         return shard
 
-    return write_lines([f"shard {run_connected(given, act)} is on {host}"])
+    shard = run_connected(given, act)
+    return write_lines([f"shard {shard} is on {target[0]}" if target else f"any host may have shard {shard}"])
 
 
 def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T:
