@@ -113,7 +113,7 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, spare, surplus)
 
 
-def find_shunned(seen: Situation, host: str, active: Collection[str]) -> Collection[int]:
+def find_shunned(seen: Situation, host: str, active: Collection[str]) -> frozenset[int]:
     """The shards that a host leaves to newer ones. What a host of its version or a newer one cannot run, it cannot."""
     records = seen.hosts[host].records
     if all(seen.hosts[name].records <= records for name in active):
