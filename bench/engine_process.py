@@ -193,6 +193,7 @@ def start_engine(
             (folder / part).mkdir()
         env = {**environment(folder, base_url), **prepare(folder), **engine.env}
         argv, out = [*engine.argv, *flags], subprocess.PIPE
+        os.sync()  # what was written and deleted before would be part of this engine's first fsync
         with (folder / "stderr").open("wb") as err:
             started_at = time.perf_counter()
             try:

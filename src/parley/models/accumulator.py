@@ -32,8 +32,8 @@ UNREADABLE = "__unparsedToolInput"
 """The key that holds tool arguments which are not a JSON object, as Claude Code writes it."""
 
 
-COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-NESTED_COUNTS = ("server_tool_use", "cache_creation", "output_tokens_details")
+COUNTS = frozenset(("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"))
+NESTED_COUNTS = frozenset(("server_tool_use", "cache_creation", "output_tokens_details"))
 MOST_TOKENS = 2**53
 
 
@@ -64,6 +64,8 @@ class MessageAccumulator:
         self.finished = False
         self.blocks: list[Block] = []
         self._open: dict[int, _Part] = {}
+        self._ending: ModelEvent | None = None
+        """The last message_delta. It may come again (`ModelEvent.ending`)."""
         self._started_message = 0
         """One more than the index of the last block that started."""
 
@@ -91,6 +93,15 @@ class MessageAccumulator:
             usage=self.usage,
             context_management=None,
         )
+
+    def ending(self) -> Json:
+        """How the answer ended: its id, final usage and stop reason."""
+        return {
+            "id": self.id,
+            "usage": self.final_usage,
+            "stop_reason": self.stop_reason,
+            "stop_sequence": self.stop_sequence,
+        }
 
     def open_indexes(self) -> list[int]:
         """The indexes of the blocks that started and did not finish."""
@@ -149,6 +160,9 @@ class MessageAccumulator:
         self.usage = self.final_usage = sanitize_usage(message.get("usage"))
 
     def _end(self, event: ModelEvent) -> None:
+        if event is self._ending:
+            return
+        self._ending = event
         if event.delta is not None:
             self.stop_reason = event.delta.stop_reason
             self.stop_sequence = event.delta.stop_sequence
@@ -209,16 +223,17 @@ def sanitize_usage(usage: Any) -> Json:
     if not isinstance(usage, dict):
         return {}
     counted = {key: value for key, value in usage.items() if key not in COUNTS or is_count(value)}
-    for key in NESTED_COUNTS:
-        if counted.get(key) is not None:
+    for key in NESTED_COUNTS.intersection(counted):
+        if counted[key] is not None:
             inner = counted[key] if isinstance(counted[key], dict) else {}
             counted[key] = {name: value for name, value in inner.items() if is_count(value)}
     return counted
 
 
 def is_count(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value is None or (is_number and 0 <= value <= MOST_TOKENS)
+    if type(value) is int:
+        return 0 <= value <= MOST_TOKENS
+    return value is None or (isinstance(value, float) and 0 <= value <= MOST_TOKENS)
 
 
 def order_error(what: str) -> ModelError:

@@ -60,6 +60,8 @@ class ModelEvent(Struct, gc=False):
     """The rate limit status on message_start, if the backend reports it."""
     joined: tuple[bytes, ...] = msgspec.field(default=(), name="parley:joined")
     """The JSON of each text delta, if the event is several; `raw` is then empty and `delta` has the whole text."""
+    ending: ModelEvent | None = msgspec.field(default=None, name="parley:ending")
+    """On content_block_stop: the message_delta that comes next, if it is already there."""
 
 
 class _EventHead(Struct):
@@ -133,6 +135,30 @@ def join_texts(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
         raise
     if run:
         yield join_run(run)
+
+
+def attach_endings(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
+    """The events that arrived together. The end of a block knows the end of the message, if that comes next.
+
+    If reading an event raises ModelError, the events before it come first.
+    """
+    stop: ModelEvent | None = None
+    try:
+        for event in events:
+            if stop is not None:
+                stop.ending = event if event.type == "message_delta" else None
+                yield stop
+                stop = None
+            if event.type == "content_block_stop":
+                stop = event
+            else:
+                yield event
+    except ModelError:
+        if stop is not None:
+            yield stop
+        raise
+    if stop is not None:
+        yield stop
 
 
 def join_run(run: list[ModelEvent]) -> ModelEvent:

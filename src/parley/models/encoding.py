@@ -114,16 +114,19 @@ class PrefixEncoder:
 def encode_object(fields: Json, lists: Mapping[str, Pieces]) -> Pieces:
     """The JSON object with these fields. `lists` has the items of some of them, encoded."""
     pieces: list[bytes | memoryview] = []
+    separator, short = b"{", dict[str, object]()
     for name, value in fields.items():
-        pieces += (b",", msgspec.json.encode(name), b":")
         if name not in lists:
-            pieces.append(msgspec.json.encode(value))
+            short[name] = value
             continue
-        separator = b"["
+        if short:
+            pieces.append(separator + msgspec.json.encode(short)[1:-1])
+            separator, short = b",", {}
+        opening = b"%b%b:[" % (separator, msgspec.json.encode(name))
         for items in lists[name]:
             if items:
-                pieces += (separator, items)
-                separator = b","
-        pieces.append(b"]" if separator == b"," else b"[]")
-    pieces[0] = b"{"
-    return [*pieces, b"}"]
+                pieces += (opening, items)
+                opening = b","
+        pieces.append(b"]" if opening == b"," else opening + b"]")
+        separator = b","
+    return [*pieces, separator + msgspec.json.encode(short)[1:] if short or not pieces else b"}"]

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from msgspec.structs import replace
@@ -124,6 +124,13 @@ class AwaitableLog(Protocol):
 
     async def wait_synced(self) -> None:
         """Wait until all appended entries are stored for good. Raises SessionError."""
+
+
+class BatchLog(Protocol):
+    """A log that can append several entries at once."""
+
+    def append_all(self, entries: Sequence[Entry]) -> None:
+        """Append entries with one write. Raises SessionError; then none of them was appended."""
 
 
 class StoreSetup(Struct, frozen=True):

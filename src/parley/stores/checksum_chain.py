@@ -44,28 +44,30 @@ CHECKSUM_END = rb',"[^"]{5}":"[0-9a-f]{8}"}\Z'
 CHECKSUM_FIELDS = ("sum", "check")
 HEX_DIGITS = r"[0-9a-f]{8}"
 OWN = "own"
-COPIED_FIELDS = (
-    "at",
-    "compactMetadata",
-    "context",
-    "customTitle",
-    "entry",
-    "foreign",
-    "isApiErrorMessage",
-    "isCompactSummary",
-    "isMeta",
-    "isVisibleInTranscriptOnly",
-    "kind",
-    "message",
-    "parley",
-    "permissionMode",
-    "requestId",
-    "seq",
-    "subtype",
-    "timestamp",
-    "toolUseResult",
-    "type",
-    "uuid",
+COPIED_FIELDS = frozenset(
+    (
+        "at",
+        "compactMetadata",
+        "context",
+        "customTitle",
+        "entry",
+        "foreign",
+        "isApiErrorMessage",
+        "isCompactSummary",
+        "isMeta",
+        "isVisibleInTranscriptOnly",
+        "kind",
+        "message",
+        "parley",
+        "permissionMode",
+        "requestId",
+        "seq",
+        "subtype",
+        "timestamp",
+        "toolUseResult",
+        "type",
+        "uuid",
+    )
 )
 """The fields of a record that are the same in a copy."""
 LARGE_FIELDS = ("message", "toolUseResult")
@@ -222,7 +224,7 @@ def add_own_checksum(body: bytes) -> tuple[bytes, bytes]:
 
 def compute_own_checksum(record: Json, session: str = "") -> str:
     """The checksum of one record, followed by that of its session (by default the one in `sessionId`)."""
-    covered = {name: record[name] for name in COPIED_FIELDS if name in record}
+    covered = {name: record[name] for name in COPIED_FIELDS.intersection(record)}
     session = session or session_checksum(str(record.get("sessionId")))
     return f"{zlib.crc32(session.encode() + msgspec.json.encode(covered, order='deterministic')):08x}{session}"
 

@@ -70,14 +70,14 @@ class MirroredLog:
     def entries(self, after: int = -1) -> Iterator[Entry]:
         for entry in self._log.entries(after):
             if not self._has_unsent:
-                self._encoder.commit(self._encoder.encode(entry))
+                self._encoder.commit(self._encoder.encode([entry]))
             yield entry
 
     def close(self) -> None:
         self._log.close()
 
     def _send(self, entry: Entry) -> None:
-        encoded = self._encoder.encode(entry)
+        encoded = self._encoder.encode([entry])
         self._encoder.commit(encoded)
         for line in encoded.lines:
             frame = TranscriptMirror(filePath=self._path, entries=[{**line, MIRRORED: True}])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import ModelError
-from parley.models.base import Delta, ModelEvent, join_texts, read_event
+from parley.models.base import Delta, ModelEvent, attach_endings, join_texts, read_event
 
 
 def test_an_event_keeps_its_bytes() -> None:
@@ -108,6 +108,34 @@ def test_text_deltas_that_arrive_together_are_one_event(events: list[ModelEvent]
 
 def test_a_text_delta_that_arrives_alone_stays_as_it_is() -> None:
     assert list(join_texts(EVENTS[:1])) == EVENTS[:1]
+
+
+STOP, ENDING, END = (
+    read_event(b'{"type":"%b"}' % kind) for kind in (b"content_block_stop", b"message_delta", b"message_stop")
+)
+
+
+@given(st.lists(st.sampled_from([*EVENTS, STOP, ENDING, END]), min_size=1))
+def test_the_end_of_a_block_knows_the_end_of_the_answer_that_comes_next(events: list[ModelEvent]) -> None:
+    copies = [msgspec.structs.replace(event) for event in events]
+    found = list(attach_endings(copies))
+
+    assert all(one is other for one, other in zip(found, copies, strict=True))
+    for event, following in zip(found, [*found[1:], None], strict=True):
+        is_last_block = event.type == STOP.type and following is not None and following.type == ENDING.type
+        assert event.ending is (following if is_last_block else None)
+
+
+def test_a_block_that_ends_before_an_invalid_event_is_not_lost() -> None:
+    def events() -> Iterator[ModelEvent]:
+        yield STOP
+        raise ModelError("invalid")
+
+    received: list[ModelEvent] = []
+    with pytest.raises(ModelError):
+        received.extend(attach_endings(events()))
+
+    assert received == [STOP]
 
 
 def test_text_before_an_invalid_event_is_not_lost() -> None:

@@ -250,10 +250,9 @@ def add_usage(one: Json, other: Json) -> Json:
     for key in COUNTED_FIELDS:
         total[key] = (one.get(key) or 0) + (other.get(key) or 0)
     for key in ("server_tool_use", "cache_creation", "output_tokens_details"):
-        if more := other.get(key):
-            total[key] = _add_counts(one.get(key) or {}, more)
-        elif key in one or key in other:
-            total[key] = one.get(key) or {}
+        if key in one or key in other:
+            more, before = other.get(key), one.get(key) or {}
+            total[key] = _add_counts(before, more) if more else before
     if one.get("parley_estimated"):
         # A sum that contains an estimate is an estimate.
         total["parley_estimated"] = True

@@ -160,10 +160,20 @@ class Commands:
 
     # For users.
 
+    def list_names(self) -> list[str]:
+        """The names of `list_commands`."""
+        if self.are_off:
+            return []
+        templates = self.templates()
+        files = [template.name for template in templates.values() if template.user_invocable]
+        own = [name for name in ALIASES if name not in templates]
+        return [*files, *own, *(command["name"] for command in self._servers.list_commands())]
+
     def list_commands(self) -> list[Json]:
         """All commands for users, as clients receive them."""
         if self.are_off:
             return []
+        templates = self.templates()
         files = [
             {
                 "name": template.name,
@@ -171,19 +181,19 @@ class Commands:
                 "argumentHint": template.hint,
                 **({"builtin": True} if template.source == "builtin" else {}),
             }
-            for template in self.templates().values()
+            for template in templates.values()
             if template.user_invocable
         ]
         own = [
             {
                 "name": name,
-                "description": row.description,
-                "argumentHint": row.hint,
+                "description": LOCAL[name].description,
+                "argumentHint": LOCAL[name].hint,
                 **({"aliases": aliases} if (aliases := ALIASES[name]) else {}),
                 "builtin": True,
             }
-            for name, row in LOCAL.items()
-            if not row.alias_of and name not in self.templates()
+            for name in ALIASES
+            if name not in templates
         ]
         return [*files, *own, *self._servers.list_commands()]
 

@@ -170,7 +170,11 @@ LOCAL: dict[str, LocalCommand] = {
 }
 
 
-ALIASES = {name: [alias for alias, row in LOCAL.items() if row.alias_of == name] for name in LOCAL}
+ALIASES = {
+    name: [alias for alias, other in LOCAL.items() if other.alias_of == name]
+    for name, row in LOCAL.items()
+    if not row.alias_of
+}
 """The other names of each command."""
 FOR_NEXT_PROMPT = {name for name, row in LOCAL.items() if row.for_next_prompt}
 TERMINAL = frozenset(

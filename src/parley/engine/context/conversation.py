@@ -387,23 +387,36 @@ class Conversation:
             self._sent_rate_limit = limits
             self.send(RateLimitEvent(rate_limit_info=limits))
 
-    def append_and_send(self, message: Message, shown: AssistantContent | None = None) -> None:
-        """Write a message to the journal, then send it, with other content if `shown` is given. Raises SessionError."""
+    def append_and_send(
+        self, message: Message, shown: AssistantContent | None = None, ending: Json | None = None
+    ) -> None:
+        """Write a message to the journal, then send it, with other content if `shown` is given. Raises SessionError.
+
+        `ending`: the answer ends with this message, and how.
+        """
         stamped = self.clock.stamp_message(message, self.config.identity.id)
-        self.journal.append(stamped)
+        if ending is None:
+            self.journal.append(stamped)
+        else:
+            self.journal.append_answer(stamped, ending)
         self._send_to_host(stamped if shown is None else msgspec.structs.replace(stamped, message=shown))
 
     def append_assistant(
-        self, inner: AssistantContent, *, shown: AssistantContent | None = None, **fields: Any
+        self,
+        inner: AssistantContent,
+        *,
+        shown: AssistantContent | None = None,
+        ending: Json | None = None,
+        **fields: Any,
     ) -> None:
-        """`shown` is what the client receives instead. Raises SessionError."""
+        """`shown` is what the client receives instead. `ending`: see append_and_send. Raises SessionError."""
         place = self.parent_tool_use_id
         if self.options.extension_fields:
             from parley.engine.session import extension_fields
 
             fields |= extension_fields.extension_fields(self)
         message = Assistant(message=inner, parent_tool_use_id=place, timestamp=self.clock.now(), **fields)
-        self.append_and_send(message, shown)
+        self.append_and_send(message, shown, ending)
 
     def append_user(self, *content: Block, **fields: Any) -> None:
         """Raises SessionError."""

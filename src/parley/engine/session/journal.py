@@ -7,7 +7,7 @@ written and for one that is read after a restart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.grants import Grants
@@ -16,7 +16,7 @@ from parley.engine.context.history import History
 from parley.engine.context.system_prompt import find_date
 from parley.errors import SessionError
 from parley.protocol.base import Json, Message, to_builtins
-from parley.stores.base import FOREIGN, USAGE, AwaitableLog, Entry, Log, later_time
+from parley.stores.base import FOREIGN, USAGE, AwaitableLog, BatchLog, Entry, Log, later_time
 
 SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
 """When the log is synced to the device: at every entry, before effects and at the end of a turn, or never."""
@@ -137,9 +137,17 @@ class Journal:
         at = self._order(json.get("timestamp") or self._clock.now())
         self._write(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
 
-    def append_usage(self, answer: str, **final: Any) -> None:
-        """Append how an answer ended: its final usage and stop reason. Raises SessionError."""
-        self.append_event(USAGE, {"id": answer, **final})
+    def append_answer(self, message: Message, ending: Json) -> None:
+        """Append the last block of an answer together with how the answer ended. Raises SessionError."""
+        json = to_builtins(message)
+        at = self._order(json.get("timestamp") or self._clock.now())
+        block = Entry(seq=self._next_seq, kind=json["type"], at=at, message=json)
+        usage = Entry(seq=block.seq + 1, kind=USAGE, at=later_time(self._clock.now(), at), message=ending)
+        self._write(block, usage)
+
+    def append_usage(self, ending: Json) -> None:
+        """Append how an answer ended: its id, final usage and stop reason. Raises SessionError."""
+        self.append_event(USAGE, ending)
 
     def append_event(self, kind: str, message: Json) -> None:
         """Append an entry that is never sent. Raises SessionError."""
@@ -149,17 +157,27 @@ class Journal:
         """The time of the next entry, which must be later than that of the last one."""
         return at if at > self._last_at else later_time(at, self._last_at)
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, *entries: Entry) -> None:
+        """Write entries that belong together, at once if the log can."""
+        if len(entries) > 1 and not hasattr(self.log, "append_all"):
+            for entry in entries:
+                self._write(entry)
+            return
         try:
-            self.log.append(entry)
+            if len(entries) > 1:
+                cast(BatchLog, self.log).append_all(entries)
+            else:
+                self.log.append(entries[0])
+            has_milestone = any(map(is_milestone, entries))
             if self._sync == SYNC_TURN and self._sync_in_thread:
-                self._is_sync_due = self._is_sync_due or is_milestone(entry)
-            elif self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and is_milestone(entry)):
+                self._is_sync_due = self._is_sync_due or has_milestone
+            elif self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and has_milestone):
                 self.log.sync()
         except SessionError as exc:
             self.report_lost(exc)
             raise
-        self._fold(entry)
+        for entry in entries:
+            self._fold(entry)
 
     async def wait_synced(self) -> None:
         """Wait until the appended milestones are on the device. Raises SessionError.

@@ -428,7 +428,7 @@ class Session:
             mcp_servers=self.servers.states(),
             model=conversation.model.display_name,
             permissionMode=self.mode,
-            slash_commands=[command["name"] for command in commands.list_commands()],
+            slash_commands=commands.list_names(),
             apiKeySource=config.model.api_key_source,
             claude_code_version=PROTOCOL_LEVEL,
             parley_version=__version__,

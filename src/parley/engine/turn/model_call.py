@@ -88,6 +88,8 @@ class ModelCall:
         """The backend failed with an error that no backend should raise."""
         self.accumulator = MessageAccumulator()
         """The current answer, or the last one."""
+        self._journalled_ending: MessageAccumulator | None = None
+        """The answer whose end is in the journal already."""
         self._marks = ReplyMarks(prompts, resume_reason)
         self._first_tokens: int | None = None
         """The tokens of the first request of the turn."""
@@ -215,18 +217,10 @@ class ModelCall:
         finally:
             if accumulator.started:
                 self._count_usage(choice, accumulator.final_usage, clock() - started_at)
-            if accumulator.blocks:
-                self._append_usage(accumulator)
-
-    def _append_usage(self, accumulator: MessageAccumulator) -> None:
-        """Journal how the answer ended, for readers of the log."""
-        with suppress(SessionError):  # a failing disk fails the next entry too, and that ends the turn
-            self._conversation.journal.append_usage(
-                accumulator.id,
-                usage=accumulator.final_usage,
-                stop_reason=accumulator.stop_reason,
-                stop_sequence=accumulator.stop_sequence,
-            )
+            if accumulator.blocks and self._journalled_ending is not accumulator:
+                # For readers of the log. A failing disk fails the next entry too, and that ends the turn.
+                with suppress(SessionError):
+                    self._conversation.journal.append_usage(accumulator.ending())
 
     def _count_usage(self, choice: ModelRef, usage: Json, seconds: float) -> None:
         conversation = self._conversation
@@ -306,7 +300,7 @@ class ModelCall:
         fields: Json = {}
         block = accumulator.feed(event)
         if block is not None:
-            self._handle_block(block, accumulator)
+            self._handle_block(block, accumulator, event.ending)
         elif event.type == "content_block_start":
             self.timings.record_content(conversation.clock.monotonic)
         elif event.type == "message_start":
@@ -329,12 +323,15 @@ class ModelCall:
         if chars and self._conversation.parent_tool_use_id is None:
             self._conversation.send(self._marks.count_thinking(chars))
 
-    def _handle_block(self, block: Block, accumulator: MessageAccumulator) -> None:
+    def _handle_block(self, block: Block, accumulator: MessageAccumulator, ending: ModelEvent | None) -> None:
         if isinstance(block, ToolUse):
             # One input is sent, approved, run and stored.
             block = accumulator.blocks[-1] = self._conversation.tool_executor.prepare(block)
         self._idle_timer.checks = 0
-        self.send_block(block)
+        is_last = ending is not None and not accumulator.open_indexes()
+        if ending is not None and is_last:
+            accumulator.feed(ending)  # early: the last block is journalled together with the end of the answer
+        self.send_block(block, is_last=is_last)
 
     async def _dispatch_text(self, dispatcher: HookDispatcher, accumulator: MessageAccumulator) -> None:
         """MessageDisplay hooks get a text before the client does. Texts of subagents are not displayed."""
@@ -345,19 +342,22 @@ class ModelCall:
                     if shown is not None and shown != block.text:
                         self._displayed[block.text] = shown
 
-    def send_block(self, block: Block, *, aborted: bool = False) -> None:
+    def send_block(self, block: Block, *, is_last: bool = False, aborted: bool = False) -> None:
         """Journal and send one block of the answer. Raises SessionError."""
         replaced, self.refusals.retracted = self.refusals.retracted, []
         shown = self._displayed.get(block.text) if isinstance(block, Text) else None
         self._conversation.append_assistant(
             self.accumulator.message(block),
             shown=None if shown is None else self.accumulator.message(Text.of(shown)),
+            ending=self.accumulator.ending() if is_last else None,
             request_id=self.accumulator.request_id or UNSET,
             aborted=True if aborted else UNSET,
             supersedes=replaced or UNSET,
             **self._marks.take("message"),
             tool_use_meta=self._conversation.tool_executor.call_meta(block) or UNSET,
         )
+        if is_last:
+            self._journalled_ending = self.accumulator
 
 
 class ReplyMarks:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import repeat
+from operator import contains
 from typing import Any
 
 import msgspec
@@ -12,7 +14,7 @@ from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
 from parley.models.backends.unsupported_fields import UnsupportedFields
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts, read_event
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, attach_endings, join_texts, read_event
 from parley.models.encoding import Pieces, PrefixEncoder, encode_object
 from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
@@ -26,6 +28,8 @@ OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
 DEFERRAL = (DEFER, REFERENCE)
 """They need each other, so both are left out if a server does not support one."""
 BETA_HEADER = "anthropic-beta"
+ENDING_EVENTS = 3
+"""How many events the end of an answer has: content_block_stop, message_delta, message_stop."""
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
 
@@ -77,8 +81,7 @@ class Anthropic:
                 content = self.encode_body(request, endpoint, self._dropped.names)
                 async with pool.post(endpoint.url("/v1/messages"), head, content, parse_error) as answer:
                     async for batch in answer.batches():
-                        events = parse_events(batch)
-                        for event in join_texts(events) if request.joins_texts and len(batch) > 1 else events:
+                        for event in arrange_events(batch, request):
                             if event.type == "message_start":
                                 event.request_id = answer.headers.get("request-id")
                                 event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None
@@ -139,7 +142,7 @@ def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
     if BETA_HEADER in dropped:
         return []
     needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
-    if not drops_deferral(dropped) and any(DEFER in tool for tool in request.tools):
+    if any(map(contains, request.tools, repeat(DEFER))) and not drops_deferral(dropped):
         needed.append(TOOL_SEARCH_BETA)
     return [beta for beta in dict.fromkeys([*request.betas, *needed]) if beta not in dropped]
 
@@ -185,7 +188,7 @@ def without_deferral(tool: Json) -> Json:
 
 
 def drops_deferral(dropped: Collection[str]) -> bool:
-    return any(name in dropped for name in DEFERRAL)
+    return bool(dropped) and any(name in dropped for name in DEFERRAL)
 
 
 def without_cache_mark(value: Any) -> Any:
@@ -233,6 +236,17 @@ def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> Mode
 def is_content(event: ModelEvent) -> bool:
     """Whether the event is part of the answer. Pings and unknown events only show that the server is alive."""
     return event.type.startswith(("content_block_", "message_"))
+
+
+def arrange_events(batch: list[bytes], request: ModelRequest) -> Iterator[ModelEvent]:
+    """The events of a batch, related to each other. Raises ModelError."""
+    events = parse_events(batch)
+    if len(batch) > 1:
+        if request.joins_texts:
+            events = join_texts(events)
+        if any(b"message_delta" in data for data in batch[-ENDING_EVENTS:]):
+            events = attach_endings(events)
+    return events
 
 
 def parse_events(batch: Iterable[bytes]) -> Iterator[ModelEvent]:

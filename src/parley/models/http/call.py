@@ -118,6 +118,11 @@ class HttpExchange:
         return response.status
 
     @property
+    def is_ready(self) -> bool:
+        """Whether the next part of the body is there, or its end."""
+        return bool(self._first) or self.response.is_complete
+
+    @property
     def is_compressed(self) -> bool:
         return self._decoder is not None
 
@@ -189,6 +194,7 @@ class StreamedResponse:
 
     def __init__(self, exchange: HttpExchange, timeout: StreamTimeout, silence_seconds: float) -> None:
         self.headers: Mapping[str, str] = exchange.response.headers
+        self._exchange = exchange
         self._read = exchange.read if exchange.is_compressed else exchange.read_raw
         self.is_finished = False
         """Whether the answer is complete. Later data is ignored."""
@@ -201,14 +207,17 @@ class StreamedResponse:
         """The event data that each chunk completes, mostly one event."""
         reader, timeout, seconds = EventReader(), self._timeout, self._silence_seconds
         # Only waits for the server are bounded, not the time that the caller takes between events.
-        timeout.start_wait(seconds)
+        if not self._exchange.is_ready:
+            timeout.start_wait(seconds)
         while chunk := await self._read():
             timeout.end_wait()
             if self.is_finished:
                 return
             self.has_content = False
             yield reader.feed(chunk)
-            timeout.start_wait(min(seconds, DRAIN_SECONDS) if self.is_finished else seconds, idle=not self.has_content)
+            if not self._exchange.is_ready:
+                limit = min(seconds, DRAIN_SECONDS) if self.is_finished else seconds
+                timeout.start_wait(limit, idle=not self.has_content)
         timeout.end_wait()
         yield reader.end()
 

@@ -54,6 +54,9 @@ class EventReader:
 
 def event_data(event: bytes) -> bytes | None:
     """The data field of one event; None if it has none."""
+    before, found, data = event.partition(b"\ndata: ")
+    if found and b"\n" not in data and b"data:" not in before:
+        return data.strip()  # the usual case: one data line at the end
     first = event.find(b"data:")
     if first < 0:
         return None

@@ -7,10 +7,11 @@ field are stored under another name.
 An answer is stored block by block while it streams, before each block is sent to the client. Its usage and stop reason
 are known only at its end, and programs that count tokens read them from the messages. So a block of an unfinished
 answer is first stored as a `parley` line: it is held. Its message line follows when the answer has ended: with the
-`usage` entry, which has the final figures, or without it before the next entry.
+`usage` entry, which has the final figures, or without it before the next entry. A block that is stored together with
+the `usage` entry is not held; its line also says what was sent instead of the final figures.
 
     encoder = TranscriptEncoder(session_id, context)
-    encoded = encoder.encode(entry)       # changes nothing yet, because the write may fail
+    encoded = encoder.encode([entry])     # changes nothing yet, because the write may fail
     encoder.commit(encoded)               # the lines are written
 
 `TranscriptDecoder` is the reverse. It yields each block once.
@@ -18,7 +19,7 @@ answer is first stored as a `parley` line: it is held. Its message line follows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -33,6 +34,8 @@ BOUNDARIES = ("system", "conversation_reset")
 CHAINED = (*CONVERSATION, *BOUNDARIES)
 COUNTED = frozenset({"usage", "message"})
 """The fields that token counters read from any line."""
+FIGURES = ("usage", "stop_reason", "stop_sequence")
+"""The fields of a message that are known at the end of an answer."""
 DICT = frozenset({dict})
 # Field names in the layout, and on the wire.
 RENAMED = {
@@ -165,6 +168,9 @@ def decode_conversation(json: Json, session_id: str, seq: int, at: str) -> Entry
     fields["session_id"], fields["timestamp"], fields["parent_tool_use_id"] = session_id, at, None
     if isinstance(extra := json.get("parley"), dict):
         fields |= extra
+        if isinstance(sent := fields.pop("sent", None), dict):
+            kept = {name: value for name, value in json["message"].items() if name in sent or name not in FIGURES}
+            fields["message"] = {**kept, **sent}
     context = {} if OWN.issuperset(json) else {key: value for key, value in json.items() if key not in OWN}
     return Entry(seq=seq, kind=json["type"], at=at, message=fields, context=context)
 
@@ -280,32 +286,39 @@ class TranscriptEncoder:
         self.blocks: list[Entry] = []
         """The held blocks of the current answer."""
 
-    def encode(self, entry: Entry) -> EncodedLines:
-        if not is_unfinished(entry):
-            final = entry.message if entry.kind == USAGE else {}
-            return self._with(self._release(final), entry)
-        if self.blocks and answer_id(self.blocks[0]) == answer_id(entry):
-            return EncodedLines([encode_unfinished(entry, self._session_id)], self.parent, [*self.blocks, entry])
-        before = self._release({})
-        return EncodedLines([*before.lines, encode_unfinished(entry, self._session_id)], before.parent, [entry])
+    def encode(self, entries: Sequence[Entry]) -> EncodedLines:
+        """The lines of entries that are written together."""
+        lines: list[Json] = []
+        parent, held, new = self.parent, self.blocks, list[Entry]()
+        for entry in entries:
+            if is_unfinished(entry):
+                if answer_id(entry) != answer_id((held or new or (entry,))[0]):
+                    parent = self._add_messages(lines, [*held, *new], parent)
+                    held, new = [], []
+                new.append(entry)
+            else:
+                final = entry.message if entry.kind == USAGE else {}
+                finished = [with_final_figures(block, final) for block in held]
+                finished += [with_final_figures(block, final, keeps_sent=True) for block in new]
+                parent = self._add_messages(lines, [*finished, entry], parent)
+                held, new = [], []
+        lines += [encode_unfinished(block, self._session_id) for block in new]
+        return EncodedLines(lines, parent, [*held, *new])
 
     def release(self) -> EncodedLines:
         """The message lines of the held blocks, for an answer that gets no `usage` entry."""
-        return self._release({})
+        lines: list[Json] = []
+        return EncodedLines(lines, self._add_messages(lines, self.blocks, self.parent), [])
 
     def commit(self, encoded: EncodedLines) -> None:
         self.parent, self.blocks = encoded.parent, encoded.blocks
 
-    def _release(self, final: Json) -> EncodedLines:
-        found = EncodedLines([], self.parent, [])
-        for block in self.blocks:
-            is_final = answer_id(block) == final.get("id")
-            found = self._with(found, with_final_figures(block, final) if is_final else block)
-        return found
-
-    def _with(self, before: EncodedLines, entry: Entry) -> EncodedLines:
-        added = encode_entry(entry, self._session_id, self._context, before.parent)
-        return EncodedLines([*before.lines, added], next_parent(entry) or before.parent, [])
+    def _add_messages(self, lines: list[Json], entries: Iterable[Entry], parent: str | None) -> str | None:
+        """Add the lines of entries that follow `parent`. Returns the uuid that the next message follows."""
+        for entry in entries:
+            lines.append(encode_entry(entry, self._session_id, self._context, parent))
+            parent = next_parent(entry) or parent
+        return parent
 
 
 class TranscriptDecoder:
@@ -351,10 +364,17 @@ def inner_message(entry: Entry) -> Json:
     return found if isinstance(found, dict) else {}
 
 
-def with_final_figures(block: Entry, final: Json) -> Entry:
-    """A block with the final usage and stop reason of its answer."""
-    figures = {name: value for name, value in final.items() if name != "id"}
-    return replace(block, message={**block.message, "message": {**inner_message(block), **figures}})
+def with_final_figures(block: Entry, final: Json, *, keeps_sent: bool = False) -> Entry:
+    """A block with the final usage and stop reason of its answer, if these are of its answer.
+
+    With `keeps_sent`, it keeps what was sent instead, in the field `sent`.
+    """
+    inner = inner_message(block)
+    if inner.get("id") != final.get("id"):
+        return block
+    figures = {name: final[name] for name in FIGURES if name in final}
+    sent = {"sent": {name: inner[name] for name in FIGURES if name in inner}} if keeps_sent else {}
+    return replace(block, message={**block.message, "message": {**inner, **figures}, **sent})
 
 
 def with_all_figures(entries: Iterable[Entry]) -> list[Entry]:
@@ -362,8 +382,6 @@ def with_all_figures(entries: Iterable[Entry]) -> list[Entry]:
     found = list(entries)
     figures = {entry.message.get("id"): entry.message for entry in found if entry.kind == USAGE}
     return [
-        with_final_figures(entry, figures[answer_id(entry)])
-        if is_unfinished(entry) and answer_id(entry) in figures
-        else entry
+        with_final_figures(entry, figures.get(answer_id(entry), {})) if is_unfinished(entry) else entry
         for entry in found
     ]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -286,11 +286,14 @@ class Transcript:
         """Whether the file has `last-prompt` lines, and whether the next message needs one."""
 
     def append(self, entry: Entry) -> None:
+        self.append_all((entry,))
+
+    def append_all(self, entries: Sequence[Entry]) -> None:
         try:
             file = self._ensure_open()
             fcntl.flock(file, fcntl.LOCK_EX)  # a process that steals the session waits here for a write in progress
             try:
-                self._write(file, self._encoder.encode(entry))
+                self._write(file, self._encoder.encode(entries))
             finally:
                 fcntl.flock(file, fcntl.LOCK_UN)
         except OSError as exc:

@@ -169,7 +169,7 @@ def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolO
     }
     if part.out_of_room:
         file["truncatedByTokenCap"] = True
-    numbered = "\n".join([f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)])
+    numbered = "\n".join(map("%d\t%s".__mod__, enumerate(part.lines, part.first)))  # no bytecode per line
     said = "\n".join(f"({note})" for note in notes if note)
     content = "\n\n".join(words for words in (numbered, said) if words)
     return ToolOutput(content=content, detail={"type": "text", "file": file}), part.whole and encoding != UNKNOWN

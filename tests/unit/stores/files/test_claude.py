@@ -261,6 +261,55 @@ def test_lines_have_the_fields_that_readers_of_the_layout_look_for(tmp_path: Pat
     assert [found.message.get("request_id") for found in store(tmp_path).open(FIRST).entries()][-2:] == ["req_1", None]
 
 
+ENDING: Json = {"id": "msg_1", "usage": {"output_tokens": 9}, "stop_reason": "end_turn", "stop_sequence": None}
+
+
+def test_the_last_block_of_an_answer_is_stored_once_if_the_end_of_the_answer_is_known(tmp_path: Path) -> None:
+    blocks = [assistant(seq, TEXT) for seq in (0, 1)]
+    for block in blocks:
+        block.message["message"] |= {"usage": {"output_tokens": 1}, "stop_reason": None}
+    log = store(tmp_path).create(FIRST)
+    log.append(blocks[0])
+    log.append_all([blocks[1], note(2, "usage", ENDING)])
+    log.close()
+
+    found = lines(transcript(tmp_path))
+    assert [line["type"] for line in found] == ["parley", "assistant", "assistant", "parley"]
+    assert [line["message"]["usage"] for line in found[1:3]] == [{"output_tokens": 9}] * 2
+    assert [line["message"]["stop_reason"] for line in found[1:3]] == ["end_turn"] * 2
+    assert kept(store(tmp_path)) == [*blocks, note(2, "usage", ENDING)]
+
+
+def other_answer(seq: int) -> Entry:
+    block = assistant(seq, TEXT)
+    block.message["message"]["id"] = "msg_2"
+    return block
+
+
+STORED = st.sampled_from(
+    [
+        lambda seq: user(seq, "Hello"),
+        lambda seq: assistant(seq, TEXT),
+        other_answer,
+        lambda seq: note(seq, "usage", ENDING),
+        lambda seq: note(seq, "usage", {**ENDING, "id": "msg_2"}),
+        lambda seq: note(seq, "permission", {"tool_use_id": "t1", "decision": "allow"}),
+    ]
+)
+
+
+@given(st.lists(st.lists(STORED, min_size=1, max_size=4), min_size=1, max_size=8))
+def test_entries_come_back_whatever_was_written_together(batches: list[list[Callable[[int], Entry]]]) -> None:
+    numbers = iter(range(60))
+    made = [[make(next(numbers)) for make in batch] for batch in batches]
+    with TemporaryDirectory() as folder:
+        log = store(Path(folder)).create(FIRST)
+        for batch in made:
+            log.append_all(batch)
+        log.close()
+        assert kept(store(Path(folder))) == [entry for batch in made for entry in batch]
+
+
 def test_lines_are_compact_and_in_utf_8_with_separators_escaped(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, user(0, "Grüße \u2028"))
 
