@@ -3,12 +3,14 @@
     python bench/many_sessions.py --sessions 1000 --turns 3000 --at-once 16
     python bench/many_sessions.py --tune-gc                  # with parley.tune_gc()
     python bench/many_sessions.py --workers 2                # in two worker processes
+    python bench/many_sessions.py --workers 2 --cores 0.4    # each engine gets 0.4 cores (Linux, as root)
     python bench/many_sessions.py --profile out.prof         # the measured turns, for pstats
 
 A turn is a Read trip: the model calls Read, and answers when it has the file. The model is a process of its own.
 The clock says little on a busy machine, so processor time is measured as well: turns per second of it, and how much of
 it this process uses from the start of a turn to its end, which is how long the turn would take on an idle core. With
-workers, the busiest process counts, because it limits the throughput when there are enough cores.
+workers, the busiest process counts, because it limits the throughput when there are enough cores. `--cores` shows that
+on a small machine: with less than a core for each engine, there is enough left for the program and the model.
 """
 
 from __future__ import annotations
@@ -31,12 +33,14 @@ from model_server import read_prompt
 from parley import Client, Options
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+CGROUPS = Path("/sys/fs/cgroup")
+PERIOD_US = 10_000
 
 
 @contextlib.contextmanager
 def serve_model() -> Iterator[str]:
     """The address of a model in another process."""
-    argv = [sys.executable, str(Path(__file__).with_name("model_server.py"))]
+    argv = [sys.executable, str(Path(__file__).with_name("model_server.py")), "--many"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None
         assert server.stdout is not None
@@ -64,6 +68,29 @@ def cpu_seconds(pid: int) -> float:
     """The processor time of a process. The name in the line may contain spaces."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / TICKS_PER_SECOND
+
+
+@contextlib.contextmanager
+def limit_cores(pids: list[int], cores: float) -> Iterator[None]:
+    """Give each process at most so many cores, by control groups."""
+    if not cores:
+        yield
+        return
+    root, quota = CGROUPS, round(PERIOD_US * cores)
+    settings = {"cpu.max": f"{quota} {PERIOD_US}"}
+    if (CGROUPS / "cpu").is_dir():
+        root, settings = CGROUPS / "cpu", {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(quota)}
+    folders = [root / f"parley-bench-{pid}" for pid in pids]
+    for folder, pid in zip(folders, pids, strict=True):
+        folder.mkdir()
+        for name, value in {**settings, "cgroup.procs": str(pid)}.items():
+            (folder / name).write_text(value)
+    try:
+        yield
+    finally:
+        for folder, pid in zip(folders, pids, strict=True):
+            (root / "cgroup.procs").write_text(str(pid))
+            folder.rmdir()
 
 
 class Collections:
@@ -124,7 +151,7 @@ async def measure(args: argparse.Namespace, folder: Path, url: str) -> None:
     collections = Collections()
     used = {pid: cpu_seconds(pid) for pid in pids}
     started = time.perf_counter()
-    with profiled(args.profile):
+    with profiled(args.profile), limit_cores(pids[1:] or pids, args.cores):
         seconds = await run_turns(clients, args.turns, args.at_once, str(path))
     elapsed = time.perf_counter() - started
     busy = [cpu_seconds(pid) - used[pid] for pid in pids]
@@ -168,6 +195,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3000)
     parser.add_argument("--at-once", type=int, default=16)
     parser.add_argument("--workers", type=int, default=0, help="0: in this process")
+    parser.add_argument("--cores", type=float, default=0, help="of each engine process [no limit]")
     parser.add_argument("--fsync", default="turn")
     parser.add_argument("--tune-gc", action="store_true")
     parser.add_argument("--profile", metavar="FILE")

@@ -2,6 +2,7 @@
 
     python bench/model_server.py              # writes its port on one line, serves until its stdin closes
     python bench/model_server.py server.pem   # over TLS, with the key and the certificate in this file
+    python bench/model_server.py --many       # for many connections at once
 
 It runs in its own process, so that it shares no interpreter lock with the benchmark. The last mark in the request
 selects the reply: the text `prompt(20_000)` anywhere in the newest user message requests one message of 20,000 text
@@ -9,6 +10,9 @@ deltas, `read_prompt("a.txt")` a call of Read and, after its result, one short t
 short text. The request is searched as bytes and not parsed, so that a long one takes almost no time. A streamed reply
 has one HTTP chunk per event, like the API, but is sent in one write. `GET /bench/bytes` returns the length of the
 newest request.
+
+Each connection has a thread, which answers sooner than an event loop. With many of them, threads that wait for the
+interpreter lock take processor time from the engines, so `--many` uses an event loop.
 
 It has no scripted errors or delays; `parley.testing.model_server` has.
 """
@@ -26,12 +30,13 @@ import ssl
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 MARK = re.compile(rb"bench-(reply|read):([^\s\"\\]+)")
 RESULTS = (b'"tool_result"', b'"role":"tool"', b'"function_call_output"')
 """What a request has after a mark if the requested call was run."""
 MODEL = re.compile(rb'"model"\s*:\s*"([^"\\]+)"')
+LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)\r")
 STREAM = b'"stream":'
 BLANK_ID = b"msg_" + b"0" * 20
 BLANK_CALL_ID = b"call_" + b"0" * 20
@@ -184,7 +189,69 @@ class Server(socketserver.ThreadingTCPServer):
     newest_bytes = 0
 
 
+class Connection(asyncio.BufferedProtocol):
+    """The same on an event loop."""
+
+    newest_bytes = 0
+    """The length of the newest request, on any connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._buffer = bytearray(1 << 16)
+        self._end = 0
+        """Where the next bytes go."""
+        self._wanted = 0
+        """Where the request ends; 0 if its head is not complete."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        room = max(self._wanted, self._end + (1 << 16))
+        if len(self._buffer) < room:
+            self._buffer += bytes(room - len(self._buffer))
+        return memoryview(self._buffer)[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        while self._end >= self._wanted:
+            end = self._buffer.find(b"\r\n\r\n", 0, self._end) + 4
+            if end < 4:
+                return
+            head = bytes(self._buffer[:end])
+            length = LENGTH.search(head)
+            self._wanted = end + (int(length[1]) if length else 0)
+            if self._end < self._wanted:
+                return
+            self._transport.write(self._reply(head, bytes(memoryview(self._buffer)[end : self._wanted])))
+            more = self._buffer[self._wanted : self._end]
+            self._buffer[: len(more)] = more
+            self._end, self._wanted = len(more), 0
+            if not more:
+                return
+
+    def _reply(self, head: bytes, body: bytes) -> bytes:
+        method, target, _ = head.partition(b"\r\n")[0].decode("latin-1").split()
+        if target == "/bench/bytes":
+            return json_reply({"bytes": Connection.newest_bytes})
+        Connection.newest_bytes = len(body)
+        return reply(method, target, body, next(NUMBERS))
+
+
+async def serve_many() -> None:
+    """Serve until stdin closes."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=1024)
+    announce(server.sockets[0].getsockname()[1])
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+def announce(port: int) -> None:
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+
+
 def main() -> None:
+    if sys.argv[1:] == ["--many"]:
+        asyncio.run(serve_many())
+        return
     server = Server(("127.0.0.1", 0), Exchange)
     if sys.argv[1:]:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -192,8 +259,7 @@ def main() -> None:
         # The handshake is left to the first read, in the thread of the connection.
         server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    sys.stdout.write(f"{server.server_address[1]}\n")
-    sys.stdout.flush()
+    announce(server.server_address[1])
     sys.stdin.read()
 
 

@@ -5,6 +5,7 @@ The event loop waits for file descriptors; on Windows, where it cannot, threads 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 
 from parley.sdk.errors import CLIConnectionError
+from parley.sdk.runtime.background import on_trio
 
 CHUNK_BYTES = 256 * 1024
 ON_WINDOWS = sys.platform == "win32"
@@ -30,6 +32,65 @@ async def read(descriptor: int) -> bytes:
                 return os.read(descriptor, CHUNK_BYTES)
     except (OSError, anyio.ClosedResourceError):
         return b""
+
+
+class Watch:
+    """Reads a pipe or socket again and again, on asyncio. The loop watches it all the time, not anew for each read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._loop = asyncio.get_running_loop()
+        self._data: bytes | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_watching = False
+
+    async def read(self) -> bytes:
+        """Return the next bytes; empty at the end."""
+        while self._data is None:
+            if not self._is_watching:
+                self._loop.add_reader(self._descriptor, self._take)
+                self._is_watching = True
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        data, self._data = self._data, None
+        return data
+
+    def close(self) -> None:
+        """Stop watching. Call it before the descriptor is closed."""
+        if self._is_watching:
+            self._loop.remove_reader(self._descriptor)
+            self._is_watching = False
+
+    def _take(self) -> None:
+        if self._data is not None:
+            self.close()  # until the last bytes are taken
+            return
+        try:
+            self._data = os.read(self._descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._data = b""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Poll:
+    """The same on trio."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def read(self) -> bytes:
+        return await read(self._descriptor)
+
+    def close(self) -> None:
+        """Nothing to stop."""
+
+
+def watch(descriptor: int) -> Watch | Poll:
+    """A reader of a pipe or socket on the running loop. Not for Windows."""
+    return Poll(descriptor) if on_trio() else Watch(descriptor)
 
 
 async def wait_writable(descriptor: int) -> None:

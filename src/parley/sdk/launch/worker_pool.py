@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
-from parley.sdk.launch.pipes import ON_WINDOWS, read, wait_exited, wait_writable
+from parley.sdk.launch.pipes import ON_WINDOWS, wait_exited, wait_writable, watch
 from parley.sdk.runtime.background import Job, log, start
 from parley.sdk.runtime.transport import Ended
 from parley.settings.secret_variables import without_secrets
@@ -236,9 +236,9 @@ class WorkerWire:
 
         assert self._connection is not None
         assert self._finished is not None
-        frames = FrameReader()
+        frames, reader = FrameReader(), watch(self._connection.fileno())
         try:
-            while chunk := await read(self._connection.fileno()):
+            while chunk := await reader.read():
                 for kind, payload in frames.feed(chunk):
                     if kind == FrameKind.DATA:
                         yield payload
@@ -247,6 +247,7 @@ class WorkerWire:
                     elif kind == FrameKind.ENDED:
                         self._exit_code = int(payload)
         finally:
+            reader.close()
             notify_closing(self._connection)
             self._connection.close()
             self._finished.set()
