@@ -61,7 +61,7 @@ class ModelEvent(Struct, gc=False):
     joined: tuple[bytes, ...] = msgspec.field(default=(), name="parley:joined")
     """The JSON of each text delta, if the event is several; `raw` is then empty and `delta` has the whole text."""
     ending: ModelEvent | None = msgspec.field(default=None, name="parley:ending")
-    """On content_block_stop: the message_delta that comes next, if it is already there."""
+    """On content_block_stop: the message_delta of the answer, if that ends here and all of it has arrived."""
 
 
 class _EventHead(Struct):
@@ -137,28 +137,34 @@ def join_texts(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
         yield join_run(run)
 
 
+LAST_EVENTS = ("content_block_stop", "message_delta", "message_stop")
+"""How an answer ends."""
+
+
 def attach_endings(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:
-    """The events that arrived together. The end of a block knows the end of the message, if that comes next.
+    """The events that arrived together. If the answer ends with them, the end of its last block says how.
 
     If reading an event raises ModelError, the events before it come first.
     """
-    stop: ModelEvent | None = None
+    held: list[ModelEvent] = []
+    """The last events so far."""
     try:
         for event in events:
-            if stop is not None:
-                stop.ending = event if event.type == "message_delta" else None
-                yield stop
-                stop = None
-            if event.type == "content_block_stop":
-                stop = event
+            if event.type != LAST_EVENTS[len(held)]:
+                yield from held
+                held = []
+            if event.type == LAST_EVENTS[len(held)]:
+                held.append(event)
             else:
                 yield event
+            if len(held) == len(LAST_EVENTS):
+                held[0].ending = held[1]
+                yield from held
+                held = []
     except ModelError:
-        if stop is not None:
-            yield stop
+        yield from held
         raise
-    if stop is not None:
-        yield stop
+    yield from held
 
 
 def join_run(run: list[ModelEvent]) -> ModelEvent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -68,10 +69,13 @@ async def test_all_who_listen_reply(place: ClusterPlace) -> None:
 async def test_messages_of_one_sender_are_handled_in_order_and_one_after_the_other(place: ClusterPlace) -> None:
     received: list[bytes] = []
     is_busy = False
-    done = asyncio.Event()
+    is_known, done = asyncio.Event(), asyncio.Event()
 
     async def handle(request: Request) -> None:
         nonlocal is_busy
+        if request.data == b"known?":
+            is_known.set()
+            return
         assert not is_busy
         is_busy = True
         await asyncio.sleep(0)
@@ -83,6 +87,10 @@ async def test_messages_of_one_sender_are_handled_in_order_and_one_after_the_oth
     async with place.open() as cluster, place.open() as other:
         sender = cluster.bus if place.kind == "local" else other.bus
         await cluster.bus.subscribe(f"{place.prefix}.*", handle)
+        while not is_known.is_set():  # another server hears of a subscription a moment later
+            await sender.publish(f"{place.prefix}.0", b"known?")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_known.wait(), 0.05)
         for number in range(200):
             await sender.publish(f"{place.prefix}.{number % 7}", b"%d" % number)
         await done.wait()

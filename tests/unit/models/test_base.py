@@ -116,26 +116,27 @@ STOP, ENDING, END = (
 
 
 @given(st.lists(st.sampled_from([*EVENTS, STOP, ENDING, END]), min_size=1))
-def test_the_end_of_a_block_knows_the_end_of_the_answer_that_comes_next(events: list[ModelEvent]) -> None:
+def test_the_end_of_the_last_block_knows_how_the_answer_ends(events: list[ModelEvent]) -> None:
     copies = [msgspec.structs.replace(event) for event in events]
     found = list(attach_endings(copies))
 
     assert all(one is other for one, other in zip(found, copies, strict=True))
-    for event, following in zip(found, [*found[1:], None], strict=True):
-        is_last_block = event.type == STOP.type and following is not None and following.type == ENDING.type
-        assert event.ending is (following if is_last_block else None)
+    for at, event in enumerate(found):
+        is_ended = [later.type for later in found[at : at + 3]] == [STOP.type, ENDING.type, END.type]
+        assert event.ending is (found[at + 1] if is_ended else None)
 
 
 def test_a_block_that_ends_before_an_invalid_event_is_not_lost() -> None:
     def events() -> Iterator[ModelEvent]:
         yield STOP
+        yield ENDING
         raise ModelError("invalid")
 
     received: list[ModelEvent] = []
     with pytest.raises(ModelError):
         received.extend(attach_endings(events()))
 
-    assert received == [STOP]
+    assert received == [STOP, ENDING]
 
 
 def test_text_before_an_invalid_event_is_not_lost() -> None:

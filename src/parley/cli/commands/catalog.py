@@ -137,6 +137,7 @@ SESSION_NOTE = (
 OPERATOR_FLAGS = tuple(flag for flag in CLUSTER_FLAGS if flag.key.startswith(("nats", "prefix")))
 """What an operator needs; the cluster itself knows the rest."""
 WAIT_SECONDS = Flag("--wait-seconds", "How long to wait until it is done (default: 60).", "N")
+CANCEL = Flag("--cancel", "Undo it: the host may take shards again, or any host may have the shard.")
 UPDATE = Action(
     "Show how Parley was installed and how to upgrade it. Nothing is changed.",
     "[VERSION]",
@@ -204,13 +205,13 @@ ROWS: tuple[Command, ...] = (
             "drain": Action(
                 "Let a host finish its turns and give its shards to others. It gets none until --cancel.",
                 "HOST",
-                (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let the host take shards again.")),
+                (*OPERATOR_FLAGS, WAIT_SECONDS, CANCEL),
             ),
             "move": Action(
                 "Move a shard, or the shard of a session, to a host. It stays there while the host lives, or until "
                 "--cancel.",
                 "SHARD|SESSION [HOST]",
-                (*OPERATOR_FLAGS, WAIT_SECONDS, Flag("--cancel", "Let any host have the shard again.")),
+                (*OPERATOR_FLAGS, WAIT_SECONDS, CANCEL),
             ),
             "demo": Action(
                 "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",

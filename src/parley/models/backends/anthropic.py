@@ -28,8 +28,6 @@ OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
 DEFERRAL = (DEFER, REFERENCE)
 """They need each other, so both are left out if a server does not support one."""
 BETA_HEADER = "anthropic-beta"
-ENDING_EVENTS = 3
-"""How many events the end of an answer has: content_block_stop, message_delta, message_stop."""
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
 
@@ -244,7 +242,7 @@ def arrange_events(batch: list[bytes], request: ModelRequest) -> Iterator[ModelE
     if len(batch) > 1:
         if request.joins_texts:
             events = join_texts(events)
-        if any(b"message_delta" in data for data in batch[-ENDING_EVENTS:]):
+        if any(b"message_stop" in data for data in batch[-2:]):  # some servers send one more event
             events = attach_endings(events)
     return events
 

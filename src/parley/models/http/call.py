@@ -207,7 +207,9 @@ class StreamedResponse:
         """The event data that each chunk completes, mostly one event."""
         reader, timeout, seconds = EventReader(), self._timeout, self._silence_seconds
         # Only waits for the server are bounded, not the time that the caller takes between events.
-        if not self._exchange.is_ready:
+        if self._exchange.is_ready:
+            timeout.start_idle()
+        else:
             timeout.start_wait(seconds)
         while chunk := await self._read():
             timeout.end_wait()
@@ -218,6 +220,8 @@ class StreamedResponse:
             if not self._exchange.is_ready:
                 limit = min(seconds, DRAIN_SECONDS) if self.is_finished else seconds
                 timeout.start_wait(limit, idle=not self.has_content)
+            elif self.has_content:
+                timeout.start_idle()
         timeout.end_wait()
         yield reader.end()
 

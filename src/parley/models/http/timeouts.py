@@ -64,6 +64,10 @@ class StreamTimeout:
         finally:
             self.end_wait()
 
+    def start_idle(self) -> None:
+        """The idle limit runs from now on."""
+        self._idle_until = self._loop.time() + self._idle_seconds
+
     def start_wait(self, seconds: float, *, idle: bool = False) -> None:
         """Start a wait that times out after `seconds`.
 
