@@ -119,6 +119,8 @@ class ModelRef(Struct, frozen=True):
     @property
     def backend(self) -> Backend:
         """What is known of the backend; the defaults if it cannot be loaded, which opening the model reports."""
+        if (known := BACKENDS.get(self.adapter)) is not None:
+            return known
         try:
             return find_backend(self.adapter) or Backend()
         except entry_points.ExtensionError:

@@ -29,11 +29,8 @@ class Key(Generic[T]):
     def __init__(self, *types: type[Any], default: Any = ...) -> None:
         self.types = types
         self.default = default
+        self.required = default is ...
         self.name = ""
-
-    @property
-    def required(self) -> bool:
-        return self.default is ...
 
     def __set_name__(self, owner: type[Block], name: str) -> None:
         self.name = name

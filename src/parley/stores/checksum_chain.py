@@ -92,7 +92,7 @@ class ChecksumChain:
 
     def copy(self) -> ChecksumChain:
         """A copy for records whose write may fail. The set of verified checksums is shared."""
-        chain = ChecksumChain()
+        chain = ChecksumChain.__new__(ChecksumChain)
         chain.__dict__.update(self.__dict__)
         return chain
 

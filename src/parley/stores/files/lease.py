@@ -45,6 +45,7 @@ class Lease:
 
     def __init__(self, path: Path, file: int, *, yields: bool = False) -> None:
         self._path = path
+        self._name = str(path)
         self._file = file
         self._yields = yields
         status = os.fstat(file)
@@ -53,7 +54,7 @@ class Lease:
     def is_ours(self) -> bool:
         """Whether the session was not taken over."""
         try:
-            found = os.stat(self._path, follow_symlinks=False)
+            found = os.stat(self._name, follow_symlinks=False)
         except OSError:
             return False
         return (found.st_dev, found.st_ino) == self._identity
