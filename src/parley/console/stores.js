@@ -46,11 +46,14 @@ export class QuestionStore extends Store {
 
   /* Questions that were decided while the stream was away are not sent again. */
   async _refresh() {
+    const before = new Map(this._known);
     const { questions } = await this.api.get("/questions").catch(() => ({ questions: null }));
     if (!questions) return;
     const open = new Set(questions.map(keyOf));
-    for (const [key, question] of this._known) if (question.state === "open" && !open.has(key)) this._known.delete(key);
-    for (const question of questions) this._known.set(keyOf(question), question);
+    // An event that came since is newer than the list.
+    const isUnchanged = (key) => this._known.get(key) === before.get(key);
+    for (const [key, question] of before) if (question.state === "open" && !open.has(key) && isUnchanged(key)) this._known.delete(key);
+    for (const question of questions) if (isUnchanged(keyOf(question))) this._known.set(keyOf(question), question);
     this.isLoaded = true;
     this.changed();
   }

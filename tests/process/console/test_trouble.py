@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from pathlib import Path
 
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 
 from parley.models.fake.script import TurnLike, call
 from tests.helpers.console import Browser, create_session, needs_chromium, run_turns, send_prompt
-from tests.helpers.gateway import Server
+from tests.helpers.gateway import PATIENCE_SECONDS, Server
 
 pytestmark = needs_chromium
 
@@ -86,10 +87,33 @@ async def test_a_decision_that_came_too_late_says_who_was_first(tmp_path: Path) 
         await expect(page.locator(".answer")).to_have_text("Made.")
 
 
+async def test_a_question_that_comes_while_the_list_of_questions_loads_stays(tmp_path: Path) -> None:
+    turns: list[TurnLike] = [[call("Bash", command="touch made")], "Made."]
+    async with Server(tmp_path) as server, Browser(server) as browser:
+        session = await create_session(server, turns)
+        page = await browser.open("/", token="")
+        allow = page.get_by_role("button", name="Allow A")
+
+        async def answer_late(route: Route) -> None:
+            empty = await route.fetch()
+            await send_prompt(server, session, "Make it")
+            await allow.wait_for()
+            await route.fulfill(response=empty)
+            is_answered.set()
+
+        is_answered = asyncio.Event()
+        await page.route("**/questions", answer_late)
+        await page.goto("about:blank")
+        await page.goto(f"{server.url}/console/#/s/{session}?token={server.token}")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await is_answered.wait()
+        await page.evaluate("() => new Promise(requestAnimationFrame)")
+        await allow.click()
+        await expect(page.locator(".answer")).to_have_text("Made.")
+
+
 async def answer_first(server: Server, session: str, route: object) -> None:
     """Somebody else decides while the answer of the page is on its way."""
-    from playwright.async_api import Route
-
     assert isinstance(route, Route)
     _, found = await server.request("GET", f"/questions?session={session}")
     for question in found["questions"]:
