@@ -61,6 +61,6 @@ def event_data(event: bytes) -> bytes | None:
     if first < 0:
         return None
     if event.find(b"\n", first) < 0 and (first == 0 or event[first - 1] == 0x0A):
-        return event[first + 5 :].strip()  # the usual case: one data line at the end
+        return event[first + 5 :].strip()
     lines = [line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")]
     return b"\n".join(lines) if lines else None
