@@ -38,13 +38,13 @@ PERIOD_US = 10_000
 
 
 @contextlib.contextmanager
-def serve_model() -> Iterator[str]:
-    """The address of a model in another process."""
+def serve_model() -> Iterator[tuple[str, int]]:
+    """The address of a model in another process, and the id of that process."""
     argv = [sys.executable, str(Path(__file__).with_name("model_server.py")), "--many"]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}", server.pid
         server.stdin.close()
 
 
@@ -127,7 +127,7 @@ async def run_turns(clients: list[Client], turns: int, at_once: int, path: str) 
     return seconds
 
 
-async def measure(args: argparse.Namespace, folder: Path, url: str) -> None:
+async def measure(args: argparse.Namespace, folder: Path, url: str, model_pid: int) -> None:
     path = folder / "notes.txt"
     path.write_text("A line of notes.\n" * 20)
     if args.tune_gc:
@@ -149,18 +149,19 @@ async def measure(args: argparse.Namespace, folder: Path, url: str) -> None:
     held = sum(map(resident_bytes, pids)) - before
 
     collections = Collections()
-    used = {pid: cpu_seconds(pid) for pid in pids}
+    used = [cpu_seconds(pid) for pid in (*pids, model_pid)]
     started = time.perf_counter()
     with profiled(args.profile), limit_cores(pids[1:] or pids, args.cores):
         seconds = await run_turns(clients, args.turns, args.at_once, str(path))
     elapsed = time.perf_counter() - started
-    busy = [cpu_seconds(pid) - used[pid] for pid in pids]
+    *busy, model_seconds = (cpu_seconds(pid) - before for pid, before in zip((*pids, model_pid), used, strict=True))
     grown = sum(map(resident_bytes, pids)) - before
     write = sys.stdout.write
     write(f"turns                 {args.turns / elapsed:7.0f} per second\n")
     write(f"turns per CPU second  {args.turns / max(busy):7.0f} of the busiest process, ")
     write(f"{args.turns / sum(busy):.0f} of all\n")
-    write(f"CPU seconds           {', '.join(f'{one:.2f}' for one in busy)} (this process, then the workers)\n")
+    write(f"CPU seconds           {', '.join(f'{one:.2f}' for one in busy)} (this process, then the workers), ")
+    write(f"{model_seconds:.2f} of the model\n")
     for name, times in zip(("turn, by the clock", "turn, CPU of this"), zip(*seconds, strict=True), strict=True):
         cuts = statistics.quantiles(times, n=100)
         write(f"{name:21} {1000 * cuts[49]:7.1f} ms median, {1000 * cuts[98]:.1f} p99, ")
@@ -200,8 +201,8 @@ def main() -> int:
     parser.add_argument("--tune-gc", action="store_true")
     parser.add_argument("--profile", metavar="FILE")
     args = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, serve_model() as url:
-        asyncio.run(measure(args, Path(folder), url))
+    with tempfile.TemporaryDirectory() as folder, serve_model() as (url, model_pid):
+        asyncio.run(measure(args, Path(folder), url, model_pid))
     return 0
 
 

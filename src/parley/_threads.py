@@ -28,10 +28,7 @@ async def run_in_thread(work: Callable[[], T]) -> T:
     """Return the result of `work`. If the caller is cancelled, the thread continues and its result is discarded."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
-    # A loop with a virtual clock (testing/virtual_time.py) does not let time pass while a thread works.
-    if (working := getattr(loop, "thread_work", None)) is not None:
-        working.add(done)
-        done.add_done_callback(working.discard)
+    hold_virtual_time(done)
 
     def settle(result: T | None, error: BaseException | None) -> None:
         if done.done():
@@ -57,6 +54,13 @@ async def run_in_thread(work: Callable[[], T]) -> T:
 
     hand_over(run)
     return await done
+
+
+def hold_virtual_time(done: asyncio.Future[T]) -> None:
+    """Let no time pass until `done`, on a loop with a virtual clock (testing/virtual_time.py)."""
+    if (working := getattr(done.get_loop(), "thread_work", None)) is not None:
+        working.add(done)
+        done.add_done_callback(working.discard)
 
 
 def hand_over(work: Work) -> None:

@@ -13,7 +13,8 @@ import sys
 
 PIECE_BYTES = 4096
 """How much a writable pipe accepts without blocking (PIPE_BUF on Linux; POSIX guarantees 512)."""
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
+"""What a pipe holds. For more, malloc would map and unmap memory at each read."""
 STDIN_WAIT_SECONDS = 3
 
 

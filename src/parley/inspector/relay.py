@@ -24,7 +24,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
+"""What a pipe holds. For more, malloc would map and unmap memory at each read."""
 PIECE_BYTES = 4096
 """How much a writable pipe accepts without blocking (PIPE_BUF on Linux)."""
 COPY_BYTES = 64 * 1024 * 1024

@@ -118,7 +118,6 @@ class Log(Protocol):
         """Close the log and release the session."""
 
 
-@runtime_checkable
 class AwaitableLog(Protocol):
     """A log that can be waited for without a thread."""
 

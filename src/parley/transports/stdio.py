@@ -15,7 +15,9 @@ from itertools import islice
 
 from parley._launched import end_if_killed
 
-CHUNK_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
+"""What a pipe holds. For more, malloc would map and unmap memory at each read."""
+WRITE_BYTES = 256 * 1024
 MAX_PIECES = 512
 """How many chunks go into one system call. The kernel's limit is 1024."""
 
@@ -43,7 +45,7 @@ class StdioTransport:
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
         if not can_wait(self._stdin):
-            while chunk := os.read(self._stdin, CHUNK_BYTES):
+            while chunk := os.read(self._stdin, READ_BYTES):
                 yield chunk
                 await asyncio.sleep(0)
             return
@@ -56,7 +58,7 @@ class StdioTransport:
                 await ready.wait()
                 ready.clear()
                 try:
-                    chunk = os.read(self._stdin, CHUNK_BYTES)
+                    chunk = os.read(self._stdin, READ_BYTES)
                 except BlockingIOError:
                     continue
                 if not chunk:
@@ -117,7 +119,7 @@ class StdioTransport:
         pieces: list[bytes | memoryview] = [memoryview(self._buffer[0])[self._written_bytes :]]
         size = len(pieces[0])
         for chunk in islice(self._buffer, 1, MAX_PIECES):
-            if size >= CHUNK_BYTES:
+            if size >= WRITE_BYTES:
                 break
             pieces.append(chunk)
             size += len(chunk)

@@ -1,4 +1,4 @@
-"""Linux system calls that Python does not wrap: openat2, renameat2 and statx."""
+"""Linux system calls that Python does not wrap: openat2, renameat2 and statx, and the C library for others."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ def openat2(top: int, inner: str, flags: int) -> int:
     """Open a path beneath a folder without symlinks. Raises OSError (ELOOP or EXDEV at a symlink)."""
     import ctypes
 
-    libc, how_class = _libc()
-    how = how_class(flags, 0, BENEATH_WITHOUT_LINKS)
+    how = _how_class()(flags, 0, BENEATH_WITHOUT_LINKS)
     size = ctypes.c_size_t(ctypes.sizeof(how))
     call = ctypes.c_long(OPENAT2)
-    descriptor: int = libc.syscall(call, ctypes.c_int(top), os.fsencode(inner), ctypes.byref(how), size)
+    descriptor: int = libc().syscall(call, ctypes.c_int(top), os.fsencode(inner), ctypes.byref(how), size)
     if descriptor < 0:
-        raise _os_error(inner)
+        raise last_error(inner)
     return descriptor
 
 
@@ -49,12 +48,12 @@ def rename_to_free_name(folder: int, old: str, new: str) -> bool:
     """Rename without replacing; False if not supported. Raises FileExistsError if the name is taken."""
     import ctypes
 
-    call = getattr(_libc()[0], "renameat2", None)
+    call = getattr(libc(), "renameat2", None)
     if call is None:
         return False
     if call(folder, os.fsencode(old), folder, os.fsencode(new), ctypes.c_uint(RENAME_NOREPLACE)) == 0:
         return True
-    error = _os_error(new)
+    error = last_error(new)
     if error.errno in (errno.ENOSYS, errno.EINVAL):
         return False
     raise error
@@ -69,7 +68,7 @@ def birth_time_ns(descriptor: int) -> int | None:
         return None
     import ctypes
 
-    call = getattr(_libc()[0], "statx", None)
+    call = getattr(libc(), "statx", None)
     buffer = ctypes.create_string_buffer(STATX_BYTES)
     if call is None or call(descriptor, b"", AT_EMPTY_PATH, ctypes.c_uint(STATX_BTIME), buffer) != 0:
         return None
@@ -80,7 +79,8 @@ def birth_time_ns(descriptor: int) -> int | None:
     return int(seconds * 1_000_000_000 + nanoseconds)
 
 
-def _os_error(name: str) -> OSError:
+def last_error(name: str | None = None) -> OSError:
+    """Why the last call of `libc` failed, in this thread."""
     import ctypes
 
     code = ctypes.get_errno()
@@ -88,11 +88,19 @@ def _os_error(name: str) -> OSError:
 
 
 @cache
-def _libc() -> tuple[Any, Any]:
-    """The C library, and the struct that openat2 takes."""
+def libc() -> Any:
+    """The C library, whose calls set `last_error`."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@cache
+def _how_class() -> Any:
+    """The struct that openat2 takes."""
     import ctypes
 
     class How(ctypes.Structure):
         _fields_ = [("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64)]
 
-    return ctypes.CDLL(None, use_errno=True), How
+    return How

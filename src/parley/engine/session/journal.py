@@ -188,8 +188,8 @@ class Journal:
             return
         self._is_sync_due = False
         try:
-            if isinstance(self.log, AwaitableLog):
-                await self.log.wait_synced()
+            if hasattr(self.log, "wait_synced"):
+                await cast(AwaitableLog, self.log).wait_synced()
             else:
                 from parley._threads import run_in_thread
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from parley._receiver import Receiver
 from parley.models.http.response import BadResponse, ResponseParser
 from parley.protocol.base import Struct
 
@@ -93,7 +94,7 @@ def quote_target(target: str) -> str:
     return quote(target, safe="!#$%&'()*+,/:;=?@[]~|")
 
 
-class HttpConnection(asyncio.Protocol):
+class HttpConnection(Receiver):
     """One connection. Data waits here until it is read."""
 
     def __init__(self) -> None:

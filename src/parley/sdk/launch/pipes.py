@@ -15,7 +15,8 @@ from contextlib import suppress
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.background import on_trio
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
+"""What a pipe holds. For more, malloc would map and unmap memory at each read."""
 ON_WINDOWS = sys.platform == "win32"
 
 

@@ -38,6 +38,9 @@ CALLBACK_GRACE_SECONDS = 5.0
 READ_GRACE_SECONDS = 1.0
 """How long to wait for the remaining output after the wire is closed."""
 
+HANDLED = frozenset({ControlCancelRequest, ControlRequest, ControlResponse, JsonRpc, KeepAlive, Refused})
+"""The messages that are not only delivered."""
+
 Handler = Callable[[Request | UnknownRequest, Signal], Awaitable[Any]]
 """Answers a request of the engine. If it raises, the engine receives the exception's text as an error."""
 
@@ -176,6 +179,9 @@ class EngineConnection:
         self.on_end()
 
     def _handle(self, message: Message) -> None:
+        if type(message) not in HANDLED:
+            self._deliver(message)
+            return
         match message:
             case ControlResponse(response=response):
                 self._wake(response)

@@ -48,6 +48,9 @@ class FolderLog:
     def sync(self) -> None:
         self._transcript.sync()
 
+    async def wait_synced(self) -> None:
+        await self._transcript.wait_synced()
+
     def entries(self, after: int = -1) -> Iterator[Entry]:
         for entry in self._transcript.entries():
             fold(self._state, entry)

@@ -358,6 +358,16 @@ class Transcript:
         except OSError as exc:
             raise write_error(self._path, exc.errno, exc.strerror) from None
 
+    async def wait_synced(self) -> None:
+        """The same as `sync`, without blocking the event loop."""
+        from parley.stores.files.fdatasync import fdatasync
+
+        try:
+            if self._file is not None:
+                await fdatasync(self._file)
+        except OSError as exc:
+            raise write_error(self._path, exc.errno, exc.strerror) from None
+
     def entries(self, after: int = -1) -> Iterator[Entry]:
         of_agent = bool(self._context.agent_id)
         reader = TranscriptReader(self._path, self._session_id, self._warn, of_agent=of_agent)
