@@ -264,18 +264,20 @@ def order_results(content: list[Json], asked: list[Json]) -> list[Json]:
 
 
 def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json]:
-    """Put a cache marker on the last block; the next request reads the cache up to there."""
+    """Put a cache marker on the last block; the next request reads the cache up to there.
+
+    Returns another list, except for `SettledMessages`: to copy a long one takes as long as the rest of the request.
+    """
     if not messages:
         return messages
     *blocks, block = messages[-1]["content"]
     marked_block = {**block, "cache_control": cache_marker(ttl)}
     if isinstance(messages, SettledMessages):
-        settled = min(messages.settled, len(messages) - 1)
-        marked: list[Json] = SettledMessages(messages, messages.origin, settled)
+        messages.settled = min(messages.settled, len(messages) - 1)
     else:
-        marked = messages.copy()
-    marked[-1] = {**messages[-1], "content": [*blocks, marked_block]}
-    return marked
+        messages = messages.copy()
+    messages[-1] = {**messages[-1], "content": [*blocks, marked_block]}
+    return messages
 
 
 def estimate_tokens(block: Json) -> int:
