@@ -3,6 +3,7 @@
     python bench/many_sessions.py --sessions 1000 --turns 3000 --at-once 16
     python bench/many_sessions.py --tune-gc                  # with parley.tune_gc()
     python bench/many_sessions.py --workers 2                # in two worker processes
+    python bench/many_sessions.py --workers 2 --rounds 10    # and in one process, alternately: medians and their ratio
     python bench/many_sessions.py --workers 2 --cores 0.4    # each engine gets 0.4 cores (Linux, as root)
     python bench/many_sessions.py --profile out.prof         # the measured turns, for pstats
 
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,7 +156,7 @@ async def measure(args: argparse.Namespace, folder: Path, url: str, model_pid: i
     with profiled(args.profile), limit_cores(pids[1:] or pids, args.cores):
         seconds = await run_turns(clients, args.turns, args.at_once, str(path))
     elapsed = time.perf_counter() - started
-    *busy, model_seconds = (cpu_seconds(pid) - before for pid, before in zip((*pids, model_pid), used, strict=True))
+    *busy, model_seconds = (cpu_seconds(pid) - was for pid, was in zip((*pids, model_pid), used, strict=True))
     grown = sum(map(resident_bytes, pids)) - before
     write = sys.stdout.write
     write(f"turns                 {args.turns / elapsed:7.0f} per second\n")
@@ -174,6 +176,22 @@ async def measure(args: argparse.Namespace, folder: Path, url: str, model_pid: i
     sys.stdout.flush()
     for client in clients:
         await client.close()
+
+
+def compare(args: argparse.Namespace) -> None:
+    """Run the workers and one process alternately, each time in a new program."""
+    argv = [sys.executable, __file__]
+    for name in ("sessions", "turns", "at_once", "cores", "fsync"):
+        argv += [f"--{name.replace('_', '-')}", str(getattr(args, name))]
+    rates = defaultdict[int, list[float]](list)
+    for number in range(args.rounds):
+        for workers in (0, args.workers) if number % 2 else (args.workers, 0):
+            report = subprocess.run([*argv, "--workers", str(workers)], stdout=subprocess.PIPE, check=True, text=True)
+            rates[workers].append(float(report.stdout.split()[1]))
+    ratios = [many / one for one, many in zip(rates[0], rates[args.workers], strict=True)]
+    for name, values in (("workers", rates[args.workers]), ("one process", rates[0]), ("ratio", ratios)):
+        low, middle, high = statistics.quantiles(values, n=4)
+        sys.stdout.write(f"{name:21} {middle:7.4g} median, {low:.4g} to {high:.4g} quartiles\n")
 
 
 @contextlib.contextmanager
@@ -196,11 +214,17 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3000)
     parser.add_argument("--at-once", type=int, default=16)
     parser.add_argument("--workers", type=int, default=0, help="0: in this process")
+    parser.add_argument("--rounds", type=int, default=0, help="compare the workers with one process this many times")
     parser.add_argument("--cores", type=float, default=0, help="of each engine process [no limit]")
     parser.add_argument("--fsync", default="turn")
     parser.add_argument("--tune-gc", action="store_true")
     parser.add_argument("--profile", metavar="FILE")
     args = parser.parse_args()
+    if args.rounds:
+        if args.rounds < 2 or not args.workers:
+            parser.error("--rounds must be at least 2, and needs --workers")
+        compare(args)
+        return 0
     with tempfile.TemporaryDirectory() as folder, serve_model() as (url, model_pid):
         asyncio.run(measure(args, Path(folder), url, model_pid))
     return 0
