@@ -39,7 +39,7 @@ LAYERS = (
     {"memory implementation"},
     {"engine"},
     FAMILIES,
-    {"host", "observer", "_threads", "_receiver", "_launched", "entry_points"},
+    {"host", "observer", "_threads", "_launched", "entry_points"},
     {"protocol"},
     {"errors", "version"},
 )

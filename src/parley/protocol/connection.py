@@ -171,8 +171,8 @@ class Connection:
 
     def _validate(self, message: Message) -> Message:
         """The message, or a refusal."""
-        if type(message) not in SENDERS:  # most messages: sent by engines only, and neither requests nor replies
-            return message if self.role is Role.HOST else self._refuse(message)
+        if self.role is Role.HOST and type(message) not in SENDERS:
+            return message  # as most messages of an engine: neither a request nor a reply
         match message:
             case Refused(request_id=str() | int() as request_id):
                 return self._open_request(request_id, message)

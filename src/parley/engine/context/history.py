@@ -266,7 +266,7 @@ def order_results(content: list[Json], asked: list[Json]) -> list[Json]:
 def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json]:
     """Put a cache marker on the last block; the next request reads the cache up to there.
 
-    Returns another list, except for `SettledMessages`: to copy a long one takes as long as the rest of the request.
+    Returns a new list, except for `SettledMessages`, which may be long: that list itself is changed.
     """
     if not messages:
         return messages

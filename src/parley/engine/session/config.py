@@ -132,8 +132,8 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     list_agents: Callable[[], Sequence[AgentInfo]] = tuple
     """The subagents whose logs are stored. Raises SessionError."""
     agent_transcript_path: Callable[[str], str] = lambda agent_id: ""
-    sync_in_thread: bool = False
-    """Wait for the disk in a thread, because other sessions share the event loop."""
+    sync_in_background: bool = False
+    """Wait for the disk in the background, because other sessions share the event loop."""
 
 
 class PermissionConfig(Struct, frozen=True, kw_only=True):
@@ -274,7 +274,7 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
 
     def with_shared_loop(self) -> SessionConfig:
         """The same session on an event loop that it must not block, because others use it."""
-        return msgspec.structs.replace(self, storage=msgspec.structs.replace(self.storage, sync_in_thread=True))
+        return msgspec.structs.replace(self, storage=msgspec.structs.replace(self.storage, sync_in_background=True))
 
     def with_model_opener(self, open: Callable[[ModelRef], Model]) -> SessionConfig:
         """The same session with other models."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 class Journal:
     def __init__(
-        self, log: Log, clock: Clock, grants: Grants, sync: str = SYNC_OFF, *, sync_in_thread: bool = False
+        self, log: Log, clock: Clock, grants: Grants, sync: str = SYNC_OFF, *, sync_in_background: bool = False
     ) -> None:
         self.grants = grants
         self.carried: list[Callable[[], list[tuple[str, Json]]]] = [grants.take_records]
@@ -49,7 +49,7 @@ class Journal:
         """The uuids of received messages. A duplicate is not run again."""
         self._clock = clock
         self._sync = sync
-        self._sync_in_thread = sync_in_thread
+        self._sync_in_background = sync_in_background
         self._is_sync_due = False
         """A milestone was appended that `wait_synced` has to sync."""
         self._start(log)
@@ -169,7 +169,7 @@ class Journal:
             else:
                 self.log.append(entries[0])
             has_milestone = any(map(is_milestone, entries))
-            if self._sync == SYNC_TURN and self._sync_in_thread:
+            if self._sync == SYNC_TURN and self._sync_in_background:
                 self._is_sync_due = self._is_sync_due or has_milestone
             elif self._sync == SYNC_ALWAYS or (self._sync == SYNC_TURN and has_milestone):
                 self.log.sync()

@@ -130,7 +130,7 @@ class Session:
         # The log, and the state that follows from it.
         grants, storage = Grants(config.identity, config.cwd), config.storage
         self.journal = Journal(
-            storage.log, config.clock, grants, config.options.fsync, sync_in_thread=storage.sync_in_thread
+            storage.log, config.clock, grants, config.options.fsync, sync_in_background=storage.sync_in_background
         )
         self.journal.report_lost = self.outbox.send_lost_write
         get_info = cache(lambda name: config.model.get_info(config.model.resolve(name)))

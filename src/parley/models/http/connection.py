@@ -14,7 +14,6 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from parley._receiver import Receiver
 from parley.models.http.response import BadResponse, ResponseParser
 from parley.protocol.base import Struct
 
@@ -94,7 +93,7 @@ def quote_target(target: str) -> str:
     return quote(target, safe="!#$%&'()*+,/:;=?@[]~|")
 
 
-class HttpConnection(Receiver):
+class HttpConnection(asyncio.Protocol):
     """One connection. Data waits here until it is read."""
 
     def __init__(self) -> None:

@@ -17,7 +17,6 @@ import sys
 import traceback
 from collections.abc import AsyncIterator
 
-from parley._receiver import Receiver
 from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
 from parley.sdk.launch.in_process import STOP_SECONDS, InProcessEngine
 from parley.sdk.runtime.gc_tuning import tune_gc
@@ -26,7 +25,7 @@ HOST_CHECK_SECONDS = 1.0
 """How often to look for the program where the system cannot report its end."""
 
 
-class WorkerSession(Receiver):
+class WorkerSession(asyncio.Protocol):
     """One session, and the transport of its engine."""
 
     def __init__(self) -> None:

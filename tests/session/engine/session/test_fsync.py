@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from parley._threads import run_in_thread
 from parley.engine.session.config import SessionConfig
 from parley.errors import SessionError, UsageError
 from parley.protocol.options import CliOptions
@@ -40,12 +43,22 @@ def harness(folder: Path, policy: str, kind: Kind = SessionHarness) -> SessionHa
     return made
 
 
+def replace_sync(log: Any, work: Callable[[], object]) -> None:
+    """Do something else where the device is waited for. `restore_sync` undoes it."""
+    log.sync, log.wait_synced = work, lambda: run_in_thread(work)
+
+
+def restore_sync(log: Any) -> None:
+    del log.sync, log.wait_synced
+
+
 async def kinds_at_syncs(folder: Path, policy: str, kind: Kind) -> list[str]:
     """What stood last in the log each time the device was waited for."""
 
     async with harness(folder, policy, kind) as live:
-        log, synced = live.session.config.storage.log, []
-        log.sync = lambda: synced.append(list(log.entries())[-1].kind)  # type: ignore[method-assign]
+        log = live.session.config.storage.log
+        synced: list[str] = []
+        replace_sync(log, lambda: synced.append(list(log.entries())[-1].kind))
         live.prompt("go")
         await live.receive("result")
         return synced
@@ -82,7 +95,7 @@ async def test_on_a_shared_loop_others_continue_while_the_device_is_waited_for(t
             ready.acquire()
             sync()
 
-        log.sync = slow  # type: ignore[method-assign]
+        replace_sync(log, slow)
         live.prompt("go")
         await waiting.acquire()
         await live.request("mcp_status")
@@ -110,7 +123,7 @@ async def test_an_interrupt_while_the_result_is_made_durable_does_not_stop_the_n
             loop.call_soon_threadsafe(waiting.set)
             ready.wait()
 
-        log.sync = slow  # type: ignore[method-assign]
+        replace_sync(log, slow)
         live.prompt("first")
         await waiting.wait()
         live.prompt("second")
@@ -125,15 +138,14 @@ async def test_an_interrupt_while_the_result_is_made_durable_does_not_stop_the_n
 async def test_what_cannot_be_made_durable_does_not_run(tmp_path: Path, kind: Kind) -> None:
     async with harness(tmp_path, "turn", kind) as live:
         log = live.session.config.storage.log
-        sync = log.sync
 
         def broken() -> None:
             raise SessionError("the device is gone")
 
-        log.sync = broken  # type: ignore[method-assign]
+        replace_sync(log, broken)
         live.prompt("go")
         first = await live.receive("result")
-        log.sync = sync  # type: ignore[method-assign]
+        restore_sync(log)
         live.prompt("go on")
         result = first["is_error"], (await live.receive("result"))["result"]
 
