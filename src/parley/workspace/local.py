@@ -156,8 +156,9 @@ class LocalFiles:
                 self._tree.compare()
 
     def close(self) -> None:
-        if self._delete_history_at_end:
-            with self._lock, suppress(OSError):
+        with self._lock, suppress(OSError):
+            self._checkpoints.close()
+            if self._delete_history_at_end:
                 self._checkpoints.forget()
 
     def _read(

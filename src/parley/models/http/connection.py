@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from parley.protocol.base import Struct
 if TYPE_CHECKING:
     import ssl
 
+READ_BYTES = 64 * 1024
 BUFFER_BYTES = 1024 * 1024
 """Data that arrives faster than it is read waits in the kernel from here on."""
 TOGETHER_BYTES = 256 * 1024
@@ -93,7 +95,20 @@ def quote_target(target: str) -> str:
     return quote(target, safe="!#$%&'()*+,/:;=?@[]~|")
 
 
-class HttpConnection(asyncio.Protocol):
+class ReadBuffer(threading.local):
+    """What connections read into: one for each thread, because loops in several threads read at the same time.
+
+    Without it, the loop allocates 256 KiB for each read, for which malloc maps and unmaps memory.
+    """
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(READ_BYTES))
+
+
+_buffer = ReadBuffer()
+
+
+class HttpConnection(asyncio.BufferedProtocol):
     """One connection. Data waits here until it is read."""
 
     def __init__(self) -> None:
@@ -168,9 +183,12 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]  # the loop gives a stream protocol a Transport
 
-    def data_received(self, data: bytes) -> None:
-        self._data.append(data)
-        self._size += len(data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _buffer.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._data.append(bytes(_buffer.view[:nbytes]))
+        self._size += nbytes
         if self._size > BUFFER_BYTES and not self._is_paused and self._transport is not None:
             self._transport.pause_reading()
             self._is_paused = True

@@ -74,11 +74,24 @@ class CheckpointDamaged(Exception):
 class CheckpointStore:
     """The history of one session. All methods raise OSError if the disk fails."""
 
+    _index: int | None = None
+    """The index, opened for appending. It stays open, because every message is recorded."""
+
     def __init__(self, folder: Path) -> None:
         self.use(folder)
 
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the index. The next record opens it again."""
+        if self._index is not None:
+            os.close(self._index)
+            self._index = None
+
     def use(self, folder: Path) -> None:
         """Continue with the history of another session."""
+        self.close()
         self.folder = folder
         self.damage: str | None = None
         """Why earlier changes cannot be rewound; None if they can."""
@@ -185,6 +198,7 @@ class CheckpointStore:
 
     def forget(self) -> None:
         """Delete the whole history."""
+        self.close()
         with suppress(FileNotFoundError):
             with private_files.open_folder(self.folder, below=BELOW, to_list=True) as (folder, _):
                 for name in os.listdir(folder):
@@ -231,20 +245,26 @@ class CheckpointStore:
             for row in rows:
                 self._fold(row)
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in self._unwritten)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        index = private_files.open_file(self.folder / INDEX, flags, below=BELOW)
+        index, size = self._open_index()
         try:
-            end = os.lseek(index, 0, os.SEEK_END)
-            try:
-                write_all(index, lines)
-            except OSError:
-                os.ftruncate(index, end)
-                raise
-            self._unwritten.clear()
-            if durable:
-                os.fdatasync(index)
-        finally:
-            os.close(index)
+            write_all(index, lines)
+        except OSError:
+            os.ftruncate(index, size)
+            raise
+        self._unwritten.clear()
+        if durable:
+            os.fdatasync(index)
+
+    def _open_index(self) -> tuple[int, int]:
+        """The index, and its size."""
+        if self._index is not None:
+            status = os.fstat(self._index)
+            if status.st_nlink:
+                return self._index, status.st_size
+            self.close()  # it was deleted
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._index = private_files.open_file(self.folder / INDEX, flags, below=BELOW)
+        return self._index, os.fstat(self._index).st_size
 
     # Copies.
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -237,3 +238,24 @@ def test_a_history_can_be_forgotten(history: CheckpointStore, file: Path) -> Non
     history.forget()
 
     assert sorted(os.listdir(history.folder.parent)) == ["file"]
+
+
+def test_a_history_that_was_deleted_is_made_anew(history: CheckpointStore) -> None:
+    history.begin("m1")
+    shutil.rmtree(history.folder)
+    history.begin("m2")
+
+    assert again(history).rows() == [MessageRow(id="m2")]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="the system does not list open descriptors")
+def test_a_closed_history_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    stores = [CheckpointStore(tmp_path / str(number)) for number in range(3)]
+    for store in stores:
+        store.begin("m1")
+    stores[0].close()
+    stores[1].use(tmp_path / "other")
+    stores[2].forget()
+
+    assert len(os.listdir("/proc/self/fd")) == before
