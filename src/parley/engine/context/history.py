@@ -15,6 +15,7 @@ See also: `compactor.py` gets the summary.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 
 import msgspec
@@ -88,6 +89,8 @@ class History:
         """The messages of a request that no later line can change."""
         self._settled_parts = 0
         """How many of `_messages` they consist of."""
+        self._rendered: SettledMessages | None = None
+        """What `render` returned last."""
         self._rejection: str | None = None
         """Why a backend rejected the conversation."""
         self._refused: frozenset[str] = frozenset()
@@ -214,7 +217,7 @@ class History:
         """
         is_early = end is not None and end < self._settled_parts
         start = 0 if is_early else self._settled_parts
-        found: list[Json] = [] if is_early else SettledMessages(self._settled, self._settled)
+        found: list[Json] = [] if is_early else self._list_settled()
         for at, part in enumerate(self._messages[start:end], start):
             content = [block for block in part.content if is_nonempty(block)]
             if part.role == "user" and found and found[-1]["role"] == "user":
@@ -230,12 +233,24 @@ class History:
                 self._settled += found[len(self._settled) :]
                 self._settled_parts = at + 1
         if isinstance(found, SettledMessages):
-            found.settled = len(self._settled)
+            found.settled, self._rendered = len(self._settled), found
         if self._rejection is None:
             return found
         from parley.engine.context.history_repair import repair_messages
 
         return repair_messages(found, self._rejection, self._refused)
+
+    def _list_settled(self) -> SettledMessages:
+        """A list of the settled messages, to be continued.
+
+        To fill one takes time that grows with the conversation, so the last one is used again, unless it is in use.
+        """
+        if self._rendered is None or self._rendered.origin is not self._settled or sys.getrefcount(self._rendered) > 2:
+            return SettledMessages(self._settled, self._settled)
+        found, self._rendered = self._rendered, None
+        del found[found.settled :]
+        found += self._settled[len(found) :]
+        return found
 
     def repair(self, reason: str) -> bool:
         """From now on, send only what backends accept. Returns False if that changes nothing."""

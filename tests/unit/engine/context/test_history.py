@@ -329,6 +329,23 @@ def test_messages_before_the_last_answer_are_the_same_objects_every_time() -> No
     assert all(one is other for one, other in zip(after[:4], history.render(), strict=False))
 
 
+def test_a_list_that_is_in_use_stays_as_it_is_and_another_is_used_again() -> None:
+    history, lists = History(), []
+    for number in range(3):
+        history.apply(entry("user", f"question {number}"))
+        history.apply(entry("assistant", [text(f"answer {number}")], f"m{number}"))
+        lists.append(with_cache_marker(history.render()))
+    kept = [[message["content"][0]["text"] for message in rendered] for rendered in lists]
+    last = id(lists.pop())
+    history.apply(entry("user", "the end"))
+
+    assert kept == [
+        ["question 0", "answer 0", "question 1", "answer 1", "question 2", "answer 2"][: 2 * n] for n in (1, 2, 3)
+    ]
+    assert id(history.render()) == last
+    assert [message["content"] for message in history.render()][-2:] == [[text("answer 2")], [text("the end")]]
+
+
 def user(uuid: str, *content: Json, **context: object) -> Entry:
     message: Json = {"type": "user", "message": {"role": "user", "content": list(content)}, "uuid": uuid}
     return Entry(seq=0, kind="user", at="", message=message, context=context)
