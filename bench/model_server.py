@@ -57,7 +57,7 @@ def read_prompt(path: str) -> str:
     return f"bench-read:{path}"
 
 
-def requested_block(body: bytes) -> tuple[Event, list[str]]:
+def requested_block(body: bytes | bytearray) -> tuple[Event, list[str]]:
     """The block of the reply, and the pieces it arrives in.
 
     The last mark is the newest one, wherever the conversation is among the keys.
@@ -134,7 +134,7 @@ def json_reply(value: Event, status: str = "200 OK") -> bytes:
     return head.encode() + body
 
 
-def reply(method: str, target: str, body: bytes, number: int) -> bytes:
+def reply(method: str, target: str, body: bytes | bytearray, number: int) -> bytes:
     """Answer a request. `number` makes the message id unique, because engines merge messages with the same id."""
     path = target.partition("?")[0]
     if method == "POST" and path == "/v1/messages/count_tokens":
@@ -162,6 +162,8 @@ class Exchange(socketserver.StreamRequestHandler):
     rbufsize = 1 << 20
 
     def handle(self) -> None:
+        self.body = bytearray()
+        """The last request. It is used again, because to allocate a long one takes longer than to read it."""
         with contextlib.suppress(OSError):
             while opening := self.rfile.readline():
                 method, target, _ = opening.decode("latin-1").split()
@@ -169,9 +171,15 @@ class Exchange(socketserver.StreamRequestHandler):
                     self.body_bytes()
                     self.request.sendall(json_reply({"bytes": self.server.newest_bytes}))
                     continue
-                body = self.rfile.read(self.body_bytes())
-                self.server.newest_bytes = len(body)
-                self.request.sendall(reply(method, target, body, next(NUMBERS)))
+                self.read_body(self.body_bytes())
+                self.server.newest_bytes = len(self.body)
+                self.request.sendall(reply(method, target, self.body, next(NUMBERS)))
+
+    def read_body(self, length: int) -> None:
+        self.body.extend(bytes(max(0, length - len(self.body))))
+        del self.body[length:]
+        with memoryview(self.body) as view:
+            self.rfile.readinto(view)
 
     def body_bytes(self) -> int:
         """Read the headers and return the length of the body."""
