@@ -19,6 +19,7 @@ from uuid import uuid4
 from parley.compose.workspace.server import serve_workspace
 from parley.protocol.options import CliOptions
 from parley.workspace.base import FileSearch, Worktrees
+from parley.workspace.git import Git
 from parley.workspace.process.processes import Processes
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
@@ -116,7 +117,7 @@ def make_search(environment: dict[str, str]) -> FileSearch:
 
 
 def make_worktrees(processes: Processes, environment: dict[str, str]) -> Worktrees:
-    return shared_server().connect().worktrees if is_remote() else GitWorktrees(processes, environment)
+    return shared_server().connect().worktrees if is_remote() else GitWorktrees(Git(processes, environment, lambda: ()))
 
 
 def make_commands(folder: Path) -> dict[str, Any]:

@@ -82,6 +82,7 @@ SHARED = {
     "parley.hooks.output": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
     "parley.protocol.dialects.detect": "which dialect a line is in: whoever hears the first one needs it",
+    "parley.workspace.git": "git without what a repository configures: the same for whoever runs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
     "parley.workspace.search_path": "where commands find programs: who judges and who runs must search alike",
     "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",

@@ -240,7 +240,7 @@ class Composer:
             load_memory=lambda scope, name: plugins.load_agent_memory(scope, name, policy.is_hidden),
             make_worktrees=None
             if launch.is_restricted
-            else lambda: tools.make_worktrees(workspace, str(launch.cwd), files.remote),
+            else lambda: tools.make_worktrees(workspace, tools.folder_lister(launch, policy), files.remote),
         )
 
     def _extension_config(self, workspace: Workspace, style: OutputStyle) -> ExtensionConfig:

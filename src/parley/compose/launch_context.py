@@ -100,6 +100,7 @@ class LaunchContext:
             environment=self.environment,
             settings=self.settings.merged.to_json(),
             home=self.home,
+            folders=(str(self.cwd), *self.additional_directories()),
         )
 
     def additional_directories(self) -> tuple[str, ...]:

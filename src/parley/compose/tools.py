@@ -35,6 +35,7 @@ from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
+    from parley.compose.workspace.sandbox import ConfigReader
     from parley.engine.turn.client_tool_specs import ClientToolSpec
     from parley.hooks.base import Hook, HookServices
     from parley.host import Host
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
 SEARCH_TOOL = "ToolSearch"
 OFF_VALUES = ("0", "false", "no", "off")
+ListFolders = Callable[[], Iterable[str]]
 
 
 def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[], AgentRegistry]) -> ToolRegistry:
@@ -218,10 +220,29 @@ def make_workspace(
         open_web=make_web(launch),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
-        open_search=make_search(children, str(launch.cwd)) if remote is None else remote.open_search,
+        open_search=make_search(children, folder_lister(launch, policy)) if remote is None else remote.open_search,
         observer=observer,
         find_sandbox=make_sandbox_finder(launch, session_id, policy, processes, hands.files),
     )
+
+
+def folder_lister(launch: LaunchContext, policy: Policy | None) -> ListFolders:
+    """Lists the folders that the session, or a command in the sandbox, can change at the time of the call."""
+
+    @functools.cache
+    def open_reader() -> ConfigReader | None:
+        from parley.compose.workspace.sandbox import ConfigReader
+
+        return None if policy is None else ConfigReader(launch, policy, asks=False)
+
+    def list_changeable() -> list[str]:
+        from parley.compose.workspace.sandbox import private_root
+
+        reader = open_reader()
+        listed = [str(launch.cwd)] if reader is None else reader.list_writable()
+        return [*listed, str(private_root(launch))]
+
+    return list_changeable
 
 
 def make_sandbox_finder(
@@ -281,22 +302,23 @@ def make_files(launch: LaunchContext, session_id: str) -> SessionFiles:
     return SessionFiles(files)
 
 
-def make_worktrees(workspace: Workspace, cwd: str, remote: RemoteWorkspace | None = None) -> Worktrees:
+def make_worktrees(
+    workspace: Workspace, list_changeable: ListFolders, remote: RemoteWorkspace | None = None
+) -> Worktrees:
     if remote is not None:
         return remote.worktrees
-    from parley.workspace.search_path import without_programs_of
+    from parley.workspace.git import Git
     from parley.workspace.worktrees import GitWorktrees
 
-    return GitWorktrees(workspace.processes, without_programs_of(cwd, workspace.environment))
+    return GitWorktrees(Git(workspace.processes, workspace.environment, list_changeable))
 
 
-def make_search(environment: dict[str, str], cwd: str) -> Callable[[], FileSearch]:
+def make_search(environment: dict[str, str], list_changeable: ListFolders) -> Callable[[], FileSearch]:
     @functools.cache
     def open_search() -> FileSearch:
         from parley.workspace.search.search import LocalSearch
-        from parley.workspace.search_path import without_programs_of
 
-        return LocalSearch(without_programs_of(cwd, environment))
+        return LocalSearch(environment, list_changeable)
 
     return open_search
 

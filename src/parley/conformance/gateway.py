@@ -28,7 +28,7 @@ def is_gateway(word: str) -> bool:
 
 
 def gateway_command(url: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "parley.conformance.gateway_bridge", url)
+    return (sys.executable, "-P", "-m", "parley.conformance.gateway_bridge", url)
 
 
 def gateway_plan(plan: Plan) -> Plan:

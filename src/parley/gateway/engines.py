@@ -16,6 +16,7 @@ from typing import Protocol
 from parley.local_engine import LocalEngine
 from parley.protocol.base import Struct
 from parley.stores.base import Store
+from parley.workspace.search_path import with_absolute_python_path
 
 STREAM = ("--print", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
 END_SESSION = b'{"type":"control_request","request_id":"close","request":{"subtype":"end_session"}}\n'
@@ -189,7 +190,7 @@ class EngineProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             cwd=start.cwd,
-            env={**start.environment, "PARLEY_DIES_WITH_CLIENT": "1"},
+            env={**with_absolute_python_path(start.environment), "PARLEY_DIES_WITH_CLIENT": "1"},
         )
         assert process.stdin is not None
         process.stdin.write(b"".join(self._early))

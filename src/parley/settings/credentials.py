@@ -11,7 +11,8 @@ The first of these that is set is used:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import msgspec
 
 from parley.errors import ModelError
 from parley.protocol.base import Json, Struct
+from parley.workspace.search_path import with_trusted_path
 
 SUBSCRIPTION_TOKEN = "sk-ant-oat"
 HELPER_SECONDS = 30
@@ -62,6 +64,8 @@ class CredentialSources(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str]
     settings: Json
     home: Path
+    folders: tuple[str, ...] = ()
+    """The working directories: a helper runs none of their programs unless it names their path."""
 
     def __repr__(self) -> str:
         return f"CredentialSources(home={str(self.home)!r})"
@@ -76,7 +80,7 @@ def find_credential(sources: CredentialSources) -> Credential | None:
     if token := sources.environment.get("ANTHROPIC_AUTH_TOKEN"):
         return Credential("authorization", token, "ANTHROPIC_AUTH_TOKEN")
     if helper := sources.settings.get("apiKeyHelper"):
-        return Credential("x-api-key", run_helper(str(helper), sources.environment), "apiKeyHelper")
+        return Credential("x-api-key", run_helper(str(helper), sources.environment, sources.folders), "apiKeyHelper")
     if key := config_key(sources.home / ".config" / "claude" / "config.json"):
         return Credential("x-api-key", key, "config.json")
     return None
@@ -100,7 +104,7 @@ def known_secrets(sources: CredentialSources) -> list[str]:
 
 def export_aws(command: str, environment: Mapping[str, str]) -> dict[str, str]:
     """Run `awsCredentialExport`; returns the variables with the credentials. Raises ModelError."""
-    text = run_helper(command, environment, "awsCredentialExport")
+    text = run_helper(command, environment, key="awsCredentialExport")
     try:
         found = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -121,14 +125,16 @@ def export_aws(command: str, environment: Mapping[str, str]) -> dict[str, str]:
     return exported
 
 
-def run_helper(command: str, environment: Mapping[str, str], key: str = "apiKeyHelper") -> str:
+def run_helper(
+    command: str, environment: Mapping[str, str], folders: Iterable[str] = (), *, key: str = "apiKeyHelper"
+) -> str:
     """Run a helper; returns its output. Raises ModelError, without the output, which may contain a part of a key."""
     import subprocess
 
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            env=dict(environment),
+            env=with_trusted_path(environment, [os.getcwd(), *folders]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

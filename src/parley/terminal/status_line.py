@@ -25,6 +25,7 @@ from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import SessionStatus, View
 from parley.terminal.rendering.style import RESET, Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, shorten
+from parley.workspace.search_path import with_trusted_path
 
 DEADLINE_SECONDS = 3.0
 PAUSE_SECONDS = 0.3
@@ -139,7 +140,7 @@ async def run_shell(command: str, data: bytes, cwd: str, environment: dict[str, 
     process = await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", command),
         cwd=cwd,
-        env=without_secrets({**os.environ, **environment}),
+        env=with_trusted_path(without_secrets({**os.environ, **environment}), [cwd]),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -1,20 +1,30 @@
-"""The PATH of commands, reduced to absolute folders.
+"""Where programs are found.
 
-Relative entries, empty entries and entries below /proc/self depend on the working directory, so a program in the
-working tree could shadow one of the system.
+Commands of the model have a PATH of absolute folders. Relative entries, empty entries and entries below /proc depend
+on the working directory.
+
+A program that we start ourselves, such as git or ripgrep, runs outside of the sandbox and without approval, so neither
+the session nor the repository may choose it. `find_trusted` finds it; `with_trusted_path` is the PATH on which such a
+program finds others.
+
+    git = find_trusted("git", environment, ["/home/me/project"])     # folders that the session can change
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Used if PATH has no absolute folder. Bash's own default might include the current directory."""
 
 LONGEST_FIRST_LINE = 256
+MAX_LINKS = 40
+"""Symbolic links on the way to one file, as in the kernel."""
 
 
 @lru_cache(maxsize=64)
@@ -30,28 +40,132 @@ def with_absolute_path(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "PATH": ":".join(folders(environment.get("PATH")))}
 
 
-def without_programs_of(folder: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for programs that we run ourselves: a command may have put another one into a working folder."""
-    top = os.path.join(os.path.realpath(folder), "")
+def with_trusted_path(environment: Mapping[str, str], changeable: Iterable[str]) -> dict[str, str]:
+    """The environment for programs that we start ourselves: PATH has only folders that the session cannot change."""
+    tops = list_untrusted(changeable, environment.get("HOME", ""))
     entries = folders(environment.get("PATH"))
-    kept = [entry for entry in entries if not os.path.join(os.path.realpath(entry), "").startswith(top)]
-    return {**environment, "PATH": ":".join(kept) or DEFAULT}
+    if "/" in tops:
+        entries = tuple(entry for entry in entries if entry in DEFAULT.split(":"))
+    return {**environment, "PATH": ":".join(entry for entry in entries if is_trusted(entry, tops)) or DEFAULT}
 
 
-def is_found_below(tops: Iterable[str], name: str, environment: Mapping[str, str]) -> bool:
-    """Whether a command name runs a file in one of these folders, or one that leads there. A builtin does not."""
-    if "/" in name:
-        file: str | None = name
-    else:
-        candidates = (os.path.join(folder, name) for folder in folders(environment.get("PATH")))
-        file = next((path for path in candidates if os.path.lexists(path)), None)
-    if file is None:
+def find_trusted(name: str, environment: Mapping[str, str], changeable: Iterable[str]) -> str | None:
+    """The program of that name for us to start: the first one that the session cannot change."""
+    changeable = tuple(changeable)
+    tops = list_untrusted(changeable, environment.get("HOME", ""))
+    search_path = with_trusted_path(environment, changeable)["PATH"]
+    candidates = (os.path.join(folder, name) for folder in search_path.split(":"))
+    return next((file for file in candidates if is_program(file) and is_trusted(file, tops)), None)
+
+
+def is_found_untrusted(name: str, environment: Mapping[str, str], changeable: Iterable[str]) -> bool:
+    """Whether a command name runs a file that is not trusted. A builtin is not a file."""
+    file = name if "/" in name else find(":".join(folders(environment.get("PATH"))), name)
+    # A relative path depends on the folder of the shell, which the session can change.
+    tops = list_untrusted(changeable, environment.get("HOME", ""))
+    return file is not None and not (os.path.isabs(file) and is_trusted(file, tops))
+
+
+def list_untrusted(changeable: Iterable[str], home: str = "") -> frozenset[str]:
+    """The folders that the session can change and the repositories around them, under the given and the real names."""
+    names = {name for folder in changeable for name in (os.path.abspath(folder), os.path.realpath(folder))}
+    return frozenset(names).union(*(find_local_repositories(name, home) for name in names))
+
+
+def find_repositories(folder: str, home: str, exists: Callable[[str], bool]) -> tuple[str, ...]:
+    """The git repositories that a folder is in, also as a part of another one.
+
+    The home folder, and what is above it, is not taken for a repository: its `.git`, if any, is the user's own.
+    """
+    found: list[str] = []
+    while folder not in ("/", home):
+        if exists(f"{folder}/.git"):
+            found.append(folder)
+        folder = os.path.dirname(folder)
+    return tuple(found)
+
+
+def find_local_repositories(folder: str, home: str) -> tuple[str, ...]:
+    """The git repositories that a folder on this machine is in. Results are cached for up to a second."""
+    return _find_local_repositories(folder, home, int(time.monotonic()))
+
+
+@lru_cache(maxsize=64)
+def _find_local_repositories(folder: str, home: str, second: int) -> tuple[str, ...]:
+    return find_repositories(folder, home, os.path.lexists)
+
+
+def is_trusted(path: str, tops: Collection[str]) -> bool:
+    """Whether nothing on the way to a file or folder, links included, is in `tops` or in the hands of other users.
+
+    Everything must belong to root or to us, and other users must not be able to replace it. The members of its group
+    may: package managers such as Homebrew give their folders to a group of administrators.
+    """
+    try:
+        found = list(walk_names(path))
+    except OSError:
         return False
-    # A relative path depends on the folder of the shell, which is one of them.
-    places = (os.path.abspath(file), os.path.realpath(file))
-    return not os.path.isabs(file) or any(
-        os.path.join(place, "").startswith(os.path.join(top, "")) for place in places for top in tops
+    return bool(found) and all(
+        is_ours_alone(status, is_last=index == len(found) - 1)
+        and not any(is_below(name, top) for top in tops if top != "/")
+        for index, (name, status) in enumerate(found)
     )
+
+
+def is_ours_alone(status: os.stat_result, *, is_last: bool) -> bool:
+    """Whether other users cannot replace a file, folder or link. In /tmp they can only add files."""
+    if status.st_uid not in (0, os.geteuid(), system_owner()):
+        return False
+    is_shared = bool(status.st_mode & stat.S_IWOTH) and not stat.S_ISLNK(status.st_mode)
+    return not is_shared or (not is_last and bool(status.st_mode & stat.S_ISVTX))
+
+
+@lru_cache(maxsize=1)
+def system_owner() -> int:
+    """Who owns the system's programs: root, whose number is another one in some containers."""
+    try:
+        return os.stat("/usr").st_uid
+    except OSError:
+        return 0
+
+
+def walk_names(path: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Every folder and every link that leads to a file, and the file itself. Raises OSError."""
+    rest, place, links = path.split("/")[::-1], "/", 0
+    while rest:
+        part = rest.pop()
+        if part in ("", "."):
+            continue
+        name = os.path.dirname(place) if part == ".." else os.path.join(place, part)
+        status = os.lstat(name)
+        yield name, status
+        if not stat.S_ISLNK(status.st_mode):
+            place = name
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+        target = os.readlink(name)
+        rest += target.split("/")[::-1]
+        place = "/" if target.startswith("/") else place
+
+
+def is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(f"{top}/")
+
+
+def is_program(file: str) -> bool:
+    return os.access(file, os.X_OK) and os.path.isfile(file)
+
+
+def with_absolute_python_path(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for another Python process of ours, which may start in an untrusted folder.
+
+    A relative folder of PYTHONPATH stays the one that it is here; an empty entry, which means the working directory,
+    is left out.
+    """
+    entries = [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {**environment, **({"PYTHONPATH": os.pathsep.join(entries)} if "PYTHONPATH" in environment else {})}
 
 
 def find(path: str, name: str) -> str | None:

@@ -9,16 +9,13 @@ worktree that is kept has no lock file and belongs to the user.
 
 `create`, `find` and `remove` are for the worktree of a session (EnterWorktree). It has no lock file.
 
-Git executes nothing from the repository: no hooks, no file system monitor, no filters of its configuration. Nothing is
-fetched.
+Git executes nothing from the repository, and fetches nothing (git.py).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import shutil
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,40 +24,19 @@ from msgspec.structs import replace
 from parley.errors import ToolError
 from parley.workspace import private_files
 from parley.workspace.base import WORKTREES, Worktree, WorktreeChanges
-from parley.workspace.process.processes import Processes
+from parley.workspace.git import Git, GitFailed
+from parley.workspace.sandbox.protected import outer_repository
 
 LOCK = ".lock"
 MAX_NAMED = 20
 """Of the files, and of the commits, that would be lost with a worktree."""
-GIT_SECONDS = 120.0
-MAX_OUTPUT_BYTES = 1 << 16
-SAFE_CONFIG = {
-    "core.hooksPath": "/dev/null",
-    "core.fsmonitor": "false",
-    "submodule.recurse": "false",
-    "protocol.allow": "never",
-    "gc.auto": "0",
-    "maintenance.auto": "false",
-}
-FILTER_PARTS = {"clean": "", "smudge": "", "process": "", "required": "false"}
-SAFE_ENVIRONMENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
-"""A repository's `protocol.ext.allow` would override our `protocol.allow`, but not GIT_ALLOW_PROTOCOL."""
-UNSAFE_VARIABLES = frozenset(
-    {"GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_NAMESPACE"}
-    | {"GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_EXTERNAL_DIFF", "GIT_TRACE"}
-)
-"""Variables that would make git use another repository or run other programs."""
-
-
-class GitFailed(ToolError):
-    """A git command failed. The message is git's."""
+MAX_COMMITS = 10_000
+"""How many commits are counted."""
 
 
 class GitWorktrees:
-    def __init__(self, processes: Processes, environment: Mapping[str, str]) -> None:
-        self._processes = processes
-        kept = {name: value for name, value in environment.items() if name not in UNSAFE_VARIABLES}
-        self._environment = {**kept, "LC_ALL": "C", **SAFE_ENVIRONMENT}
+    def __init__(self, git: Git) -> None:
+        self._git = git
         self._locks: dict[str, Lock] = {}
         """The locks of our worktrees that are removed if unchanged, by path."""
 
@@ -80,8 +56,9 @@ class GitWorktrees:
         return await self._release(worktree.path, lock)
 
     async def sweep(self, cwd: str) -> None:
-        with suppress(ToolError):
-            await self._sweep(folder_of(await self._top(cwd)))
+        if any(folder_of(find_checkout(cwd)).glob(f"*{LOCK}")):
+            with suppress(ToolError):
+                await self._sweep(folder_of(await self._top(cwd)))
 
     # Worktrees of a session.
 
@@ -97,50 +74,56 @@ class GitWorktrees:
         base = await self._commit(top, "HEAD")
         if not base:
             raise ToolError(f"cannot create a worktree: {top} has no commit yet.")
-        await self._git(top, await self._filters(top), "worktree", "add", "--quiet", "-b", branch, path, base)
+        await self._git.run(top, "worktree", "add", "--quiet", "-b", branch, path, base)
         return Worktree(top=top, path=path, cwd=matching_folder(path, top, cwd), branch=branch)
 
     async def find(self, cwd: str, path: str) -> Worktree:
         top = await self._top(cwd)
-        listed = await self._git(top, {}, "worktree", "list", "--porcelain", "-z")
+        listed = await self._git.run(top, "worktree", "list", "--porcelain", "-z")
         return find_listed(listed, top, cwd, path)
 
     async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
         path = worktree.path
         status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
-        files = (await self._git(path, await self._filters(path), *status)).splitlines()
+        files = (await self._git.run(path, *status)).splitlines()
         others = (f"--exclude={worktree.branch}", "--branches", "--remotes", "--tags")
-        log = ("log", "--oneline", "--no-decorate", "--no-color", "HEAD", "--not", *others)
-        commits = (await self._git(path, {}, *log)).splitlines()
+        shape = (f"--max-count={MAX_COMMITS}", "--oneline", "--no-decorate", "--no-color")
+        commits = (await self._git.run(path, "log", *shape, "HEAD", "--not", *others)).splitlines()
         names = [*(line[3:] for line in files[:MAX_NAMED]), *commits[:MAX_NAMED]]
         return WorktreeChanges(files=len(files), commits=len(commits), names=tuple(names))
 
     async def remove(self, worktree: Worktree) -> None:
-        await self._git(worktree.top, {}, "worktree", "remove", "--force", worktree.path)
-        await self._git(worktree.top, {}, "update-ref", "-d", f"refs/heads/{worktree.branch}")
+        await self._git.run(worktree.top, "worktree", "remove", "--force", worktree.path, other_folder=worktree.path)
+        await self._git.run(worktree.top, "update-ref", "-d", f"refs/heads/{worktree.branch}")
 
     # One worktree.
 
     async def _top(self, cwd: str) -> str:
         """The root of the checkout that contains a folder. Raises ToolError."""
+        query = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
         try:
-            return (await self._git(cwd, {}, "rev-parse", "--show-toplevel")).rstrip("\n")
+            top, git_dir, common_dir = (await self._git.run(cwd, *query)).rstrip("\n").split("\n")
         except GitFailed as exc:
             raise ToolError(f"cannot create a worktree: {cwd} is not in a git repository: {exc}") from None
+        except ValueError:
+            raise ToolError(f"cannot create a worktree: the path of {cwd!r} contains a line break.") from None
+        is_module = "core.worktree" in (await self._git.read_config(cwd)).keys
+        if not (same_path(top, find_checkout(cwd)) and is_own_repository(top, git_dir, common_dir, is_module)):
+            raise ToolError(f"cannot create a worktree: the .git of {cwd} leads to another repository.")
+        return top
 
     async def _add(self, top: str, path: str, branch: str) -> None:
         """Raises ToolError."""
-        filters = await self._filters(top)
         if await self._commit(top, f"refs/heads/{branch}"):
             # The branch exists: an earlier worktree was removed by hand. Its commits are not ours to delete.
-            await self._git(top, filters, "worktree", "add", "--quiet", path, branch)
+            await self._git.run(top, "worktree", "add", "--quiet", path, branch)
             return
         base = await self._commit(top, "HEAD")
         if not base:
             raise ToolError(f"cannot create a worktree: {top} has no commit yet.")
         lock = Lock.create(f"{path}{LOCK}")
         try:
-            await self._git(top, filters, "worktree", "add", "--quiet", "-b", branch, path, base)
+            await self._git.run(top, "worktree", "add", "--quiet", "-b", branch, path, base)
             lock.write(base)
         except BaseException:
             await self._release(path, lock)
@@ -167,22 +150,21 @@ class GitWorktrees:
         for commit in ("HEAD", f"refs/heads/{branch_of(os.path.basename(path))}"):
             if await self._commit(path, commit) != base:
                 return True
-        filters = await self._filters(path)
         status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
-        return bool(await self._git(path, filters, *status))
+        return bool(await self._git.run(path, *status))
 
     async def _remove(self, path: str, base: str) -> None:
         """Raises ToolError, also if git itself finds changes that would be lost."""
         folder, name = os.path.split(path)  # the checkout it was created from may be gone
         unfinished = () if base else ("--force",)
         try:
-            await self._git(folder, {}, "worktree", "remove", *unfinished, path)
+            await self._git.run(folder, "worktree", "remove", *unfinished, path, other_folder=path)
         except GitFailed:
             if exists(path):
                 raise
         with suppress(GitFailed):  # the branch may not exist; and it must still be at the base commit
             commit = [base] if base else []
-            await self._git(folder, {}, "update-ref", "-d", f"refs/heads/{branch_of(name)}", *commit)
+            await self._git.run(folder, "update-ref", "-d", f"refs/heads/{branch_of(name)}", *commit)
 
     async def open_for_session(self, cwd: str, name: str) -> Worktree:
         """A worktree for a whole session. It is removed by `leave` unless `keep` is called. Raises ToolError."""
@@ -206,50 +188,9 @@ class GitWorktrees:
     async def _commit(self, cwd: str, name: str) -> str:
         """The commit of a ref; "" if there is none. Raises ToolError if git cannot be run."""
         try:
-            return (await self._git(cwd, {}, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")).strip()
+            return (await self._git.run(cwd, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")).strip()
         except GitFailed:
             return ""
-
-    async def _filters(self, cwd: str) -> dict[str, str]:
-        """The settings that disable the filters of a repository's own configuration."""
-        query = ("config", "-z", "--show-scope", "--name-only", "--get-regexp", r"^filter\.")
-        try:
-            fields = (await self._git(cwd, {}, *query)).split("\0")
-        except GitFailed:
-            return {}
-        pairs = zip(fields[::2], fields[1::2], strict=False)
-        own_filters = {name.rpartition(".")[0] for scope, name in pairs if scope in ("local", "worktree")}
-        return {f"{name}.{part}": value for name in own_filters for part, value in FILTER_PARTS.items()}
-
-    async def _git(self, cwd: str, more: Mapping[str, str], *args: str) -> str:
-        """Run git and return its output. Raises GitFailed, or ToolError if it cannot be run."""
-        settings = {**SAFE_CONFIG, **more}
-        environment = {**self._environment, "GIT_CONFIG_COUNT": str(len(settings))}
-        for number, (name, value) in enumerate(settings.items()):
-            environment |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
-        output, errors = bytearray(), bytearray()
-
-        def take(data: bytes) -> None:
-            output.extend(data[: MAX_OUTPUT_BYTES - len(output)])
-
-        def take_errors(data: bytes) -> None:
-            errors.extend(data[: MAX_OUTPUT_BYTES - len(errors)])
-
-        program = shutil.which("git", path=environment.get("PATH"))
-        if program is None:
-            raise ToolError("git was not found on the PATH.")
-        command = await self._processes.start(
-            [program, *args], cwd=cwd, environment=environment, take=take, take_errors=take_errors
-        )
-        try:
-            end, timed_out = await self._processes.wait(command, GIT_SECONDS)
-        finally:
-            command.drop()
-        if timed_out or end.error:
-            raise ToolError(end.error or f"git {args[0]} took longer than {GIT_SECONDS:.0f} s.")
-        if end.exit_code != 0:
-            raise GitFailed(errors.decode(errors="replace").strip() or f"git {args[0]} exited with {end.exit_code}")
-        return output.decode(errors="surrogateescape")
 
 
 class Lock:
@@ -295,6 +236,25 @@ class Lock:
 
     def close(self) -> None:
         os.close(self._file)
+
+
+def find_checkout(cwd: str) -> str:
+    """The nearest folder with a `.git`."""
+    folder = os.path.realpath(cwd)
+    parents = map(str, Path(folder).parents)
+    return next((each for each in (folder, *parents) if exists(os.path.join(each, ".git"))), folder)
+
+
+def is_own_repository(top: str, git_dir: str, common_dir: str, is_module: bool) -> bool:
+    """Whether a checkout's repository is in its `.git`, or is one that refers back to the checkout.
+
+    The `.git` of a hostile working tree could name any repository of the user, whose files would be checked out.
+    """
+    entry, found = os.path.join(top, ".git"), {os.path.realpath(path) for path in (git_dir, common_dir)}
+    if os.path.isdir(entry):
+        return found == {os.path.join(os.path.realpath(top), ".git")}
+    # Submodules name their checkout in core.worktree.
+    return found <= set(outer_repository(os.path.realpath(top))) or (is_module and len(found) == 1)
 
 
 def branch_of(name: str) -> str:

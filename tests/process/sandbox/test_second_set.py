@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.search_path import without_programs_of
+from parley.workspace.search_path import with_trusted_path
 from tests.helpers import sandbox_session
 from tests.helpers.sandbox_session import KINDS
 
@@ -254,5 +254,6 @@ def test_our_own_programs_are_not_taken_from_a_working_directory(tmp_path: Path)
     (tmp_path / "project/.venv/bin").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "project/.venv/bin")
     path = f"{tmp_path}/project/.venv/bin:{tmp_path}/link:/usr/bin:{tmp_path}/project2"
-    found = without_programs_of(str(tmp_path / "project"), {"PATH": path})
+    (tmp_path / "project2").mkdir()
+    found = with_trusted_path({"PATH": path}, [str(tmp_path / "project")])
     assert found["PATH"] == f"/usr/bin:{tmp_path}/project2"

@@ -128,7 +128,7 @@ async def test_what_an_engine_that_was_killed_left_behind_is_swept_unless_it_has
         changed = await worktrees.open(str(project), "agent-a2")
         (Path(changed.path) / "new.txt").write_text("new\n")
         held = await worktrees.open(str(project), "agent-a3")
-        await GitWorktrees(worktrees._processes, {"PATH": "/usr/bin:/bin"}).sweep(str(project))
+        await GitWorktrees(worktrees._git).sweep(str(project))
         assert len(left_in(project)) == 12, "those of an engine that lives are left alone"
         await worktrees.leave(held)
         for lock in worktrees._locks.values():

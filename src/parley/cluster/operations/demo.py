@@ -111,7 +111,7 @@ class Demo:
         config.write_text(CONFIG.format(port=nats_port, folder=folder / "nats"))
         root = folder / "work"
         root.mkdir()
-        parley = [sys.executable, "-m", "parley"]
+        parley = [sys.executable, "-P", "-m", "parley"]
         self.nats = DemoProcess("nats", [server, "--config", str(config)], folder)
         shared = ["--nats", self.nats_url, "--sync-always", "--ttl", str(LEASE_SECONDS)]
         self.hosts = [

@@ -20,8 +20,8 @@ from parley.errors import ToolError, UsageError
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import child_environment, is_truthy
 from parley.workspace.base import Worktree
+from parley.workspace.git import Git
 from parley.workspace.process.processes import Processes
-from parley.workspace.search_path import without_programs_of
 from parley.workspace.worktrees import GitWorktrees
 
 MAX_NAME = 64
@@ -36,7 +36,7 @@ def open_worktree(options: CliOptions, environment: dict[str, str], cwd: str) ->
         raise UsageError("--worktree cannot be used in a restricted session, which runs no commands")
     with asyncio.Runner() as runner:
         processes = Processes()
-        git = GitWorktrees(processes, without_programs_of(cwd, child_environment(environment)))
+        git = GitWorktrees(Git(processes, child_environment(environment), lambda: (cwd, *(options.add_dirs or ()))))
         try:
             worktree = runner.run(git.open_for_session(cwd, name))
             try:

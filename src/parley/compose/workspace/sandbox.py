@@ -88,15 +88,20 @@ def make_folders(launch: LaunchContext, session_id: str) -> SandboxFolders:
     from parley.workspace.process.processes import private_folder
     from parley.workspace.sandbox.launcher import SandboxFolders
 
-    temporary = os.path.realpath(launch.environment.get("CLAUDE_CODE_TMPDIR") or "/tmp")
-    own = f"parley-{os.getuid()}"
-    private = functools.partial(private_folder, Path(temporary), own)
+    root = private_root(launch)
+    private = functools.partial(private_folder, root.parent, root.name)
     return SandboxFolders(
         temp=str(private("sandbox", session_id)),
         empty=str(private("empty")),
         records=str(private("placeholders")),
-        quarantine=str(Path(temporary, own, "refused", session_id)),
+        quarantine=str(root / "refused" / session_id),
     )
+
+
+def private_root(launch: LaunchContext) -> Path:
+    """The folder for temporary files of sessions, in which commands of the sandbox may write."""
+    temporary = os.path.realpath(launch.environment.get("CLAUDE_CODE_TMPDIR") or "/tmp")
+    return Path(temporary, f"parley-{os.getuid()}")
 
 
 def make_proxy(
@@ -170,27 +175,21 @@ class ConfigReader:
     def _is_excluded(self, command: str, patterns: tuple[str, ...], writable: tuple[str, ...]) -> bool:
         """Not if a command of the sandbox could have put the program there."""
         from parley.permissions.sandbox import list_excluded
-        from parley.workspace.search_path import is_found_below
+        from parley.workspace.search_path import is_found_untrusted
 
         programs = list_excluded(command, patterns, str(self._launch.home))
         environment = self._launch.settings.child_environment() if programs else {}
-        return bool(programs) and not any(is_found_below(writable, name, environment) for name in programs)
+        return bool(programs) and not any(is_found_untrusted(name, environment, writable) for name in programs)
 
     def _build_policy(self, merged: MergedSettings, listed: tuple[str, ...]) -> SandboxPolicy:
         from parley.workspace.sandbox.base import SandboxPolicy
         from parley.workspace.sandbox.launcher import installation_paths
 
-        def paths(key: str) -> list[str]:
-            value = merged.values.get(f"sandbox.filesystem.{key}")
-            managed_only = key == "allowRead" and merged.is_on("sandbox.filesystem.allowManagedReadPathsOnly")
-            is_closed = value is None or (managed_only and value.source != "managed")
-            return [] if is_closed or value is None else self._resolve(value.value)
-
+        paths = functools.partial(self._list_paths, merged)
         files = [entry.get("path") for entry in dictionaries(merged.get("sandbox.credentials.files", ()))]
         rules = self._policy.list_paths_and_hosts()
         allow_read = paths("allowRead")
-        writable = [os.path.realpath(path) for path in (self._launch.cwd, *listed)]
-        writable += [path for path in (*paths("allowWrite"), *self._resolve(rules.edit)) if os.path.lexists(path)]
+        writable = self.list_writable()
         hidden = [os.path.join(self._launch.home, name) for name in HIDDEN_IN_HOME]
         hidden += [str(self._launch.config / ".credentials.json"), *HIDDEN_ELSEWHERE, *rules.no_read]
         hidden += [path for path in files if isinstance(path, str)]
@@ -207,6 +206,20 @@ class ConfigReader:
             weaker_nested=merged.is_on("sandbox.enableWeakerNestedSandbox"),
             nested_user_namespaces=merged.is_on("sandbox.allowNestedUserNamespaces"),
         )
+
+    def list_writable(self) -> list[str]:
+        """The folders and files that the session, or a command in the sandbox, can change."""
+        rules = self._policy.list_paths_and_hosts()  # this also loads the rules, which add working directories
+        folders = [os.path.realpath(path) for path in (self._launch.cwd, *self._policy.list_folders())]
+        paths = (*self._list_paths(self._launch.settings.merged, "allowWrite"), *self._resolve(rules.edit))
+        return [*folders, *(path for path in paths if os.path.lexists(path))]
+
+    def _list_paths(self, merged: MergedSettings, key: str) -> list[str]:
+        """The paths of a list in `sandbox.filesystem`."""
+        value = merged.values.get(f"sandbox.filesystem.{key}")
+        managed_only = key == "allowRead" and merged.is_on("sandbox.filesystem.allowManagedReadPathsOnly")
+        is_closed = value is None or (managed_only and value.source != "managed")
+        return [] if is_closed or value is None else self._resolve(value.value)
 
     def _build_network(self, merged: MergedSettings) -> NetworkPolicy:
         from parley.workspace.sandbox.base import NetworkPolicy

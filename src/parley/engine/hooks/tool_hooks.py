@@ -23,7 +23,7 @@ from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, ToolOutput, server_of
-from parley.tools.catalog import model_name
+from parley.tools.catalog import SHELL, find_traits, model_name
 
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
@@ -66,8 +66,12 @@ class AfterTool(Struct, frozen=True, kw_only=True):
 
 
 def tool_names(call: ToolUse, tool: Tool) -> tuple[str, ...]:
-    """All names of a tool; the first is the one in hook inputs."""
-    return tuple(dict.fromkeys([model_name(tool.name), tool.name, call.name]))
+    """All names of a tool; the first is the one in hook inputs.
+
+    Hooks for Bash see every tool that runs commands, as its rules hold for all of them.
+    """
+    shell = [SHELL] if find_traits(tool.name).effect == "runs_commands" else []
+    return tuple(dict.fromkeys([model_name(tool.name), tool.name, call.name, *shell]))
 
 
 def server_fields(tool: Tool) -> Json:

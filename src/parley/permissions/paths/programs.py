@@ -25,7 +25,14 @@ from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS, VERSIONS
 from parley.permissions.shell.targets import EDITS
-from parley.workspace.search_path import find, folders, interpreter, parse_interpreter
+from parley.workspace.search_path import (
+    find,
+    find_local_repositories,
+    find_repositories,
+    folders,
+    interpreter,
+    parse_interpreter,
+)
 
 BUILTINS = word_set(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs disown echo "
@@ -135,9 +142,17 @@ def split_search_path(path: str, own: tuple[str, ...]) -> SearchPathParts:
 
 
 def session_folders(rules: RuleSet, fs: Filesystem) -> tuple[str, ...]:
-    """The folders of the session under all their names. `/` is left out: every program would be in it."""
+    """The folders of the session and the repositories around them, under all their names.
+
+    `/` is left out: every program would be in it.
+    """
     roots = (rules.cwd, *rules.folders, *rules.readable)
-    return tuple([name for root_folder in roots for name in fs.resolve(root_folder).names if name != "/"])
+    names = [name for root_folder in roots for name in fs.resolve(root_folder).names if name != "/"]
+    for name in names.copy():
+        names += (
+            find_repositories(name, fs.home, fs.exists) if is_remote(fs) else find_local_repositories(name, fs.home)
+        )
+    return tuple(dict.fromkeys(names))
 
 
 def is_in_session_folder(resolved: ResolvedPath, rules: RuleSet, fs: Filesystem) -> bool:

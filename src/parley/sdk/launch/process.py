@@ -19,6 +19,7 @@ from parley.sdk.errors import CLIConnectionError, CLINotFoundError
 from parley.sdk.launch.pipes import ON_WINDOWS, read, wait_exited, wait_writable, write_some
 from parley.sdk.runtime.background import Job, log, start
 from parley.sdk.runtime.transport import Ended
+from parley.workspace.search_path import with_absolute_python_path
 
 TAIL_BYTES = 64 * 1024
 """How much of stderr an error contains."""
@@ -74,7 +75,7 @@ class EngineProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self._cwd,
-                env=self._environment,
+                env=with_absolute_python_path(self._environment),
                 bufsize=0,
                 start_new_session=not ON_WINDOWS,
                 user=self._user,

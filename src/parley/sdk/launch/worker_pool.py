@@ -54,7 +54,7 @@ class Worker:
         """Start it. Raises CLIConnectionError."""
         self.sessions = 0
         self._control, theirs = socket.socketpair()
-        argv = [sys.executable, "-c", BOOT, str(theirs.fileno()), str(os.getpid())]
+        argv = [sys.executable, "-P", "-c", BOOT, str(theirs.fileno()), str(os.getpid())]
         try:
             self.child = subprocess.Popen(
                 argv,

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+import parley.workspace.git as git
+from parley.errors import ToolError
 from parley.settings.files.plugins import MANIFEST
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ MOST_FILES = 10_000
 MOST_BYTES = 200_000_000
 GIT_URL = re.compile(r"(https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:.+")
 GIT_SECONDS = 300
+PROTOCOLS = "file:git:http:https:ssh"
 SKIPPED = (".git",)
 
 
@@ -226,13 +229,13 @@ def clone(url: str, target: Path) -> None:
     import subprocess
 
     checkout = target.with_name("checkout")
-    options = ("core.hooksPath=/dev/null", "protocol.ext.allow=never", "core.fsmonitor=false")
-    argv = ["git", *(word for option in options for word in ("-c", option)), "clone", "--quiet", "--depth=1"]
-    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+    args = ("clone", "--quiet", "--depth=1", "--no-recurse-submodules", "--", url, str(checkout))
     try:
+        command = git.prepare(args, os.environ, [os.getcwd()], protocols=PROTOCOLS)
         done = subprocess.run(
-            [*argv, "--no-recurse-submodules", "--", url, str(checkout)],
-            env=environment,
+            command.argv,
+            cwd=checkout.parent,  # the repository of the working directory has no say
+            env=command.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -240,8 +243,8 @@ def clone(url: str, target: Path) -> None:
             timeout=GIT_SECONDS,
             check=False,
         )
-    except FileNotFoundError:
-        raise InvalidSource("git is not installed") from None
+    except ToolError as exc:
+        raise InvalidSource(str(exc)) from None
     except subprocess.TimeoutExpired:
         raise InvalidSource(f"git did not finish within {GIT_SECONDS} s") from None
     if done.returncode != 0:

@@ -14,6 +14,7 @@ from parley.terminal.commands import COMMANDS
 from parley.terminal.rendering.tables import pad
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
 from parley.terminal.rendering.themes import THEMES
+from parley.workspace.search_path import with_absolute_python_path
 
 DOCTOR_SECONDS = 60
 MAX_NAME_CELLS = 26
@@ -85,9 +86,9 @@ def describe_agent(agent: Json) -> str:
 
 async def run_doctor(view: View, argument: str) -> None:
     """Runs `parley doctor`, which checks this machine, in a process of its own."""
-    environment = {**os.environ, **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"}
+    environment = with_absolute_python_path({**os.environ, **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"})
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "parley", "doctor"),
+        *(sys.executable, "-P", "-m", "parley", "doctor"),
         cwd=local_folder(view),
         env=environment,
         stdin=asyncio.subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from parley.terminal.interfaces.base import Actions
 from parley.terminal.interfaces.picker import Picker
 from parley.terminal.interfaces.sizes import terminal_size
 from parley.terminal.rendering.text import reveal_line
+from parley.workspace.search_path import with_trusted_path
 
 PROMPT = "> "
 
@@ -157,5 +158,6 @@ class PlainInterface:
         return
 
     async def edit(self, path: str) -> None:
-        process = await asyncio.create_subprocess_exec(*shlex.split(self._editor), path)
+        environment = with_trusted_path(os.environ, [os.getcwd()])
+        process = await asyncio.create_subprocess_exec(*shlex.split(self._editor), path, env=environment)
         await process.wait()

@@ -45,6 +45,7 @@ from parley.terminal.interfaces.sizes import count_wrapped_rows, terminal_size
 from parley.terminal.prompts.prompt_log import PromptLog
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import reveal_line, shorten
+from parley.workspace.search_path import with_trusted_path
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Ask the terminal to show the frame at once. Terminals that do not know it ignore it."""
@@ -305,7 +306,8 @@ class ConversationScreen:
 
     async def edit(self, path: str) -> None:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        await run_in_terminal(lambda: subprocess.call([*shlex.split(editor), path]), in_executor=True)
+        environment = with_trusted_path(os.environ, [os.getcwd()])
+        await run_in_terminal(lambda: subprocess.call([*shlex.split(editor), path], env=environment), in_executor=True)
 
     def print(self, lines: Sequence[str]) -> None:
         """Print lines with the next frame."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import tempfile
 from pathlib import Path
+
+from parley.workspace.search_path import find_trusted, with_trusted_path
 
 PROGRAMS = (
     ("wl-paste", "--no-newline", "--type", "image/png"),
@@ -20,7 +21,8 @@ SIGNATURE = b"\x89PNG"
 
 async def save_image() -> Path:
     """The file with the image. Raises ValueError if there is none, or no program that can read it."""
-    found = [program for program in PROGRAMS if shutil.which(program[0]) is not None]
+    searched = [(find_trusted(name, os.environ, [os.getcwd()]), words) for name, *words in PROGRAMS]
+    found = [(program, *words) for program, words in searched if program is not None]
     if not found:
         names = ", ".join(program[0] for program in PROGRAMS)
         raise ValueError(f"cannot read the clipboard: none of {names} is installed; paste the path of the image")
@@ -38,6 +40,7 @@ async def read_output(program: tuple[str, ...]) -> bytes:
     """What a program prints; nothing if it fails."""
     process = await asyncio.create_subprocess_exec(
         *program,
+        env=with_trusted_path(os.environ, [os.getcwd()]),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

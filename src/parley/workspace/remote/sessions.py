@@ -24,6 +24,7 @@ from parley.workspace import private_files
 from parley.workspace.base import FileSnapshot, NotWritten, Scope, SearchArea
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
+from parley.workspace.git import Git
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 from parley.workspace.remote import calls, wire
@@ -33,7 +34,6 @@ from parley.workspace.remote.handshake import Greeting
 from parley.workspace.remote.wire import BrokenFrame, Channel
 from parley.workspace.safe_open import Pins, is_beneath
 from parley.workspace.search.search import LocalSearch
-from parley.workspace.search_path import without_programs_of
 from parley.workspace.worktrees import GitWorktrees
 
 MAX_EARLIER = 100
@@ -80,10 +80,10 @@ class ServedSession:
             tree=tree,
             delete_history_at_end=not greeting.keeps_history,
         )
-        own = without_programs_of(cwd, place.environment)
-        self._search = LocalSearch(own)
+        changeable = (cwd, place.root)
+        self._search = LocalSearch(place.environment, lambda: changeable)
         self._processes = Processes()
-        self._worktrees = GitWorktrees(self._processes, own)
+        self._worktrees = GitWorktrees(Git(self._processes, place.environment, lambda: changeable))
         self._pins = Pins()
         self._calls: dict[int, asyncio.Task[tuple[int, bytes]]] = {}
         self._commands: dict[int, ServedCommand] = {}

@@ -33,7 +33,7 @@ from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
 from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
-from parley.workspace.search_path import without_programs_of
+from parley.workspace.search_path import with_trusted_path
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
@@ -106,10 +106,7 @@ class OutsidePlace:
         self._writable = writable
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
-        found = dict(environment)
-        for folder in self._writable:
-            found = without_programs_of(folder, found)
-        return found
+        return with_trusted_path(environment, self._writable)
 
     def find_violations(self, command: str, output: str) -> list[str]:
         return []

