@@ -205,3 +205,169 @@ async def test_nothing_that_the_repository_brings_is_run(project: Path, tmp_path
 
     await play(scenario)
     assert list(tmp_path.glob("ran-*")) == []
+
+
+LONG = 70_000
+"""More bytes of configuration than git was once asked for."""
+EVIL = "sh -c 'touch {ran}; cat'"
+
+
+def write_filter(project: Path, ran: Path, name: str, *, file: str = ".git/config", before: str = "") -> None:
+    """A repository whose text files go through a filter that leaves a mark."""
+    (project / ".gitattributes").write_text(f"*.txt filter={name}\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "attributes")
+    command = EVIL.format(ran=ran)
+    with (project / file).open("a") as config:
+        config.write(f'{before}\n[filter "{name}"]\n\tclean = {command}\n\tsmudge = {command}\n\trequired\n')
+
+
+def touch(path: Path) -> None:
+    """Change the time of a file, so that git reads it again."""
+    path.write_bytes(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", ["evil", "Evil.one", "a b", "a=b"])
+@pytest.mark.parametrize("before", ["", "[x]\n" + "".join(f"\tkey{n} = 1\n" for n in range(LONG // 10))])
+async def test_no_filter_runs_however_it_is_named_and_wherever_it_is(
+    project: Path, tmp_path: Path, name: str, before: str
+) -> None:
+    ran = tmp_path / "ran"
+    write_filter(project, ran, name, before=before)
+
+    async def begin(worktrees: GitWorktrees) -> None:
+        made = [await worktrees.open(str(project), each) for each in (NAME, "agent-a2", "agent-a3")]
+        for each in made:
+            touch(Path(each.path, "a.txt"))
+        assert not await worktrees.leave(made[0])
+        found = await worktrees.find_changes(made[1])
+        assert (found.files, found.commits) == (0, 0)
+        await worktrees.remove(made[1])
+        for lock in worktrees._locks.values():
+            lock.close()  # as the end of the process would
+
+    async def go_on(worktrees: GitWorktrees) -> None:
+        await worktrees.sweep(str(project))
+
+    await play(begin)
+    await play(go_on)
+    assert (left_in(project), ran.exists()) == ([], False)
+
+
+async def test_no_filter_runs_that_is_only_in_the_configuration_of_a_worktree(project: Path, tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    git(project, "config", "extensions.worktreeConfig", "true")
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        made = await worktrees.open(str(project), NAME)
+        write_filter(project, ran, "evil", file=f".git/worktrees/{NAME}/config.worktree")
+        Path(made.path, ".gitattributes").write_text("*.txt filter=evil\n")
+        touch(Path(made.path, "a.txt"))
+        assert await worktrees.leave(made)
+
+    await play(scenario)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("key", ["include.path", "includeIf.onbranch:worktree-**.path", "includeIf.gitdir:**.path"])
+async def test_a_repository_that_includes_files_in_its_configuration_is_refused(
+    project: Path, tmp_path: Path, key: str
+) -> None:
+    ran = tmp_path / "ran"
+    (project / "more").touch()
+    write_filter(project, ran, "evil", file="more")
+    git(project, "config", key, str(project / "more"))
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        with pytest.raises(ToolError, match="includes other files"):
+            await worktrees.open(str(project), NAME)
+
+    await play(scenario)
+    assert not ran.exists()
+
+
+async def test_a_configuration_that_cannot_be_read_whole_is_refused(project: Path) -> None:
+    with (project / ".git/config").open("a") as config:
+        config.write("[x]\n" + "".join(f"\t{'k' * 1000}{number} = 1\n" for number in range(9_000)))
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        with pytest.raises(ToolError, match="printed more than 8 MiB"):
+            await worktrees.open(str(project), NAME)
+
+    await play(scenario)
+
+
+async def test_signatures_of_commits_are_not_shown_to_the_repositorys_program(project: Path, tmp_path: Path) -> None:
+    ran, program = tmp_path / "ran", tmp_path / "gpg"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2; echo signature\n")
+    program.chmod(0o755)
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        made = await worktrees.create(str(project), "one")
+        git(Path(made.path), "-c", f"gpg.program={program}", "commit", "-q", "-S", "--allow-empty", "-m", "signed")
+        ran.unlink()
+        git(project, "config", "gpg.program", str(program))
+        git(project, "config", "log.showSignature", "true")
+        assert (await worktrees.find_changes(made)).commits == 1
+
+    await play(scenario)
+    assert not ran.exists()
+
+
+async def test_the_users_filter_does_not_read_programs_from_the_repository(project: Path, tmp_path: Path) -> None:
+    """As git-lfs does, whose extensions are commands."""
+    ran, home = tmp_path / "ran", tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text(
+        '[filter "lfs"]\n\tsmudge = sh -c \'eval "$(git config lfs.extension.x.smudge)"\'\n'
+    )
+    (project / ".gitattributes").write_text("*.txt filter=lfs\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "attributes")
+    git(project, "config", "lfs.extension.x.smudge", f"touch {ran}; cat")
+
+    async def scenario(_: GitWorktrees) -> None:
+        processes = make_processes()
+        made = make_worktrees(processes, {"PATH": "/usr/bin:/bin", "HOME": str(home)})
+        await made.leave(await made.open(str(project), NAME))
+        await processes.close()
+
+    await play(scenario)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("how", ["core.worktree", "a .git file", "a link", "commondir"])
+async def test_a_repository_that_leads_to_another_one_is_refused(project: Path, tmp_path: Path, how: str) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    if how == "core.worktree":
+        git(work, "init", "-q")
+        git(work, "config", "core.worktree", str(project))
+    elif how == "a .git file":
+        (work / ".git").write_text(f"gitdir: {project}/.git\n")
+    elif how == "a link":
+        (work / ".git").symlink_to(project / ".git")
+    else:
+        git(work, "init", "-q")
+        (work / ".git/commondir").write_text(f"{project}/.git\n")
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        with pytest.raises(ToolError, match="leads to another repository"):
+            await worktrees.open(str(work), NAME)
+
+    await play(scenario)
+    assert not (project / ".claude").exists()
+
+
+async def test_a_submodule_has_worktrees_of_its_own(project: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    git(whole, "init", "-q")
+    git(whole, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(project), "part")
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        made = await worktrees.open(str(whole / "part"), NAME)
+        assert (made.top, Path(made.path, "a.txt").read_text()) == (str(whole / "part"), "a\n")
+        assert not await worktrees.leave(made)
+
+    await play(scenario)

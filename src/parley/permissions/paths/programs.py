@@ -55,7 +55,7 @@ SearchPathParts = tuple[tuple[str, bool], ...]
 VERSION = re.compile(r"[\d.]*$")
 OPEN_TO_ALL = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/")
 """Folders in which other users may create programs."""
-PLANTED = "{name} would run {path}, a program in a working directory, instead of the system's"
+PLANTED = "{name} would run {path}, a program of the working directories or their repository, instead of the system's"
 SHADOWS = "{path} is in a folder on PATH, so it would run instead of the system's {name}"
 REPLACES = "It puts a folder at {path}, which is on PATH or above a folder on PATH: its programs would run as commands"
 
