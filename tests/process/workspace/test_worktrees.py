@@ -227,7 +227,7 @@ def touch(path: Path) -> None:
     path.write_bytes(path.read_bytes())
 
 
-@pytest.mark.parametrize("name", ["evil", "Evil.one", "a b", "a=b"])
+@pytest.mark.parametrize("name", ["evil", "Evil.one", "a=b"])
 @pytest.mark.parametrize("before", ["", "[x]\n" + "".join(f"\tkey{n} = 1\n" for n in range(LONG // 10))])
 async def test_no_filter_runs_however_it_is_named_and_wherever_it_is(
     project: Path, tmp_path: Path, name: str, before: str

@@ -68,6 +68,28 @@ async def test_a_hook_is_notified_of_a_call_before_it_is_decided_on(tmp_path: Pa
     await run(scenario)
 
 
+WATCH = "[[turn]]\ntools = [{ name = 'Monitor', input = { command = 'touch a.txt', description = 'W' } }]\n"
+
+
+async def test_a_hook_for_bash_sees_a_monitor_which_runs_commands_too(tmp_path: Path) -> None:
+    events = ("PreToolUse", "PermissionRequest", "PostToolUse")
+    async with SessionHarness(tmp_path, WATCH + script(), input_format="stream-json", **STDIO) as harness:
+        await register(harness, {event: [matcher(event, matcher="Bash")] for event in events})
+        harness.prompt("go")
+        await until_result(harness, {event: {} for event in events})
+    seen = [(input["hook_event_name"], input["tool_name"], input["tool_input"]["command"]) for input in asked(harness)]
+    assert sorted(seen) == sorted((event, "Monitor", "touch a.txt") for event in events)
+
+
+async def test_a_hook_for_bash_may_deny_a_monitor(tmp_path: Path) -> None:
+    options: Json = {"input_format": "stream-json", "allowed_tools": ("Monitor",)}
+    async with SessionHarness(tmp_path, WATCH + script(), **options) as harness:
+        await register(harness, {"PreToolUse": [matcher("PreToolUse", matcher="^Bash$")]})
+        harness.prompt("go")
+        await until_result(harness, {"PreToolUse": specific(permissionDecision="deny")})
+    assert permissions(harness) == [("deny", "hook")]
+
+
 @pytest.mark.parametrize(
     ("word", "ran", "was_asked", "record"),
     [("allow", True, 0, ("allow", "hook")), ("deny", False, 0, ("deny", "hook")), ("ask", True, 1, ("allow", "host"))],
