@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,19 @@ async def test_the_pages_show_what_the_session_knows(tmp_path: Path) -> None:
     assert "/permissions" in help
     assert "/compact" in help
     assert view.edited == [str(tmp_path / "CLAUDE.md")]
+
+
+async def test_the_doctor_and_the_engine_import_nothing_from_the_working_directory(tmp_path: Path) -> None:
+    (tmp_path / "parley").mkdir()
+    for name in ("contextlib", "json", "msgspec", "sitecustomize", "parley/__init__"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    view = PersonView(tmp_path, engine="process")
+    view.options.env["PYTHONPATH"] = os.pathsep  # two empty entries: the working directory
+    async with view:
+        shown = await view.run("/doctor")
+
+    assert "Parley" in shown
+    assert not (tmp_path / "ran").exists()
 
 
 async def test_a_session_of_another_directory_is_found_and_continued(tmp_path: Path) -> None:
