@@ -79,7 +79,9 @@ def check_claude() -> Check:
 
 
 def check_program(name: str, loss: str, *, is_needed: bool = True) -> Check:
-    path = find_trusted(name, os.environ, [os.getcwd()]) or shutil.which(name, path=os.path.dirname(sys.executable))
+    is_on_path = shutil.which(name) is not None
+    path = find_trusted(name, os.environ, [os.getcwd()]) if is_on_path else None
+    path = path or shutil.which(name, path=os.path.dirname(sys.executable))
     if path is None:
         return Check(name, "warning" if is_needed else "ok", f"not found: {loss}")
     try:
