@@ -229,7 +229,8 @@ def clone(url: str, target: Path) -> None:
     import subprocess
 
     checkout = target.with_name("checkout")
-    args = ("clone", "--quiet", "--depth=1", "--no-recurse-submodules", "--", url, str(checkout))
+    origin = url if GIT_URL.fullmatch(url) else os.path.abspath(url)
+    args = ("clone", "--quiet", "--depth=1", "--no-recurse-submodules", "--", origin, str(checkout))
     try:
         command = git.prepare(args, os.environ, [os.getcwd()], protocols=PROTOCOLS)
         done = subprocess.run(
