@@ -16,7 +16,8 @@ from typing import Any
 from parley.protocol.base import Json
 
 FENCE = re.compile(r"---[ \t]*\Z")
-KEY = re.compile(r"(\"[^\"]+\"|'[^']+'|[\w][\w .-]*?)[ \t]*:(?:[ \t]+(.*)|[ \t]*)\Z", re.DOTALL)
+# Without backtracking: a line of many blanks takes no longer than any other.
+KEY = re.compile(r"(\"[^\"]+\"[ \t]*+|'[^']+'[ \t]*+|\w[\w .\t-]*+):(?:[ \t]+(.*)|[ \t]*)\Z", re.DOTALL)
 BLOCK = re.compile(r"([|>])([+-]?)\Z")
 COMMENT = re.compile(r"(?:^|\s)#.*\Z")
 WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
@@ -84,7 +85,7 @@ class FrontmatterParser:
             match = KEY.match(row.text.rstrip())
             if match is None:
                 raise FrontmatterError(f"line {row.number}: expected `key: value`, not {row.text[:60]!r}")
-            key, value = match[1].strip("\"'"), match[2] or ""
+            key, value = match[1].rstrip().strip("\"'"), match[2] or ""
             if key in found:
                 raise FrontmatterError(f"line {row.number}: duplicate key {key!r}")
             self._at += 1

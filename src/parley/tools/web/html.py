@@ -4,7 +4,7 @@
         -> "# Hi\\n\\nSee this (https://example.com/a)"
 
 Headings, lists, tables, code and links keep their form; scripts and styles are dropped.
-The time is linear in the size of the page, whatever it contains.
+The time is linear in the size of the page, whatever it contains, and the number of tags is limited.
 """
 
 from __future__ import annotations
@@ -19,6 +19,13 @@ MOST_CHARS = 5_000_000
 PIECE_CHARS = 8_192
 MOST_PENDING_CHARS = 65_536
 """A longer tag is treated as text."""
+MOST_TAGS = 250_000
+"""A tag takes some microseconds. What follows is left out."""
+TOO_MANY_TAGS = "(The page has too many tags. The rest is left out.)"
+NO_TAG = re.compile(r"<(?![A-Za-z/!?])")
+"""A character that starts no tag. The parser would look at each of them on its own."""
+LESS_THAN = "\0"
+"""Stands for `<` in text while the parser reads. A page has no such character."""
 LONGEST_END_TAG = 16
 DEEPEST_LIST = 8
 SPACES = re.compile(r"\s+")
@@ -30,7 +37,16 @@ Attributes = dict[str, str | None]
 def html_to_text(html: str, url: str) -> str:
     """The text of a page at this URL."""
     reader = HtmlReader(url)
-    html = html[:MOST_CHARS]
+    html = NO_TAG.sub(LESS_THAN, html[:MOST_CHARS].replace(LESS_THAN, ""))
+    try:
+        read_pieces(reader, html)
+    except TooManyTags:
+        return f"{reader.text()}\n\n{TOO_MANY_TAGS}".strip()
+    return reader.text()
+
+
+def read_pieces(reader: HtmlReader, html: str) -> None:
+    """Raises TooManyTags."""
     at = 0
     while at < len(html):
         # The parser looks at an unfinished tag again with every piece, and at all it has when it is closed.
@@ -40,7 +56,10 @@ def html_to_text(html: str, url: str) -> str:
         at += size
         if len(reader.rawdata) > MOST_PENDING_CHARS:
             at = reader.give_up(html, at)
-    return reader.text()
+
+
+class TooManyTags(Exception):
+    """The rest of a page is not read."""
 
 
 class HtmlReader(HTMLParser):
@@ -62,6 +81,14 @@ class HtmlReader(HTMLParser):
         self._in_cell = False
         self._in_title = False
         self._title = ""
+        self._tags = 0
+
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """`<![` without a name is text to browsers, and an error to the parser."""
+        try:
+            return super().parse_marked_section(i, report)
+        except AssertionError:
+            return self.parse_bogus_comment(i)
 
     def give_up(self, html: str, at: int) -> int:
         """Skip an unterminated tag or script; returns where to continue."""
@@ -84,10 +111,11 @@ class HtmlReader(HTMLParser):
     # What the parser calls.
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._count_tag()
         if tag in DROPPED:
             self._dropping += 1
         elif not self._dropping and tag in OPENED:
-            OPENED[tag](self, dict(attrs))
+            OPENED[tag](self, {name: value and value.replace(LESS_THAN, "<") for name, value in attrs})
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         # `<svg/>` closes itself; `<div/>` does not, in HTML.
@@ -95,12 +123,23 @@ class HtmlReader(HTMLParser):
             self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
+        self._count_tag()
         if tag in DROPPED:
             self._dropping = max(0, self._dropping - 1)
         elif not self._dropping and tag in CLOSED:
             CLOSED[tag](self, {})
 
+    def handle_comment(self, data: str) -> None:
+        self._count_tag()
+
+    def _count_tag(self) -> None:
+        self._tags += 1
+        if self._tags > MOST_TAGS:
+            self.rawdata = ""
+            raise TooManyTags
+
     def handle_data(self, data: str) -> None:
+        data = data.replace(LESS_THAN, "<")
         if self._in_title:
             self._title += data
         elif self._verbatim:
@@ -198,7 +237,9 @@ class HtmlReader(HTMLParser):
         self._link = (attributes.get("href") or "", len(self._line))
 
     def _end_link(self, attributes: Attributes) -> None:
-        (target, start), self._link = self._link or ("", 0), None
+        if self._link is None:
+            return
+        (target, start), self._link = self._link, None
         words = "".join(self._line[start:]).strip()
         try:
             address = urljoin(self._url, target)

@@ -93,3 +93,12 @@ def test_names_come_as_a_list_or_with_commas() -> None:
     assert parse_names("Read, Bash(a, b), Grep") == ["Read", "Bash(a, b)", "Grep"]
     assert parse_names(["Read"]) == ["Read"]
     assert parse_names(None) == []
+
+
+def test_a_line_of_blanks_is_refused_without_backtracking() -> None:
+    with pytest.raises(FrontmatterError, match="expected `key: value`"):
+        split_frontmatter(f"---\na{' ' * 190_000}x\n---\n")
+
+
+def test_blanks_before_the_colon_are_not_part_of_a_key() -> None:
+    assert split_frontmatter("---\na b\t : 1\n'c' : 2\n---\n")[0] == {"a b": 1, "c": 2}

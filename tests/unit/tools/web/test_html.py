@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from parley.tools.web.html import MOST_PENDING_CHARS, HtmlReader, html_to_text
+from parley.tools.web.html import MOST_PENDING_CHARS, MOST_TAGS, TOO_MANY_TAGS, HtmlReader, html_to_text
 
 URL = "https://example.com/docs/page.html"
 
@@ -97,3 +97,22 @@ def test_the_work_is_in_proportion_to_the_page(piece: str, monkeypatch: pytest.M
 def test_any_text_can_be_read(html: str) -> None:
     text = html_to_text(html, URL)
     assert text == text.strip("\n")
+
+
+@pytest.mark.parametrize("tag", ["<b>", "</a>x", "<p>x", "<a href=x>y</a>"])
+def test_the_tags_of_a_page_are_limited(tag: str) -> None:
+    text = html_to_text(f"<p>Start.{tag * (MOST_TAGS + 10)}", URL)
+
+    assert text.startswith("Start.")
+    assert text.endswith(TOO_MANY_TAGS)
+
+
+def test_characters_that_start_no_tag_are_text() -> None:
+    assert html_to_text("1 < 2 <3 <\0b> <", URL) == "1 < 2 <3 <"
+    assert html_to_text("<" * 1_000_000, URL) == "<" * 1_000_000
+    assert html_to_text("<img alt='a < b'>", URL) == "[image: a < b]"
+
+
+@pytest.mark.parametrize("page", ["a<![b>c", "a<![>c", "<![<![<!["])
+def test_a_broken_section_is_no_error(page: str) -> None:
+    assert html_to_text(page, URL) in ("ac", "")
