@@ -8,7 +8,8 @@ The program is `rg` from the PATH, otherwise the one installed with our wheel, o
 
 Output is read with bounded memory. If there is more, the search runs again, sorted by path, and stops when the caller
 has enough lines, so that pages are consistent. The program ignores the user's ripgrep configuration, follows no
-symlinks, and is killed at the timeout (program.py).
+symlinks, and is killed at the timeout (program.py). It opens ignore files by itself and would wait for a pipe in the
+place of one: then the Python replacement searches, which reads only regular files.
 
 The output that `RipgrepOutput` parses:
 
@@ -24,8 +25,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -50,6 +52,11 @@ MOST_BYTES = 16 << 20
 """Output beyond this size is dropped and reported as incomplete."""
 LONGEST_LINE = 500
 LONGEST_ARGUMENT = 30_000
+
+IGNORE_FILES = (".rgignore", ".ignore", ".gitignore", ".git/info/exclude")
+MOST_IGNORE_BYTES = 1 << 24
+STALL_SECONDS = 1.0
+"""After this time, ignore files below the root are looked at: one of them may be the reason."""
 
 ALWAYS = (
     *("--no-config", "--color=never", "--no-heading", "--with-filename", "--null"),
@@ -214,16 +221,52 @@ async def run(
     for argv, is_ripgrep in commands(query, root, conditions, in_order):
         is_confined = conditions.confined and is_ripgrep and root.is_folder
         start = partial(start_restricted if is_confined else start_unrestricted, argv, root, conditions.environment)
+        program = partial(run_program, start, output.take, timeout_seconds=timeout_seconds)
         try:
-            result = await run_program(start, output.take, timeout_seconds=timeout_seconds)
+            result = await (run_unless_stalled(program, root) if is_ripgrep and root.is_folder else program())
         except OSError:
             continue  # not executable here, or gone
+        if result is None:
+            output.reset()
+            continue
         if result.code in (126, 127):
             continue  # a dependency is missing
         if not (result.stopped or result.timed_out):
             check_exit(result.code, result.error_text)
         return RipgrepEnded(result=result, is_ripgrep=is_ripgrep)
     raise ToolError("The search could not be started: neither ripgrep nor Python can be executed.")
+
+
+async def run_unless_stalled(program: Callable[[], Awaitable[ProgramResult]], root: Root) -> ProgramResult | None:
+    """Run ripgrep; None if it cannot read an ignore file to its end, because it is a pipe, a device or huge."""
+    if has_odd_file(os.path.join(root.real, "*")):
+        return None
+    searching = asyncio.ensure_future(program())
+    try:
+        await asyncio.wait({searching}, timeout=STALL_SECONDS)
+        if not searching.done() and await asyncio.to_thread(has_odd_file_below, root.path()):
+            return None
+        return await searching
+    finally:
+        searching.cancel()
+        await asyncio.wait({searching})
+
+
+def has_odd_file(path: str) -> bool:
+    """Whether ripgrep cannot read an ignore file of the folders above a path to its end."""
+    for file in ignore_files_above(path):
+        with suppress(OSError):
+            status = os.stat(file)
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)) or status.st_size > MOST_IGNORE_BYTES:
+                return True
+    return False
+
+
+def has_odd_file_below(folder: str) -> bool:
+    names = {name for name in IGNORE_FILES if "/" not in name} | {".git"}
+    return any(
+        names.intersection((*files, *folders)) and has_odd_file(f"{path}/*") for path, folders, files in os.walk(folder)
+    )
 
 
 def start_unrestricted(
@@ -280,7 +323,7 @@ def start_restricted(
 def ignore_files_above(real: str) -> Iterator[str]:
     while real != "/":
         real = os.path.dirname(real)
-        yield from (os.path.join(real, name) for name in (".rgignore", ".ignore", ".gitignore", ".git/info/exclude"))
+        yield from (os.path.join(real, name) for name in IGNORE_FILES)
 
 
 def check_exit(code: int, message: str) -> None:
@@ -295,12 +338,17 @@ class RipgrepOutput:
     """Parses the output piece by piece, up to a limit: the files found so far, and their lines."""
 
     def __init__(self, mode: str, hides: Hides, max_bytes: int, enough_lines: int | None) -> None:
-        self.files: list[tuple[str, list[bytes]]] = []
         self._hides = hides
-        self._room = max_bytes
+        self._max_bytes = max_bytes
         self._enough_lines = enough_lines
-        self._lines_taken = 0
         self._end = b"\0" if mode == "files" else b"\n"
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was taken: another program searches again."""
+        self.files: list[tuple[str, list[bytes]]] = []
+        self._room = self._max_bytes
+        self._lines_taken = 0
         self._rest = b""
         self._path: bytes | None = None
         self._lines: list[bytes] | None = None

@@ -282,3 +282,23 @@ async def test_a_program_that_lacks_a_library_is_passed_over(tmp_path: Path) -> 
     environment = script(tmp_path / "bin", "echo no such library >&2; exit 127")
 
     assert (await searched(tmp_path, ContentQuery(pattern="^beta"), environment)).files == [("a", [])]
+
+
+# Ignore files that do not end.
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".ignore", ".rgignore", "sub/.gitignore", "sub/.ignore"])
+@pytest.mark.parametrize("kind", ["pipe", "link to a device"])
+async def test_a_search_does_not_wait_for_an_ignore_file(tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "a.py").write_text("TODO\n")
+    path = tmp_path / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+
+    found = await searched(tmp_path, ContentQuery(pattern="TODO", mode="files"), timeout_seconds=50)
+
+    assert ([file for file, _ in found.files], found.timed_out) == (["sub/a.py"], False)
