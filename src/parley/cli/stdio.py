@@ -3,6 +3,9 @@
 They may be closed, full, non-blocking, or have a reader that never reads. `write` and `read_stdin`
 wait. `warn` never waits for stderr: a warning that does not fit is dropped, and the next one that
 fits says how many were dropped.
+
+At a terminal, text of models, tools and files must not act on it: both show control sequences as
+escapes (`reveal`). Output to a pipe or a file is left as it is.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ PIECE_BYTES = 4096
 CHUNK_BYTES = 64 * 1024
 """What a pipe holds. For more, malloc would map and unmap memory at each read."""
 STDIN_WAIT_SECONDS = 3
+OWN_STYLES = "(\x1b\\[(?:0|1|2|31|32|33)m)"
+"""The control sequences of `cli/style.py`: bold, dim and colours. They hide nothing."""
 
 
 def reopen_closed_streams() -> None:
@@ -45,6 +50,7 @@ class StderrWriter:
     def __call__(self, text: str) -> None:
         note = f"({self._lost} earlier messages were dropped because stderr was not read)\n" if self._lost else ""
         start = "\n" if self._is_partial else ""
+        text = reveal(text) if os.isatty(self._descriptor) else text
         whole = f"{start}{note}{text}\n".encode(errors="replace")
         left = self._push(whole)
         self._lost = self._lost + 1 if left else 0
@@ -67,11 +73,24 @@ class StderrWriter:
 warn = StderrWriter()
 
 
-def write(data: bytes, descriptor: int = 1) -> bool:
+def reveal(text: str) -> str:
+    """The text for a terminal: with line ends and our own styles, and everything else that acts on it as escapes."""
+    import re
+
+    from parley.terminal.rendering.text import reveal_text
+
+    parts = re.split(OWN_STYLES, text)
+    return "".join(part if at % 2 else reveal_text(part) for at, part in enumerate(parts))
+
+
+def write(data: bytes, descriptor: int = 1, *, raw: bool = False) -> bool:
     """Write all data, waiting for the reader if necessary; returns whether that succeeded.
 
     A closed pipe counts as success, because the reader wants no more. Other errors are reported on stderr.
+    `raw`: the caller writes control sequences to a terminal, and has made everything else safe.
     """
+    if not raw and os.isatty(descriptor):
+        data = reveal(data.decode(errors="replace")).encode(errors="replace")
     left = memoryview(data)
     while left:
         try:

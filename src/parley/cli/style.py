@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from parley.cli.stdio import reveal
 from parley.protocol.base import Struct
 
 
@@ -67,6 +68,6 @@ def can_ask() -> bool:
 
 def confirm(question: str) -> bool:
     """Ask a person at the terminal; only `y` or `yes` confirms."""
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{reveal(question)} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

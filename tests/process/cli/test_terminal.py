@@ -175,3 +175,41 @@ def test_a_mistyped_subcommand_in_a_window(tmp_path: Path, environment: dict[str
         "Error: unknown command `sesions` (did you mean sessions?); to send it as a prompt: parley -p 'sesions list'",
         "exit code 2",
     ]
+
+
+HOSTILE = [
+    "\\u001b]52;c;Zm9v\\u0007",
+    "\\u001b]0;title\\u0007",
+    "\\u001b[2J",
+    "\\u009b31m",
+    "\\u202e",
+    "a\\rb",
+    "\\u0008",
+]
+
+
+@pytest.mark.parametrize("sequence", HOSTILE)
+def test_control_sequences_of_a_model_do_not_act_on_a_terminal(
+    tmp_path: Path, environment: dict[str, str], run: Any, sequence: str
+) -> None:
+    script = tmp_path / "script.toml"
+    script.write_text(f'[[turn]]\ntext = "One.{sequence}Two."\n')
+    argv = ["-p", "--model", f"scripted:{script}", "x"]
+
+    shown, code = run_at_terminal([PARLEY, *argv], environment, tmp_path)
+
+    assert code == 0
+    assert re.fullmatch(r"One\.[\x20-\x7e]+Two\.\r*\n", shown), shown
+    assert run(*argv).stdout == f"One.{sequence.encode().decode('unicode_escape')}Two.\n"
+
+
+def test_control_sequences_in_messages_do_not_act_on_a_terminal(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"\\u001b]0;title\\u0007": 1, "x\\u009b2J": []}')
+    argv = ["--permission-mode", "plan\x1b]0;title\x07", "-p", "--model", "offline", "say Hi."]
+
+    for words in (argv, argv[2:], ["permissions", "check", "Bash", "ls \x1b]0;t\x07"], ["mcp", "get", "\x1b[2J"]):
+        shown, _ = run_at_terminal([PARLEY, *words], environment | {"NO_COLOR": "1"}, tmp_path)
+        assert "\x1b" not in shown
+        assert "\x9b" not in shown
+        assert "\x07" not in shown

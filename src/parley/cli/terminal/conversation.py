@@ -51,7 +51,7 @@ def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     from parley.terminal.rendering.style import Styles
 
     def print_lines(lines: list[str]) -> None:
-        write("".join(f"{line}\n" for line in lines).encode(errors="replace"))
+        write("".join(f"{line}\n" for line in lines).encode(errors="replace"), raw=True)
 
     styles = Styles.from_environment(os.environ)
     transcript = ConversationTranscript(print_lines, styles, lambda: terminal_size()[0], monotonic)

@@ -37,7 +37,7 @@ def terminal_size() -> tuple[int, int]:
 
 
 def write_stdout(text: str) -> None:
-    write(text.encode(errors="replace"))
+    write(text.encode(errors="replace"), raw=True)
 
 
 class Screen:

@@ -75,7 +75,7 @@ class Keyboard:
         termios.tcsetattr(0, termios.TCSANOW, changed)
         self._is_set = True
         if self._marks_pastes:
-            write(PASTES_ON)
+            write(PASTES_ON, raw=True)
 
     def restore(self) -> None:
         """Restore the terminal. Also called from signal handlers, and more than once."""
@@ -84,7 +84,7 @@ class Keyboard:
             with suppress(termios.error):  # it may be closed
                 termios.tcsetattr(0, termios.TCSANOW, self._saved)
             if self._marks_pastes:
-                write(PASTES_OFF)
+                write(PASTES_OFF, raw=True)
 
     def _suspend(self, number: int, _frame: FrameType | None) -> None:
         """Ctrl-Z: the process stops here, unless no shell could continue it."""

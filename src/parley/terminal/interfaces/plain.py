@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import Row
 from parley.terminal.interfaces.base import Actions
 from parley.terminal.interfaces.picker import Picker
@@ -158,6 +159,6 @@ class PlainInterface:
         return
 
     async def edit(self, path: str) -> None:
-        environment = with_trusted_path(os.environ, [os.getcwd()])
+        environment = with_trusted_path(without_secrets(os.environ), [os.getcwd()])
         process = await asyncio.create_subprocess_exec(*shlex.split(self._editor), path, env=environment)
         await process.wait()

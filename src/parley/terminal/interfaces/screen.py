@@ -38,6 +38,7 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import Row
 from parley.terminal.interfaces.base import Actions
 from parley.terminal.interfaces.picker import Picker
@@ -306,7 +307,7 @@ class ConversationScreen:
 
     async def edit(self, path: str) -> None:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        environment = with_trusted_path(os.environ, [os.getcwd()])
+        environment = with_trusted_path(without_secrets(os.environ), [os.getcwd()])
         await run_in_terminal(lambda: subprocess.call([*shlex.split(editor), path], env=environment), in_executor=True)
 
     def print(self, lines: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from parley.settings.secret_variables import without_secrets
 from parley.workspace.search_path import find_trusted, with_trusted_path
 
 PROGRAMS = (
@@ -40,7 +41,7 @@ async def read_output(program: tuple[str, ...]) -> bytes:
     """What a program prints; nothing if it fails."""
     process = await asyncio.create_subprocess_exec(
         *program,
-        env=with_trusted_path(os.environ, [os.getcwd()]),
+        env=with_trusted_path(without_secrets(os.environ), [os.getcwd()]),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -8,6 +8,8 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
+from parley.settings.secret_variables import without_secrets
+
 MAX_CHARS = 20_000
 """How much of an output the model gets."""
 
@@ -24,6 +26,7 @@ class ShellCommand:
         process = self._process = await asyncio.create_subprocess_shell(
             self.command,
             cwd=self._cwd,
+            env=without_secrets(os.environ),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

@@ -22,9 +22,11 @@ LINK = re.compile(r"console on http://127\.0\.0\.1:(\d+)/console/#token=([\w-]{4
 class Console(Server):
     """`parley console` in a process of its own."""
 
+    display = ""
+
     async def start(self) -> None:
         """Start it and wait until it says where it is."""
-        environment = {**self._environment, "TMPDIR": str(self.folder / "tmp"), "DISPLAY": ""}
+        environment = {**self._environment, "TMPDIR": str(self.folder / "tmp"), "DISPLAY": self.display}
         (self.folder / "tmp").mkdir()
         self.process = await ForkedPipes.start(("console", *self._options), env=environment, cwd=self.root)
         assert self.process.stderr is not None
@@ -122,3 +124,22 @@ def test_a_browser_cannot_open_a_unix_socket(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "a browser cannot open a Unix socket" in done.stderr
+
+
+async def test_the_token_is_not_in_the_arguments_of_the_browser(tmp_path: Path) -> None:
+    browser, seen = tmp_path / "browser", tmp_path / "seen"
+    os.mkfifo(seen)
+    browser.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$*\" > {seen}\n")
+    browser.chmod(0o755)
+    console = Console(tmp_path, environment={"BROWSER": f"{browser} %s"})
+    console.display = ":0"
+    async with console:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            arguments = (await asyncio.to_thread(seen.read_text)).strip()
+        page = Path(arguments.removeprefix("file://"))
+
+        assert console.token not in arguments
+        assert f"#token={console.token}" in page.read_text()
+        assert page.parent.stat().st_mode & 0o777 == 0o700
+        assert await console.kill(signal.SIGTERM) == 0
+    assert not page.exists()

@@ -57,7 +57,7 @@ def open_console(given: GivenArgs) -> int:
                 seeding.append(asyncio.get_running_loop().create_task(seed(hub)))
                 seeding[0].add_done_callback(report_failure)
             if not given.has("no-browser"):
-                open_browser(link)
+                open_browser(write_page(stack, link))
 
         return run_server(settings, ServerLog(warn), on_ready)
 
@@ -84,6 +84,17 @@ def read_console_settings(given: GivenArgs, demo: Path | None) -> HubSettings:
         environment={**settings.environment, **prepare_folder(demo)},
         idle_seconds=DEMO_IDLE_SECONDS,
     )
+
+
+def write_page(stack: ExitStack, link: str) -> str:
+    """The address of a page that leads to the link, and that only this user can read.
+
+    The link contains the token, and every local user can see the arguments of a browser.
+    """
+    folder = stack.enter_context(TemporaryDirectory(prefix="parley-console-"))  # its mode is 0700
+    page = Path(folder, "open.html")
+    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>Parley</title>')
+    return page.as_uri()
 
 
 def open_browser(link: str) -> None:
