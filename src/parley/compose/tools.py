@@ -217,7 +217,7 @@ def make_workspace(
         processes=processes,
         results_folder=results_folder(launch, session_id),
         new_id=launch.clock.new_short_id,
-        open_web=make_web(launch),
+        open_web=make_web(launch, policy),
         plan_file=str(plan_file(launch, session_id)),
         clock=launch.clock.monotonic,
         open_search=make_search(children, folder_lister(launch, policy)) if remote is None else remote.open_search,
@@ -323,13 +323,23 @@ def make_search(environment: dict[str, str], list_changeable: ListFolders) -> Ca
     return open_search
 
 
-def make_web(launch: LaunchContext) -> Callable[[], Web]:
-    """Access to the network, as far as the environment and the settings permit. Raises UsageError."""
+def make_web(launch: LaunchContext, rules: Policy | None) -> Callable[[], Web]:
+    """Access to the network, as far as the environment, the settings and the rules permit. Raises UsageError."""
     environment = launch.environment
     search_url = environment.get("PARLEY_SEARCH_URL") or None
     if search_url and "{query}" not in search_url:
         raise UsageError("PARLEY_SEARCH_URL must contain {query}, which is replaced by the query")
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
+
+    def find_rule(address: str) -> str:
+        from parley.permissions.web_hosts import matches_host
+        from parley.workspace.url import list_equal_addresses, read_address
+
+        found = None if rules is None else rules.list_paths_and_hosts()
+        hosts = () if found is None else (*found.no_hosts, *found.asked_hosts)
+        names = list_equal_addresses(read_address(address) or address)
+        about = [host for host in hosts if host != "*" and any(matches_host(host, name) for name in names)]
+        return f"WebFetch(domain:{about[0]})" if about else ""
 
     @functools.cache
     def open_web() -> Web:
@@ -338,6 +348,7 @@ def make_web(launch: LaunchContext) -> Callable[[], Web]:
         policy = FetchPolicy(
             allow_private=private or launch.settings.merged.get("webFetchAllowPrivate") is True,
             offline=launch.options.offline,
+            find_rule=find_rule,
         )
         return Web(policy, ca_file=environment.get("NODE_EXTRA_CA_CERTS"), search_url=search_url)
 

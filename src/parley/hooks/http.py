@@ -106,10 +106,10 @@ class HttpHook(HandlerHook[HttpEntry]):
 
 
 def matches_pattern(pattern: str, url: str) -> bool:
-    """Whether a URL matches a pattern; `*` in the part before the path matches no slash."""
+    """Whether a URL matches a pattern; `*` in the part before the path matches nothing that ends a host."""
     base, slash, path = split_url(pattern)
     own_base, own_slash, own_path = split_url(url)
-    if not glob(base, "[^/@]*").fullmatch(own_base):
+    if not glob(base, r"[^/@?#\\]*").fullmatch(own_base):
         return False
     return not slash or (bool(own_slash) and glob(path, ".*").fullmatch(own_path) is not None) or path in ("", "*")
 

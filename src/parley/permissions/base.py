@@ -213,6 +213,7 @@ class PathsAndHosts(Struct, frozen=True, kw_only=True):
     no_read: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     no_hosts: tuple[str, ...] = ()
+    asked_hosts: tuple[str, ...] = ()
 
 
 class InvalidUpdate(Exception):

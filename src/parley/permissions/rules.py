@@ -34,6 +34,7 @@ from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.catalog import find_traits, names_of
 from parley.workspace.base import WORKTREES
+from parley.workspace.url import list_equal_addresses
 
 PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
 """Older names of parameters, as tools still take them."""
@@ -231,12 +232,15 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     # Hosts, delegates, parameters.
 
     def find_host_rule(self, behavior: Behavior, tool: str, host: str) -> Rule | None:
-        """The rule on a host; what is denied or asked about for one tool that fetches is so for those of others."""
+        """The rule on a host; what is denied or asked about for one tool that fetches is so for those of others.
+
+        An IPv4 address that is part of an IPv6 address can be denied or asked about by itself."""
         binding = self.specific_rules(behavior, tool)
         if behavior != "allow" and find_traits(tool).is_external:
             about_hosts = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
             binding = tuple(rule for rule in about_hosts if find_traits(rule.tool).rule_contents == "host")
-        return next((rule for rule in binding if web_hosts.matches_host(rule.spec or "", host)), None)
+        names = (host,) if behavior == "allow" else list_equal_addresses(host)
+        return next((rule for rule in binding for name in names if web_hosts.matches_host(rule.spec or "", name)), None)
 
     def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """The rule that matches the delegate (subagent or skill), or one parameter."""

@@ -90,6 +90,7 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
         no_read=paths("deny", ("Read",)),
         hosts=hosts("allow"),
         no_hosts=hosts("deny"),
+        asked_hosts=hosts("ask"),
     )
 
 

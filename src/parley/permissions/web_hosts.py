@@ -1,7 +1,7 @@
 """Hosts of WebFetch rules: `domain:example.com` is that host, `domain:*.example.com` every host below it.
 
 Hosts are compared label by label, never as text: `example.com.evil.org` and `notexample.com` are other hosts. A `*`
-within a label stays within the label.
+within a label stays within the label. Addresses are compared in their shortest form, in the rule and in the URL.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import re
 
 from parley.errors import ToolError
 from parley.permissions.patterns import matches_text
-from parley.workspace.url import is_public, read_url
+from parley.workspace.url import is_numeric, is_public, read_address, read_url
 
 LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
 """Names of this machine or of its local network."""
-NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")
 
 
 def parse_host(url: str) -> str | None:
@@ -30,6 +29,7 @@ def matches_host(spec: str, host: str) -> bool:
     pattern = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
     if pattern == "*":
         return True
+    pattern = read_address(pattern) or pattern
     if pattern.startswith("*."):
         labels = pattern[2:].split(".")
         inner = host.split(".")
@@ -43,9 +43,9 @@ def labels_match(pattern: list[str], labels: list[str]) -> bool:
 
 def is_local(host: str) -> bool:
     """Whether a host is, or may be, local or private: by name, by address or by a number."""
-    if ":" in host or NUMBER.fullmatch(host.rpartition(".")[2]):
+    if is_numeric(host):
         try:
             return not is_public(host)
         except ValueError:
-            return True  # 127.1, 0x7f000001 and the like are not used for public hosts
+            return True
     return "." not in host or LOCAL_NAME.fullmatch(host) is not None

@@ -1,7 +1,8 @@
 """Parse URLs, and tell public addresses from private ones.
 
 Checks can be bypassed if two parsers read the same URL differently, so URLs are parsed only here. The host that is
-checked, connected to and requested comes from one `Url`.
+checked, connected to and requested comes from one `Url`. An address has many spellings (`127.1`, `0x7f000001`,
+`::ffff:7f00:1`); `read_address` returns the one that is compared.
 
 See also: `web.py` for name resolution and fetching.
 """
@@ -9,14 +10,20 @@ See also: `web.py` for name resolution and fetching.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
+
+if TYPE_CHECKING:
+    import ipaddress
 
 PORTS = {"http": 80, "https": 443}
 HOST = r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?"
 ADDRESS = r"[0-9a-f:.]*:[0-9a-f:.]*"
 LONGEST_HOST = 253
+NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.ASCII)
+"""The last part of a host that is an IPv4 address and not a name."""
 KEPT = "!#$%&'()*+,/:;=?@[]~"
 """The characters of a path or query that are not escaped, besides letters and digits."""
 
@@ -24,7 +31,7 @@ KEPT = "!#$%&'()*+,/:;=?@[]~"
 class Url(Struct, frozen=True, kw_only=True):
     scheme: str
     host: str
-    """A name in ASCII and lower case, or an address without brackets."""
+    """A name in ASCII and lower case, or an address in its shortest form, without brackets."""
     port: int
     target: str
     """Path and query, escaped."""
@@ -82,7 +89,60 @@ def ascii_host(host: str) -> str:
         encoded = ""
     if len(encoded) > LONGEST_HOST or not (re.fullmatch(HOST, encoded) or re.fullmatch(ADDRESS, encoded)):
         raise ToolError(f"The URL's host {host!r} is not a valid host name.")
+    if (address := read_address(encoded)) is not None:
+        return address
+    if is_numeric(encoded):
+        raise ToolError(f"The URL's host {host!r} is not a valid address.")
     return encoded
+
+
+def is_numeric(host: str) -> bool:
+    """Whether a host can only be an address: no name ends in a number."""
+    return ":" in host or NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None
+
+
+def read_address(host: str) -> str | None:
+    """The shortest form of an address, in whatever form resolvers accept; None if the host is a name.
+
+    An IPv4 address that is mapped into IPv6 is the same address.
+    """
+    host = host.lower().removesuffix(".").removeprefix("[").removesuffix("]")
+    if not is_numeric(host):
+        return None
+    import ipaddress
+    import socket
+
+    try:
+        if ":" not in host:
+            return socket.inet_ntoa(socket.inet_aton(host))
+        found = ipaddress.IPv6Address(host)
+    except (OSError, ValueError):
+        return None
+    # The name of an interface means nothing here.
+    return None if found.scope_id is not None else str(found.ipv4_mapped or found)
+
+
+def list_equal_addresses(host: str) -> tuple[str, ...]:
+    """A host from `read_url` or `read_address`, and the IPv4 address that an IPv6 address may lead to."""
+    if ":" not in host:
+        return (host,)
+    import ipaddress
+
+    try:
+        found = find_embedded(ipaddress.IPv6Address(host.partition("%")[0]))
+    except ValueError:
+        return (host,)
+    return (host,) if found is None else (host, str(found))
+
+
+def find_embedded(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address in an IPv6 address: mapped, 6to4, NAT64 or compatible."""
+    import ipaddress
+
+    if inner := ip.ipv4_mapped or ip.sixtofour:
+        return inner
+    is_embedded = any(ip in ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "::/96"))
+    return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if is_embedded and int(ip) > 1 else None
 
 
 def is_public(address: str) -> bool:
@@ -91,11 +151,11 @@ def is_public(address: str) -> bool:
 
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
-        # An embedded IPv4 address is checked as IPv4.
-        nat64 = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in ipaddress.IPv6Network("64:ff9b::/96") else None
-        inner = ip.ipv4_mapped or ip.sixtofour or nat64
-        if inner is not None:
-            return is_public(str(inner))
-        if ip not in ipaddress.IPv6Network("2000::/3"):
+        inner = find_embedded(ip)
+        if inner is not None and not is_public(str(inner)):
             return False
+        if ip not in ipaddress.IPv6Network("2000::/3") and ip not in ipaddress.IPv6Network("64:ff9b::/96"):
+            return ip.ipv4_mapped is not None
+        if inner is not None:
+            return True
     return ip.is_global and not ip.is_multicast

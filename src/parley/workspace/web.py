@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.url import Url, is_public, read_url
+from parley.workspace.url import Url, is_public, read_address, read_url
 
 if TYPE_CHECKING:
     import ssl
@@ -75,6 +75,8 @@ class FetchPolicy(Struct, frozen=True, kw_only=True):
     offline: bool = False
     """Whether nothing may be fetched (`--offline`)."""
     is_public: Callable[[str], bool] = is_public
+    find_rule: Callable[[str], str] = lambda address: ""
+    """The rule that denies an address, or asks about it; empty if none does."""
 
 
 class Web:
@@ -108,7 +110,7 @@ class Web:
                 for _ in range(self._limits.redirects + 1):
                     # A new client for every step, so that no cookies or connections are reused.
                     async with await self._client(url.scheme) as client:
-                        found = await self._step(client, url, own or self._policy.allow_private)
+                        found = await self._step(client, url, own)
                     if not isinstance(found, Url):
                         return found
                     url = found
@@ -123,7 +125,7 @@ class Web:
             raise ToolError(f"{url} was not called: this session runs with --offline.")
         try:
             async with asyncio.timeout(self._limits.seconds), await self._client(url.scheme) as client:
-                response = await self._send(client, url, own or self._policy.allow_private, "POST", headers, body)
+                response = await self._send(client, url, own, "POST", headers, body)
                 try:
                     return WebPage(
                         url=str(url),
@@ -137,9 +139,9 @@ class Web:
         except TimeoutError:
             raise ToolError(f"{url} did not respond within {self._limits.seconds:g} seconds.") from None
 
-    async def _step(self, client: httpx2.AsyncClient, url: Url, private: bool) -> WebPage | Moved | Url:
+    async def _step(self, client: httpx2.AsyncClient, url: Url, own: bool) -> WebPage | Moved | Url:
         """Request one URL. Returns the page, a redirect to report, or the Url to request next."""
-        response = await self._send(client, url, private)
+        response = await self._send(client, url, own)
         try:
             code, reason, headers = response.status_code, response.reason_phrase, response.headers
             if code not in REDIRECTS or "location" not in headers:
@@ -157,7 +159,7 @@ class Web:
         self,
         client: httpx2.AsyncClient,
         url: Url,
-        private: bool,
+        own: bool,
         method: str = "GET",
         more_headers: Mapping[str, str] | None = None,
         body: bytes | None = None,
@@ -166,7 +168,7 @@ class Web:
         import httpx2
 
         error: Exception | None = None
-        for address in await self._addresses(url, private):
+        for address in await self._addresses(url, own):
             try:
                 # Connect to the checked address; the name is only sent to the server.
                 address_url = httpx2.URL(scheme=url.scheme, host=address, port=url.port, raw_path=url.target.encode())
@@ -181,18 +183,26 @@ class Web:
                 raise unreachable(url, exc) from None
         raise unreachable(url, error)
 
-    async def _addresses(self, url: Url, private: bool) -> list[str]:
-        """The addresses of a host. If one of them is private, all are refused."""
+    async def _addresses(self, url: Url, own: bool) -> list[str]:
+        """The addresses of a host. If one of them is private or a rule is about it, all are refused.
+
+        What a name resolves to is not known when a call is decided. The decision covers an address in the URL itself.
+        """
         try:
             found = await self._resolve(url.host, url.port)
         except (OSError, UnicodeError) as exc:
             raise ToolError(f"The host {url.host} was not found: {exc}") from None
         private_addresses = [address for address in found if not self._policy.is_public(address)]
-        if private_addresses and not private:
+        if private_addresses and not (own or self._policy.allow_private):
             raise ToolError(
                 f"{url.host} was not fetched, because its address {private_addresses[0]} is not public. "
                 "The user can allow private addresses with PARLEY_WEBFETCH_ALLOW_PRIVATE=1."
             )
+        for address in found if not own else ():
+            if read_address(url.host) is None and (rule := self._policy.find_rule(address)):
+                raise ToolError(
+                    f"{url.host} was not fetched: its address is {address}, and the rule {rule} is about that address."
+                )
         return found
 
     async def _read(self, response: httpx2.Response, url: Url) -> bytes:

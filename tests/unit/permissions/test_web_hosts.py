@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from parley.permissions.rule import Rule, parse_rule
+from parley.permissions.rules import RuleSet
 from parley.permissions.web_hosts import is_local, matches_host, parse_host
 
 
@@ -82,3 +84,14 @@ def test_this_machine_and_its_neighbours_are_near(host: str) -> None:
 @pytest.mark.parametrize("host", ["example.com", "8.8.8.8", "2001:4860:4860::8888", "local.example.com", "x1.org"])
 def test_the_public_network_is_not(host: str) -> None:
     assert not is_local(host)
+
+
+@pytest.mark.parametrize("host", ["[64:ff9b::7f00:1]", "[::127.0.0.1]", "[2002:7f00:1::]"])
+def test_an_address_in_another_is_denied_and_never_allowed(host: str) -> None:
+    name = parse_host(f"http://{host}/") or ""
+    rules = [parse_rule("WebFetch(domain:127.0.0.1)", behavior, "user", "/") for behavior in ("allow", "deny", "ask")]
+    known = RuleSet(cwd="/w", rules=tuple(rule for rule in rules if isinstance(rule, Rule)))
+
+    found = [known.find_host_rule(behavior, "WebFetch", name) for behavior in ("allow", "deny", "ask")]
+
+    assert [rule is not None for rule in found] == [False, True, True]

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings
+from parley.workspace.url import read_address
 
 PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 
@@ -112,6 +113,7 @@ def split_url(url: str) -> tuple[str, str, str] | None:
     try:
         parts = urlsplit(f"{scheme.replace('*', 'x').lower() or 'x'}://{rest}")
         host = (parts.hostname or "").rstrip(".")
+        host = read_address(host) or host
         name, _, port_text = parts.netloc.rpartition("@")[2].rpartition(":")
         port = "*" if name and port_text == "*" else str(parts.port or PORTS.get(scheme.lower(), 0))
     except ValueError:

@@ -179,7 +179,7 @@ async def test_an_endpoint_that_does_not_answer_as_it_must_is_reported(
 def test_an_endpoint_that_takes_no_query_is_reported_at_the_start(tmp_path: Path) -> None:
     environment = {"HOME": str(tmp_path), "PARLEY_SEARCH_URL": "http://localhost:8080/search"}
     with pytest.raises(UsageError, match="PARLEY_SEARCH_URL"):
-        make_web(LaunchContext(CliOptions(), environment, str(tmp_path)))
+        make_web(LaunchContext(CliOptions(), environment, str(tmp_path)), None)
 
 
 def test_no_command_sees_the_endpoint_which_may_carry_a_key() -> None:

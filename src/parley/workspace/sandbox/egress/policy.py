@@ -15,17 +15,15 @@ See also: `proxy.py` applies it.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable, Iterable
 from typing import Literal
 
 from parley.protocol.base import Struct
-from parley.workspace.url import LONGEST_HOST, is_public
+from parley.workspace.url import LONGEST_HOST, is_numeric, is_public, list_equal_addresses, read_address
 
 Verdict = Literal["allow", "deny", "ask"]
 NAME = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
-NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|private|home\.arpa)")
 
 
@@ -40,27 +38,14 @@ def read_host(text: str) -> str:
     differ in what they make of them.
     """
     host = text.lower().removesuffix(".")
-    in_brackets = host.startswith("[") and host.endswith("]")
-    if (address := read_address(host[1:-1] if in_brackets else host)) is not None:
+    address = read_address(host)
+    if address is not None and (":" in host or address == host):
         return address
     if len(host) > LONGEST_HOST or not NAME.fullmatch(host):
         raise InvalidHost(f"{text[:100]!r} is not a host name (letters, digits, dots and hyphens)")
-    if NUMERIC_LABEL.fullmatch(host.rpartition(".")[2]):
+    if is_numeric(host):
         raise InvalidHost(f"{text[:100]!r} is an address in an ambiguous form")
     return host
-
-
-def read_address(text: str) -> str | None:
-    """An address in its shortest form, an IPv4 address in IPv6 as IPv4; None if the text is not an address."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.scope_id is not None:
-        return None  # the name of an interface means nothing here
-    return str(address.ipv4_mapped or address)
 
 
 def read_pattern(text: str) -> str:
@@ -74,7 +59,8 @@ def read_pattern(text: str) -> str:
     except UnicodeError:
         raise InvalidHost(f"{text[:100]!r} is not a host name") from None
     if "*" not in ascii_text:
-        return prefix + read_host(ascii_text)
+        # Resolvers differ in what they make of some spellings, so a pattern means all of them.
+        return prefix + ((not prefix and read_address(ascii_text)) or read_host(ascii_text))
     # As in WebFetch rules, a star may also stand for a part of a label.
     read_host(ascii_text.replace("*", "x"))
     return prefix + ascii_text.lower().removesuffix(".")
@@ -108,7 +94,7 @@ class EgressPolicy(Struct, frozen=True, kw_only=True):
 
     def judge(self, host: str) -> Verdict:
         """Decide on a host from `read_host`."""
-        if any(matches(pattern, host) for pattern in self.denied):
+        if any(matches(pattern, name) for name in list_equal_addresses(host) for pattern in self.denied):
             return "deny"
         return "allow" if any(matches(pattern, host) for pattern in self.allowed) else "ask"
 
@@ -118,7 +104,8 @@ class EgressPolicy(Struct, frozen=True, kw_only=True):
         `is_approved`: a person was asked about the host, which names it as a pattern does.
         """
         address = read_address(address.partition("%")[0]) or address
-        if any(pattern != "*" and matches(pattern, address) for pattern in self.denied):
+        denied = [pattern for pattern in self.denied if pattern != "*"]
+        if any(matches(pattern, name) for name in list_equal_addresses(address) for pattern in denied):
             return f"its address {address} is in deniedDomains"
         if self.is_public(address) or address in self.allowed:
             return ""

@@ -99,3 +99,12 @@ def test_an_invalid_pattern_is_reported_and_left_out(text: str) -> None:
     said: list[str] = []
     assert read_patterns([text, "ok.test"], said.append) == ("ok.test",)
     assert len(said) == 1
+
+
+@pytest.mark.parametrize("pattern", ["127.1", "0x7f000001", "2130706433", "[::ffff:127.0.0.1]", "127.0.0.1"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "::ffff:127.0.0.1", "64:ff9b::7f00:1", "::7f00:1"])
+def test_a_denied_address_is_denied_in_every_spelling(pattern: str, address: str) -> None:
+    policy = EgressPolicy(denied=(read_pattern(pattern),), allowed=("*",), is_public=lambda address: True)
+
+    assert policy.judge(read_host(address)) == "deny"
+    assert policy.refuses_address("example.com", address)
