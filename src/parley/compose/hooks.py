@@ -31,11 +31,14 @@ def load_settings_hooks(
     launch: LaunchContext, layers: Sequence[SettingsValue], workspace: Workspace, services: HookServices
 ) -> tuple[Sequence[Hook], Sequence[str]]:
     """The hooks of all layers, and what is wrong with them."""
-    environment = HookEnvironment(
-        processes=ConfinedStarter(workspace, "hook"), environment=workspace.environment, project=launch.started_in
-    )
+    of_project = {layer.path for layer in layers if layer.source in TREE}
+
+    def make_environment(entry: CommandEntry) -> HookEnvironment:
+        starter = ConfinedStarter(workspace, "hook", by_project=entry.source in of_project)
+        return HookEnvironment(processes=starter, environment=workspace.environment, project=launch.started_in)
+
     makers: dict[type[HookEntry], Callable[[Any], Hook]] = {
-        CommandEntry: lambda entry: CommandHook(entry, environment),
+        CommandEntry: lambda entry: CommandHook(entry, make_environment(entry)),
         HttpEntry: lambda entry: HttpHook(entry, services, lambda: http_policy(launch), workspace.environment),
         ModelEntry: lambda entry: PromptHook(entry, services),
         AgentEntry: lambda entry: AgentHook(entry, services),

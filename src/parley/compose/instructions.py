@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import plan_file
-from parley.compose.permissions import requested_mode
+from parley.compose.permissions import denies_user_files, requested_mode
 from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import OutputStyle
@@ -148,7 +148,8 @@ def memory_files(launch: LaunchContext, denies: Callable[[str], bool]) -> list[t
 def load_memory(launch: LaunchContext, denies: Callable[[str], bool]) -> MemoryText:
     """The memory files. Raises SessionError if a remote workspace does not answer."""
     roots = launch.additional_directories()
-    return launch.with_facts(lambda: launch.settings.memory(launch.started_in, roots, denies))
+    denies_user = denies_user_files(launch, denies)
+    return launch.with_facts(lambda: launch.settings.memory(launch.started_in, roots, denies, denies_user))
 
 
 def memory_imports(launch: LaunchContext, denies: Callable[[str], bool]) -> dict[str, str]:

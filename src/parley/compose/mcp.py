@@ -40,7 +40,7 @@ class RemoteAccess(NamedTuple):
 TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, RemoteAccess], ServerTransport]] = {
     "sdk": lambda cls, spec, host, workspace, project, access: cls(spec.name, host),
     "stdio": lambda cls, spec, host, workspace, project, access: cls(
-        spec, ConfinedStarter(workspace, "server"), project, workspace.environment
+        spec, ConfinedStarter(workspace, "server", by_project=spec.by_project), project, workspace.environment
     ),
     "sse": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
     "http": lambda cls, spec, host, workspace, project, access: cls(spec, *access),
@@ -129,7 +129,11 @@ def make_server_check(launch: LaunchContext) -> Callable[[ServerSpec], str]:
     """Return a function that says why settings forbid a server; empty if they do not."""
 
     def check(spec: ServerSpec) -> str:
-        merged = launch.settings.merged
+        merged = launch.settings.merged if spec.by_project else launch.settings.without_project
+        # A server that the client runs itself is not started by us.
+        locked = "" if spec.kind == "sdk" or not spec.added_by else merged.find_lock("mcp")
+        if locked and (spec.added_by == "client" or merged.is_locked("mcp")):
+            return f"managed settings do not allow it ({locked})"
         if "allowedMcpServers" not in merged.values and "deniedMcpServers" not in merged.values:
             return ""
         from parley.settings.policy.mcp_servers import McpServerRules

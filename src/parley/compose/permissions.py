@@ -12,7 +12,7 @@ from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
 from parley.permissions.base import Decision, Deny, PathsAndHosts, Policy, ToolRequest, is_auto_disabled
 from parley.protocol.base import Json
-from parley.settings.base import UNENFORCED, MergedSettings, RuleText, printable
+from parley.settings.base import TREE, UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
 from parley.tools.catalog import FILE_EFFECTS, canonical_name, find_traits
 
@@ -235,6 +235,25 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
     from parley.permissions.restricted import RestrictedPolicy
 
     return RestrictedPolicy(policy, [launch.cwd, *launch.additional_directories(), *own_folders(launch, session_id)])
+
+
+def open_policy_without_project(launch: LaunchContext) -> Policy:
+    """The rules that the user's own hooks, servers and memory files are subject to, on this machine."""
+    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.policy import LaunchRules, SessionPolicy
+
+    rules = LaunchRules(
+        cwd=launch.started_in, user_root=str(launch.config), denied=launch.options.disallowed_tools or ()
+    )
+    policy = SessionPolicy(rules, RealFilesystem(str(launch.home)))
+    policy.apply_settings(launch.settings.without_project)
+    return policy
+
+
+def denies_user_files(launch: LaunchContext, denies: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Whether a rule hides a memory file of the user. `denies`: the same with the rules of the project."""
+    by_project = any(rule.behavior == "deny" and rule.source in TREE for rule in launch.settings.merged.rules)
+    return open_policy_without_project(launch).is_hidden if by_project else denies
 
 
 def asks_host(launch: LaunchContext) -> bool:

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from parley.compose.launch_context import LaunchContext
+from parley.compose.permissions import denies_user_files
 from parley.engine.agents.registry import AgentRegistry
-from parley.protocol.base import UNSET, Json, UnsetType
+from parley.protocol.base import Json
 from parley.settings.base import Plugin, Plugins, PromptTemplate, printable
 
 if TYPE_CHECKING:
@@ -40,11 +39,15 @@ class PluginLoader:
         if options.safe_mode or not (with_servers or without or enabled):
             return Plugins()
         from parley.settings.files.plugins import load_plugins
+        from parley.settings.policy.plugins import build_block, find_marketplace_policy
 
         problems: list[Json] = []
+        if (policy := find_marketplace_policy(self._launch.settings.merged)) is not None:
+            problems += [build_block(place, policy) for place in (*with_servers, *without)]
+            with_servers = without = ()
         given = load_plugins(self._find_folders(with_servers, problems), self._find_folders(without, problems))
         found = Plugins(found=given.found, errors=(*problems, *given.errors))
-        return self._add_installed(found) if enabled else found
+        return self._add_installed(found, policy) if enabled else found
 
     def _use(self, found: Plugins) -> None:
         """Let the hooks of plugins take effect, and report what is wrong with plugins."""
@@ -65,19 +68,27 @@ class PluginLoader:
 
         return found, apply
 
-    def _add_installed(self, given: Plugins) -> Plugins:
-        """Add the installed plugins. One of the command line takes the place of an installed one of the same name."""
+    def _add_installed(self, given: Plugins, policy: str | None) -> Plugins:
+        """Add the installed plugins. One of the command line takes the place of an installed one of the same name.
+
+        It does not take the place of one that an administrator enables."""
         from parley.settings.files.installed_plugins import find_folders
         from parley.settings.files.plugins import load_plugins
-        from parley.settings.policy.plugins import describe_obstacle, find_marketplace_policy
+        from parley.settings.policy.plugins import build_block
 
         launch, merged = self._launch, self._launch.settings.merged
+        fixed = {id.rpartition("@")[0] for id, value in merged.plugins.items() if value.source == "managed"}
+        replaced = [plugin.name for plugin in given.found if plugin.name in fixed]
+        given = Plugins(
+            found=tuple(plugin for plugin in given.found if plugin.name not in fixed),
+            errors=(*given.errors, *(build_block(name, "enabledPlugins") for name in replaced)),
+        )
         names = {plugin.name for plugin in given.found}
         wanted = {id: value for id, value in merged.plugins.items() if id.rpartition("@")[0] not in names}
         refused: list[Json] = []
-        if (policy := find_marketplace_policy(merged)) is not None:
+        if policy is not None:
             foreign = [id for id, value in wanted.items() if value.source != "managed" and value.value is not False]
-            refused = [{"plugin": id, "type": "plugin-blocked", "message": describe_obstacle(policy)} for id in foreign]
+            refused = [build_block(id, policy) for id in foreign]
             wanted = {id: value for id, value in wanted.items() if value.source == "managed"}
         enabled = {id: value.value for id, value in wanted.items()}
         folders, problems = find_folders(launch.config, launch.started_in, enabled)
@@ -132,8 +143,7 @@ class PluginLoader:
             for error in errors:
                 self._launch.warn(str(error))
             of_plugins = {name: kind for plugin in self._loaded.found for name, kind in plugin.agents.items()}
-            own = {**found, **given}
-            return self._limit_agents(of_plugins, own)
+            return {**of_plugins, **found, **given}
 
         def find_source(name: str) -> str:
             return "flagSettings" if name in given else self._launch.settings.agent_sources.get(name, "plugin")
@@ -149,25 +159,9 @@ class PluginLoader:
 
         return list_unused(text)
 
-    def _limit_agents(
-        self, of_plugins: dict[str, AgentDefinition], own: Mapping[str, AgentDefinition]
-    ) -> dict[str, AgentDefinition]:
-        """All agents, without the hooks and MCP servers that a policy of administrators leaves to others."""
-        settings = self._launch.settings
-        only_managed = settings.merged.is_on("allowManagedHooksOnly")
-        removed: dict[str, UnsetType] = {}
-        if only_managed or settings.is_locked("hooks"):
-            removed["hooks"] = UNSET
-        if settings.is_locked("mcp"):
-            removed["mcpServers"] = UNSET
-        if removed:
-            own = {name: structs.replace(kind, **removed) for name, kind in own.items()}
-        if only_managed:
-            of_plugins = {name: structs.replace(kind, hooks=UNSET) for name, kind in of_plugins.items()}
-        return {**of_plugins, **own}
-
     def load_agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> str:
         """The text of the memory that an agent keeps."""
+        denies = denies_user_files(self._launch, denies) if scope == "user" else denies
         text, error = self._launch.settings.agent_memory(scope, name, denies)
         if error:
             self._launch.warn(f"agent {name!r}: {error}")

@@ -21,7 +21,7 @@ from parley.hooks.mcp_tool import McpToolEntry
 from parley.hooks.model import AgentEntry, ModelEntry
 from parley.hooks.timeouts import PROMPT_SECONDS, parse_timeout
 from parley.protocol.base import Json, Struct
-from parley.settings.base import SettingsProblem, SettingsValue
+from parley.settings.base import TREE, SettingsProblem, SettingsValue
 
 GROUP_KEYS = frozenset({"matcher", "hooks", "description"})
 SHARED_KEYS = frozenset({"type", "timeout", "onFailure", "statusMessage", "if", "once"})
@@ -116,10 +116,13 @@ def match_every_call(rule: str, warn: Callable[[str], None]) -> Condition:
 def load_entries(
     layers: Sequence[SettingsValue], make_condition: MakeCondition = match_every_call
 ) -> tuple[list[HookEntry], list[SettingsProblem]]:
-    """All handlers, strongest source first, without duplicates; and the problems found."""
+    """All handlers, strongest source first, without duplicates; and the problems found.
+
+    A handler of the project does not take the place of the same one of the user: its timeout and what its failure
+    means may differ."""
     found: dict[tuple[Any, ...], HookEntry] = {}
     problems: list[SettingsProblem] = []
-    for layer in layers:
+    for layer in sorted(layers, key=lambda layer: layer.source in TREE):
         for event, matcher, handler, invalid in iter_handlers(layer, problems):
             reader = EntryReader(layer.path, event, matcher, problems, make_condition)
             entry = reader.read(handler, invalid)

@@ -85,6 +85,10 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     kind: Kind
     source: str
     """Who configured it: `sdk`, `dynamic` (command line or `mcp_set_servers`), or a settings source."""
+    by_project: bool = False
+    """Whether a file of the working tree configures it, so that the project's restrictions apply."""
+    added_by: Literal["", "client", "agent"] = ""
+    """Who adds it to what files and plugins configure: the client by a flag or a request, or an agent for itself."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
@@ -165,7 +169,7 @@ class ServerSources(Struct, frozen=True, kw_only=True):
     """Parses the servers that the client configures during the session."""
     build_host_specs: Callable[[Sequence[str], Json | None], Sequence[ServerSpec]]
     """The servers that the client runs itself."""
-    parse_agent: Callable[[Json, str], ParsedServers] = lambda servers, path: ParsedServers()
+    parse_agent: Callable[[Json, str, bool], ParsedServers] = lambda servers, path, by_project: ParsedServers()
     """Parses the servers of an agent; the second argument is where they are defined."""
     start_login: Callable[[ServerSpec, str | None], Awaitable[ServerLogin]] | None = None
     """Starts a login, with the redirect URI of the client if it has one. Raises LoginRefused or ConnectionLost."""

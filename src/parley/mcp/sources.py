@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -33,6 +33,10 @@ class DeclaredServers(Protocol):
     @property
     def by_client(self) -> bool:
         """Whether it comes from the command line, so that its policies may allow calls."""
+
+    @property
+    def is_added(self) -> bool:
+        """Whether a flag of the client adds it."""
 
 
 class ServerParser:
@@ -78,29 +82,39 @@ class ServerParser:
             )
             for one in declared
         ]
-        specs = merge_sources(part.specs for part in found)
+        specs = merge_sources(
+            mark(part, by_project=one.by_tree, added_by="client" if one.is_added else "").specs
+            for one, part in zip(declared, found, strict=True)
+        )
         problems = tuple(problem for part in found for problem in part.problems)
         return self._checked_all(ParsedServers(specs=tuple(specs.values()), problems=problems))
 
     def parse(self, servers: Json) -> ParsedServers:
         from parley.mcp.config import parse_servers
 
-        return self._checked_all(
-            parse_servers(
-                servers, source="dynamic", path="mcp_set_servers", variables=self._own_variables, may_allow=True
-            )
+        found = parse_servers(
+            servers, source="dynamic", path="mcp_set_servers", variables=self._own_variables, may_allow=True
         )
+        return self._checked_all(mark(found, by_project=False, added_by="client"))
 
-    def parse_agent(self, servers: Json, path: str) -> ParsedServers:
+    def parse_agent(self, servers: Json, path: str, by_project: bool) -> ParsedServers:
         """Parse the servers of an agent. Agent definitions cannot read our keys."""
         from parley.mcp.config import parse_servers
 
-        return self._checked_all(parse_servers(servers, source="dynamic", path=path, variables=self._child_variables))
+        found = parse_servers(servers, source="dynamic", path=path, variables=self._child_variables)
+        return self._checked_all(mark(found, by_project=by_project, added_by="agent"))
 
     def build_host_specs(self, names: Sequence[str], configs: Json | None) -> Sequence[ServerSpec]:
         from parley.mcp.config import build_host_specs
 
         return [self._checked(spec) for spec in build_host_specs(names, configs)]
+
+
+def mark(found: ParsedServers, *, by_project: bool, added_by: Literal["", "client", "agent"]) -> ParsedServers:
+    if not by_project and not added_by:
+        return found
+    specs = [msgspec.structs.replace(spec, by_project=by_project, added_by=added_by) for spec in found.specs]
+    return ParsedServers(specs=tuple(specs), problems=found.problems)
 
 
 def build_sources(

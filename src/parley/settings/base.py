@@ -221,6 +221,22 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
     def is_on(self, key: str) -> bool:
         return self.get(key) is True
 
+    def is_locked(self, surface: str) -> bool:
+        """Whether an administrator permits only plugins to define skills, agents, hooks or MCP servers."""
+        locked = self.get("strictPluginOnlyCustomization", False)
+        return locked is True or (isinstance(locked, list) and surface in locked)
+
+    def find_lock(self, surface: Literal["agents", "mcp", "plugins"]) -> str:
+        """The managed key that forbids a client to add agents, MCP servers or plugins, by any way; empty if none."""
+        if self.is_on("disableSideloadFlags"):
+            return "disableSideloadFlags"
+        return "strictPluginOnlyCustomization" if self.is_locked(surface) and surface != "plugins" else ""
+
+    def find_agent_hook_lock(self) -> str:
+        """The key that keeps hooks of agents from running; empty if none."""
+        found = [key for key in ("disableAllHooks", "allowManagedHooksOnly") if self.is_on(key)]
+        return next(iter([*found, *(["strictPluginOnlyCustomization"] if self.is_locked("hooks") else [])]), "")
+
     def enabled_hooks(self) -> tuple[SettingsValue, ...]:
         """The hooks that run. `disableAllHooks` of a user does not disable those of an administrator."""
         switch = self.values.get("disableAllHooks")

@@ -34,6 +34,8 @@ class ServerDeclaration(Struct, frozen=True, kw_only=True):
     """Whether it comes from the working tree. Secrets of the environment are not expanded then."""
     by_client: bool = False
     """Whether it comes from the command line."""
+    is_added: bool = False
+    """Whether a flag of the client adds it: `--mcp-config` or `--settings`."""
 
 
 def from_command_line(texts: Sequence[str], cwd: str) -> list[ServerDeclaration]:
@@ -60,7 +62,7 @@ def parse_given(text: str, cwd: str) -> ServerDeclaration:
     servers = values.get("mcpServers")
     if not isinstance(servers, dict):
         raise UsageError(f"the MCP configuration {path} must contain an object `mcpServers`")
-    return ServerDeclaration(source="dynamic", path=path, servers=servers, by_client=True)
+    return ServerDeclaration(source="dynamic", path=path, servers=servers, by_client=True, is_added=True)
 
 
 def from_settings(merged: MergedSettings) -> list[ServerDeclaration]:
@@ -70,6 +72,7 @@ def from_settings(merged: MergedSettings) -> list[ServerDeclaration]:
             path=printable(value.path),
             servers={name: value.value},
             by_tree=value.source in TREE,
+            is_added=value.source == "flag",
         )
         for name, value in merged.servers.items()
     ]

@@ -135,10 +135,15 @@ class SettingsMerger:
         if row.is_missed(value):
             self._ignore(layer, key, NO_EFFECT, format_entry(key, value))
         stronger, weaker = self._values.get(key), value_at(layer, value)
-        if stronger is None:
+        if stronger is None or (row.merge == "first" and row.scope == ANYONE and self._is_foreign(stronger, key)):
             self._values[key] = weaker
         elif not self._is_closed(key, layer):
             self._values[key] = COMBINERS[row.merge](stronger, weaker)
+
+    def _is_foreign(self, found: SettingsValue, key: str) -> bool:
+        """Whether a value is that of a project that is not trusted: it never replaces one of the user."""
+        entry = format_entry(key, found.value)
+        return found.source in TREE and self._trust.find_obstacle(found.source, entry) is not None
 
     def _is_closed(self, key: str, layer: SettingsLayer) -> bool:
         """Whether an administrator's list takes no entries of other layers. Managed layers come first."""

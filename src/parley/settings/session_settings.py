@@ -23,6 +23,7 @@ from parley.settings.base import (
     NOT_TRUSTED,
     REPORTED,
     SOURCES,
+    TREE,
     IgnoredEntry,
     MergedSettings,
     OutputStyle,
@@ -80,6 +81,7 @@ class SessionSettings:
         """Says why there is no sandbox; "" if there is one. Set by compose/, which knows the machine."""
         self.agent_sources: dict[str, str] = {}
         """Where the agents of files come from, by name; set by `agents`."""
+        self._without_project: MergedSettings | None = None
         self.merged = self._compute()
         self._problems = (*loaded.problems, *((problem,) if problem else ()), *self.merged.problems)
 
@@ -91,6 +93,18 @@ class SessionSettings:
 
     def layers(self) -> tuple[SettingsLayer, ...]:
         return self._layers
+
+    @property
+    def without_project(self) -> MergedSettings:
+        """The settings without those of the project, to which the user's own hooks, servers and files are subject."""
+        if all(layer.source not in TREE for layer in self._layers):
+            return self.merged
+        if self._without_project is None:
+            from parley.settings.merge import merge
+
+            own = [layer for layer in self._layers if layer.source not in TREE]
+            self._without_project = merge(own, ProjectTrust())
+        return self._without_project
 
     @property
     def writer(self) -> SettingsWriter:
@@ -128,11 +142,6 @@ class SessionSettings:
         check_start(self._layers, self.merged, self.find_sandbox_problem)
         check_flags(options, self.merged, cwd)
 
-    def is_locked(self, surface: str) -> bool:
-        """Whether an administrator permits only plugins to define skills, agents, hooks or MCP servers."""
-        locked = self.merged.get("strictPluginOnlyCustomization", False)
-        return locked is True or (isinstance(locked, list) and surface in locked)
-
     # Reading.
 
     def environment(self) -> dict[str, str]:
@@ -156,13 +165,15 @@ class SessionSettings:
             return OutputStyle()
         from parley.settings.files.output_styles import find_style
 
-        return find_style(name, self._selection.config, self._project_folder())
+        return find_style(
+            name, self._selection.config, self._project_folder(), is_trusted="project" in self.trust.sources
+        )
 
     def templates(self, plugins: Sequence[Plugin] = ()) -> tuple[Sequence[PromptTemplate], Sequence[SettingsProblem]]:
         """The commands and skills of the enabled sources and of plugins, and the problems of their files."""
         selection, trusted = self._selection, "project" in self.trust.sources
         tree = os.path.join(selection.project, ".claude")
-        own = not self.is_locked("skills")
+        own = not self.merged.is_locked("skills")
         folders = [str(selection.config)] * (own and selection.includes("user"))
         folders += [tree] * (own and self._project_folder() is not None)
         paths = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
@@ -190,12 +201,13 @@ class SessionSettings:
         """Apply the settings about skills: hidden ones, and rules and commands that a policy forbids."""
         overrides = self.merged.get("skillOverrides", {})
         without_rules = self.merged.is_on("allowManagedPermissionRulesOnly")
-        without_shell = self.merged.is_on("disableSkillShellExecution")
-        if not overrides and not without_rules and not without_shell:
+        if not overrides and not without_rules and not self.merged.is_on("disableSkillShellExecution"):
             return templates
         found: list[PromptTemplate] = []
         for template in templates:
             state = overrides.get(template.name, "on")
+            limits = self.merged if template.source == "project" else self.without_project
+            without_shell = limits.is_on("disableSkillShellExecution")
             changes: Json = {"runs_commands": False} if without_shell else {}
             if without_rules:
                 changes["tools"] = ()
@@ -225,7 +237,7 @@ class SessionSettings:
         """The subagents defined in files, the project's before the user's, and the problems of the files."""
         config, project = self._selection.config, self._selection.project
         folders: list[tuple[str, Path, tuple[str, ...] | None, bool, Callable[[bytes], str | None]]] = []
-        if self.is_locked("agents"):
+        if self.merged.is_locked("agents"):
             return {}, []
         if self._selection.includes("user"):
             folders.append(("userSettings", config / "agents", None, True, lambda data: None))
@@ -243,6 +255,8 @@ class SessionSettings:
 
                 withheld = "" if trusted else NOT_TRUSTED
                 agents, invalid = load_agents(folder, beneath, withheld=withheld, obstacle=obstacle)
+                if not trusted:  # they do not take the place of the user's
+                    agents = {name: kind for name, kind in agents.items() if name not in found}
                 found |= agents
                 self.agent_sources |= dict.fromkeys(agents, source)
                 problems += invalid
@@ -258,11 +272,17 @@ class SessionSettings:
             agent_memory.find_path(scope, name, self._selection.config, self._selection.project), denies
         )
 
-    def memory(self, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]) -> MemoryText:
+    def memory(
+        self,
+        cwd: str,
+        more_roots: tuple[str, ...],
+        denies: Callable[[str], bool],
+        denies_user: Callable[[str], bool] | None = None,
+    ) -> MemoryText:
         """The text of the memory files of the enabled sources."""
         from parley.settings.files import memory_files
 
-        return memory_files.load_memory(self._memory_paths(cwd, more_roots), denies)
+        return memory_files.load_memory(self._memory_paths(cwd, more_roots), denies, denies_user)
 
     def memory_between(
         self, path: str, cwd: str, more_roots: tuple[str, ...], denies: Callable[[str], bool]
@@ -284,13 +304,14 @@ class SessionSettings:
             project=self._selection.includes("project"),
             local=self._selection.includes("local"),
             excluded=tuple(self.merged.get("claudeMdExcludes", ())),
+            user_excluded=tuple(self.without_project.get("claudeMdExcludes", ())),
             managed=self.merged.get("claudeMd", ""),
             tree=self._selection.tree,
         )
 
     def servers(self, given: Sequence[str], cwd: str, *, strict: bool) -> tuple[list[ServerDeclaration], list[str]]:
         """The declared MCP servers, highest precedence first, and warnings. Raises UsageError."""
-        merged, locked = self.merged, self.is_locked("mcp")
+        merged, locked = self.merged, self.merged.is_locked("mcp")
         path = os.path.join(self._selection.project, MCP_FILE)
         has_file = not strict and not locked and self._selection.includes("project")
         has_file = has_file and self._selection.tree.lexists(path)
@@ -375,6 +396,7 @@ class SessionSettings:
         return self._merge()
 
     def _merge(self) -> MergedSettings:
+        self._without_project = None
         self.merged = self._compute()
         return self.merged
 
@@ -385,9 +407,8 @@ class SessionSettings:
         from parley.settings.merge import merge
 
         merged = merge(self._layers, self.trust)
-        surfaces = merged.get("strictPluginOnlyCustomization", False)
         own = merged.hooks
-        if surfaces is True or (surfaces and "hooks" in surfaces):
+        if merged.is_locked("hooks"):
             own = tuple(hook for hook in own if hook.source == "managed")
         hooks = (*own, *self._plugin_hooks)
         if self._selection.managed_hooks_only or merged.is_on("allowManagedHooksOnly"):

@@ -11,11 +11,12 @@ from parley.workspace.process.processes import Confinement, RunningCommand
 
 
 class ConfinedStarter:
-    """Starts programs of one kind."""
+    """Starts programs of one kind, those of the project or those of others."""
 
-    def __init__(self, workspace: Workspace, kind: Literal["hook", "server"]) -> None:
+    def __init__(self, workspace: Workspace, kind: Literal["hook", "server"], *, by_project: bool) -> None:
         self._workspace = workspace
         self._kind: Literal["hook", "server"] = kind
+        self._by_project = by_project
 
     async def find_program(self, name: str, search_path: str) -> str | None:
         return await self._workspace.processes.find_program(name, search_path)
@@ -31,7 +32,7 @@ class ConfinedStarter:
     ) -> RunningCommand:
         """Raises ToolError if it cannot be started, or must be confined and cannot be."""
         sandbox = self._workspace.find_sandbox(Scope())
-        place = None if sandbox is None else await sandbox.place_program(self._kind)
+        place = None if sandbox is None else await sandbox.place_program(self._kind, by_project=self._by_project)
         confinement: Confinement | None = None
         if place is not None:
             environment, confinement = place.adapt(environment), place.confinement

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parley.compose.launch_context import LaunchContext
+from parley.compose.permissions import open_policy_without_project
 from parley.settings.base import MergedSettings
 
 if TYPE_CHECKING:
-    from parley.permissions.base import Policy
+    from parley.permissions.base import PathsAndHosts, Policy
     from parley.workspace.sandbox.base import EgressProxy, HostRefusal, NetworkPolicy, SandboxOffer, SandboxPolicy
     from parley.workspace.sandbox.commands import LocalCommandSandbox, SandboxConfig
     from parley.workspace.sandbox.launcher import SandboxFolders
@@ -73,13 +74,29 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
         exempt=rules.EXEMPT_PAIRS,
         masked=MASKED_FOLDERS,
     )
-    reader = ConfigReader(launch, policy, asks=asks)
+    settings, list_rules = launch.settings, policy.list_paths_and_hosts
+    reader = ConfigReader(launch, lambda: settings.merged, list_rules, policy, asks=asks)
+    known: dict[int, tuple[MergedSettings, PathsAndHosts]] = {}
+
+    def list_rules_without_project() -> PathsAndHosts:
+        own = settings.without_project
+        if own is settings.merged:
+            return list_rules()
+        if id(own) not in known:
+            known.clear()
+            known[id(own)] = own, open_policy_without_project(launch).list_paths_and_hosts()
+        return known[id(own)][1]
+
+    without_project = ConfigReader(
+        launch, lambda: settings.without_project, list_rules_without_project, policy, asks=asks
+    )
     return LocalCommandSandbox(
         reader.read,
         lambda: offer_for(launch.settings.merged, is_remote=launch.remote is not None),
         names,
         lambda: make_folders(launch, session_id),
         functools.partial(make_proxy, launch.warn),
+        without_project.read,
     )
 
 
@@ -132,8 +149,18 @@ def make_proxy(
 class ConfigReader:
     """Reads the configuration of the sandbox from the settings in effect, again if something has changed."""
 
-    def __init__(self, launch: LaunchContext, policy: Policy, *, asks: bool) -> None:
+    def __init__(
+        self,
+        launch: LaunchContext,
+        read_settings: Callable[[], MergedSettings],
+        list_rules: Callable[[], PathsAndHosts],
+        policy: Policy,
+        *,
+        asks: bool,
+    ) -> None:
         self._launch = launch
+        self._read_settings = read_settings
+        self._list_rules = list_rules
         self._asks = asks
         self._policy = policy
         self._key: tuple[object, ...] = ()
@@ -142,8 +169,8 @@ class ConfigReader:
         """Whether a path has a `*`, so that new files must be looked for."""
 
     def read(self) -> SandboxConfig:
-        merged, listed = self._launch.settings.merged, self._policy.list_folders()
-        key = (id(merged), listed, self._policy.list_paths_and_hosts())
+        merged, listed = self._read_settings(), self._policy.list_folders()
+        key = (id(merged), listed, self._list_rules())
         if self._config is None or key != self._key or self._has_patterns:
             self._key, self._config = key, self._build(merged, listed)
         return self._config
@@ -156,7 +183,7 @@ class ConfigReader:
         ignored = merged.get("sandbox.ignoreViolations", {})
         policy = self._build_policy(merged, listed)
         return SandboxConfig(
-            enabled=merged.is_on("sandbox.enabled") or self._launch.options.require_sandbox,
+            enabled=self._launch.settings.merged.is_on("sandbox.enabled") or self._launch.options.require_sandbox,
             allows_outside=merged.get("sandbox.allowUnsandboxedCommands") is not False,
             confines_readers=merged.get("sandbox.confineReaders") is not False,
             confines_hooks=merged.is_on("sandbox.confineHooks"),
@@ -187,7 +214,7 @@ class ConfigReader:
 
         paths = functools.partial(self._list_paths, merged)
         files = [entry.get("path") for entry in dictionaries(merged.get("sandbox.credentials.files", ()))]
-        rules = self._policy.list_paths_and_hosts()
+        rules = self._list_rules()
         allow_read = paths("allowRead")
         writable = self.list_writable()
         hidden = [os.path.join(self._launch.home, name) for name in HIDDEN_IN_HOME]
@@ -224,7 +251,7 @@ class ConfigReader:
     def _build_network(self, merged: MergedSettings) -> NetworkPolicy:
         from parley.workspace.sandbox.base import NetworkPolicy
 
-        rules = self._policy.list_paths_and_hosts()
+        rules = self._list_rules()
         value = merged.values.get("sandbox.network.allowedDomains")
         managed_only = merged.is_on("sandbox.network.allowManagedDomainsOnly")
         given = () if value is None or (managed_only and value.source != "managed") else value.value
@@ -241,7 +268,7 @@ class ConfigReader:
         """Commands that only read see the working directories and the system, and change nothing."""
         from parley.workspace.sandbox.base import SandboxPolicy
 
-        unreadable = self._policy.list_paths_and_hosts().no_read
+        unreadable = self._list_rules().no_read
         folders = [os.path.realpath(path) for path in (self._launch.cwd, *listed)]
         top = [os.path.join("/", name) for name in os.listdir("/") if name not in SYSTEM_FOLDERS]
         hidden = [path for path in top if os.path.isdir(path) and not os.path.islink(path)]

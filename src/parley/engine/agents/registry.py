@@ -101,6 +101,11 @@ class AgentRegistry:
             elif BUILT_IN.get(name) is not kind:
                 yield name, kind, self._find_source(name)
 
+    def is_of_project(self, name: str) -> bool:
+        """Whether a file of the project defines an agent."""
+        wanted = name.lower()
+        return any(key.lower() == wanted and source == "projectSettings" for key, _, source in self.custom())
+
     def set_host_agents(self, kinds: Mapping[str, AgentDefinition]) -> None:
         """Replace the definitions of the client."""
         self._host_agents = kinds

@@ -21,7 +21,7 @@ from parley.errors import ToolError
 from parley.mcp.base import ServerSpec
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
-from parley.settings.base import SettingsValue
+from parley.settings.base import SettingsValue, Source
 
 if TYPE_CHECKING:
     from parley.mcp.server_connection import McpServer
@@ -98,7 +98,8 @@ def agent_hooks(
     if not isinstance(kind.hooks, dict) or not kind.hooks:
         return None
     hooks = {other_names.get(event, event): entries for event, entries in kind.hooks.items()}
-    return SettingsValue(value=hooks, source="flag", path=f"agent {name}", root=config.cwd)
+    source: Source = "project" if config.agents.registry.is_of_project(name) else "flag"
+    return SettingsValue(value=hooks, source=source, path=f"agent {name}", root=config.cwd)
 
 
 def server_entries(kind: AgentDefinition) -> list[Any]:
@@ -113,7 +114,7 @@ def server_specs(config: SessionConfig, name: str, kind: AgentDefinition) -> Seq
             own |= entry
     if not own or config.extensions.mcp is None:
         return ()
-    found = config.extensions.mcp.parse_agent(own, f"agent {name!r}")
+    found = config.extensions.mcp.parse_agent(own, f"agent {name!r}", config.agents.registry.is_of_project(name))
     for error in found.problems:
         config.warn(error)
     return [spec for spec in found.specs if not spec.problem]

@@ -50,19 +50,20 @@ class HookRegistry:
 
     def set_commands(self, merged: MergedSettings) -> None:
         """Replace the command hooks by those of the settings."""
-        enabled = merged.get("disableAllHooks") is not True
-        wanted = (*merged.enabled_hooks(), *(self._main_agent_hooks if enabled else ()))
-        if self._config.extensions.hooks:
-            self._get_dispatcher().extensions = self._config.extensions.hooks if enabled else ()
+        wanted = (*merged.enabled_hooks(), *self._permitted(self._main_agent_hooks))
+        self.add_extensions()
         if wanted or self.dispatcher is not None:
             dispatcher = self._get_dispatcher()
             dispatcher.commands = self._load(wanted)
             dispatcher.session_hooks.start_watching()
 
     def add_extensions(self) -> None:
-        """Add the hooks of other installed packages."""
+        """Add the hooks of other installed packages, unless the settings say that they do not run."""
         if self._config.extensions.hooks:
-            self._get_dispatcher().extensions = self._config.extensions.hooks
+            settings = self._config.settings
+            keys = ("disableAllHooks", "allowManagedHooksOnly")
+            closed = settings is not None and any(map(settings.merged.is_on, keys))
+            self._get_dispatcher().extensions = () if closed else self._config.extensions.hooks
 
     def _load(self, layers: Sequence[SettingsValue]) -> Sequence[Hook]:
         """The hooks of settings. Problems are reported on stderr, and to the client after `system/init`."""
@@ -80,9 +81,18 @@ class HookRegistry:
 
     def add_agent(self, agent_id: str, hooks: SettingsValue) -> None:
         """Add the hooks of a subagent. They run for its events only."""
+        if permitted := self._permitted([hooks]):
+            self._get_dispatcher().agent_hooks[agent_id] = self._load(permitted)
+
+    def _permitted(self, of_agents: Sequence[SettingsValue]) -> Sequence[SettingsValue]:
+        """The hooks of agents that may run, wherever the agents are defined: all of them or none."""
         settings = self._config.settings
-        if settings is None or settings.merged.get("disableAllHooks") is not True:
-            self._get_dispatcher().agent_hooks[agent_id] = self._load([hooks])
+        lock = "" if settings is None else settings.merged.find_agent_hook_lock()
+        if self._config.options.safe_mode:
+            lock = "--safe-mode"
+        for hooks in of_agents if lock else ():
+            self._config.warn(f"{hooks.path}: hooks have no effect ({lock})")
+        return () if lock else of_agents
 
     def remove_agent(self, agent_id: str) -> None:
         if self.dispatcher is not None:

@@ -50,8 +50,8 @@ def load_templates(folders: Sequence[TemplateFolder]) -> tuple[list[PromptTempla
     """Return the commands and skills of some folders, and the problems of invalid files."""
     found: dict[str, PromptTemplate] = {}
     problems: list[SettingsProblem] = []
-    for kind, list_paths in (("skill", skill_files), ("command", command_files)):
-        for folder in folders:
+    for folder in folders:
+        for kind, list_paths in (("skill", skill_files), ("command", command_files)):
             for name, path in list_paths(folder.folder):
                 try:
                     template = read_template(folder, kind, folder.prefix + name, path)

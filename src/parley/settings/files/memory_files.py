@@ -46,6 +46,8 @@ class MemoryPaths(Struct, frozen=True, kw_only=True):
     local: bool = True
     excluded: tuple[str, ...] = ()
     """Paths or glob patterns of files that are not loaded."""
+    user_excluded: tuple[str, ...] = ()
+    """The same for the user's own file and its imports."""
     managed: str = ""
     """Instructions of the organization, which come first and cannot be excluded."""
     tree: FileTree = HOST_TREE
@@ -56,10 +58,10 @@ class MemoryPaths(Struct, frozen=True, kw_only=True):
         return (*(NAMES if self.project else ()), *((LOCAL_NAME,) if self.local else ()))
 
     def excludes(self, path: str) -> bool:
-        from fnmatch import fnmatchcase
+        return matches_any(path, self.tree.realpath(path), self.excluded)
 
-        names = {path, self.tree.realpath(path)}
-        return any(fnmatchcase(name, pattern) for name in names for pattern in map(normalize_glob, self.excluded))
+    def excludes_of_user(self, path: str) -> bool:
+        return matches_any(path, os.path.realpath(path), self.user_excluded)
 
 
 class MemoryText(Struct, frozen=True, kw_only=True):
@@ -74,18 +76,23 @@ class MemoryText(Struct, frozen=True, kw_only=True):
     problems: tuple[SettingsProblem, ...] = ()
 
 
-def load_memory(paths: MemoryPaths, denies: Callable[[str], bool] = lambda path: False) -> MemoryText:
-    """Load all memory files in a fixed order, each once. `denies` returns whether a path must not be read."""
-    loader = MemoryLoader(denies, paths.excludes if paths.excluded else None, paths.tree)
+def load_memory(
+    paths: MemoryPaths,
+    denies: Callable[[str], bool] = lambda path: False,
+    denies_user: Callable[[str], bool] | None = None,
+) -> MemoryText:
+    """Load all memory files in a fixed order, each once. `denies` returns whether a path must not be read.
+
+    `denies_user`: the same for the user's own file and its imports, if it differs."""
+    loader = MemoryLoader(denies_user or denies, paths.excludes_of_user if paths.user_excluded else None, HOST_TREE)
     if paths.managed.strip():
         loader.add_text(f"{MANAGED_HEADING}\n\n{paths.managed.strip()}")
     chain = folders(paths.cwd, paths.tree)
     roots = (chain[0], *paths.more_roots)
     if paths.user:
         own = (str(paths.config), str(paths.home), *(() if paths.tree.is_remote else roots))
-        loader.tree = HOST_TREE
         loader.add_file(paths.config / "CLAUDE.md", None, own, paths.home)
-        loader.tree = paths.tree
+    loader.tree, loader.denies, loader.excludes = paths.tree, denies, paths.excludes if paths.excluded else None
     for folder in chain:
         for name in paths.names():
             loader.add_file(Path(folder, name), roots, roots, paths.home)
@@ -108,6 +115,12 @@ def load_between(paths: MemoryPaths, path: str, denies: Callable[[str], bool]) -
             loader.add_file(folder / name, roots, roots, paths.home)
         found.insert(0, loader.result())
     return [memory for memory in found if memory.files or memory.problems]
+
+
+def matches_any(path: str, real: str, patterns: tuple[str, ...]) -> bool:
+    from fnmatch import fnmatchcase
+
+    return any(fnmatchcase(name, pattern) for name in {path, real} for pattern in map(normalize_glob, patterns))
 
 
 def normalize_glob(pattern: str) -> str:
@@ -133,8 +146,8 @@ class MemoryLoader:
         tree: FileTree = HOST_TREE,
     ) -> None:
         self.tree = tree
-        self._denies = denies
-        self._excludes = excludes
+        self.denies = denies
+        self.excludes = excludes
         self._seen: set[tuple[int, int]] = set()
         self._parts: list[str] = []
         self._files: list[str] = []
@@ -149,7 +162,7 @@ class MemoryLoader:
 
         Returns whether it was added.
         """
-        if self._excludes is not None and self._excludes(str(path)):
+        if self.excludes is not None and self.excludes(str(path)):
             return False
         try:
             text = self._read(path, beneath)
@@ -175,7 +188,7 @@ class MemoryLoader:
     def _read(self, path: Path, beneath: tuple[str, ...] | None) -> str | None:
         """Return the text, or None if it is empty or already loaded. Raises UnreadableFile."""
         found = self.tree.read_file(path, beneath, min(MOST_FILE_BYTES, self._left_bytes))
-        if self._denies(str(path)) or self._denies(found.real):
+        if self.denies(str(path)) or self.denies(found.real):
             raise safe_read.UnreadableFile("is denied by a rule")
         if found.identity in self._seen:
             return None

@@ -1,7 +1,7 @@
 """Load output styles: named texts that tell the model how to write its answers.
 
-The setting `outputStyle` selects `output-styles/NAME.md` in the project's `.claude` or, if it is not
-there, in the config directory, or one of the built-in styles. A style is text and needs no trust.
+The setting `outputStyle` selects `output-styles/NAME.md` in the project's `.claude` or in the config directory, or one
+of the built-in styles. A style is text and needs no trust; if both folders have it, that of a trusted project is used.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ BUILT_IN = {
 """The texts of the built-in styles."""
 
 
-def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
-    """Return the style without its frontmatter, or one without text and with a problem if it cannot be used."""
+def find_style(name: str, config: Path, project: str | None, *, is_trusted: bool) -> OutputStyle:
+    """Return the style without its frontmatter, or one without text and with a problem if it cannot be used.
+
+    `is_trusted`: whether the project's style takes the place of the user's of the same name."""
     if name == DEFAULT_STYLE:
         return OutputStyle()
     if re.fullmatch(NAME, name) is None:
@@ -47,7 +49,7 @@ def find_style(name: str, config: Path, project: str | None) -> OutputStyle:
     problem = SettingsProblem(path="outputStyle", text=f"unknown style {name!r} has no effect (choose from {known})")
     folders: list[tuple[Path, tuple[str, ...] | None]] = [(config / "output-styles", None)]
     if project is not None:
-        folders.insert(0, (Path(project, ".claude", "output-styles"), (project,)))
+        folders.insert(0 if is_trusted else 1, (Path(project, ".claude", "output-styles"), (project,)))
     for folder, beneath in folders:
         path = folder / f"{name}.md"
         try:

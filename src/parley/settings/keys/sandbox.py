@@ -77,7 +77,11 @@ SANDBOX: dict[str, SettingKey] = {
         PERSON,
         "commands that are allowed because they only read run in a sandbox without writing (default: true)",
     ),
-    "confineHooks": SettingKey(SWITCH, ANYONE, "command hooks run in the sandbox", merge="any_true"),
-    "confineMcpServers": SettingKey(SWITCH, ANYONE, "stdio MCP servers run in the sandbox", merge="any_true"),
+    "confineHooks": SettingKey(
+        SWITCH, ANYONE, "command hooks run in the sandbox; in a project, only its own hooks", merge="any_true"
+    ),
+    "confineMcpServers": SettingKey(
+        SWITCH, ANYONE, "stdio MCP servers run in the sandbox; in a project, only its own servers", merge="any_true"
+    ),
 }
 """The keys of `sandbox`. Without `enabled` most of them mean nothing."""

@@ -42,7 +42,10 @@ from parley.settings.keys.kinds import (
 
 KeyScope = Literal["anyone", "trusted", "person", "managed", "flag"]
 ANYONE: KeyScope = "anyone"
-"""Every layer may set it, also an untrusted project: it only restricts, or it is harmless."""
+"""Every layer may set it, also an untrusted project: it only restricts, or it is harmless.
+
+What a project restricts is the session and the project's own hooks, servers, skills and memory files. The user's and
+the administrator's are subject to `SessionSettings.without_project`."""
 TRUSTED: KeyScope = "trusted"
 """A project may set it if it is trusted."""
 PERSON: KeyScope = "person"
@@ -158,13 +161,16 @@ KEYS: dict[str, SettingKey] = {
         TEXTS, PERSON, "the variables that headers of `http` hooks may contain; the lists of all layers are combined"
     ),
     "strictPluginOnlyCustomization": SettingKey(
-        SURFACE_LIST, MANAGED, "skills, agents, hooks or MCP servers are loaded only from plugins"
+        SURFACE_LIST, MANAGED, "skills, agents, hooks or MCP servers come only from plugins and managed settings"
     ),
     "disableSideloadFlags": SettingKey(
         SWITCH, MANAGED, "refuses `--plugin-dir`, `--agents` and `--mcp-config`", merge="any_true"
     ),
     "disableSkillShellExecution": SettingKey(
-        SWITCH, ANYONE, "shell commands in custom commands and skills do not run", merge="any_true"
+        SWITCH,
+        ANYONE,
+        "shell commands in custom commands and skills do not run; in a project, only its own",
+        merge="any_true",
     ),
     "requiredMinimumVersion": SettingKey(
         VERSION, MANAGED, "the lowest `claude_code_version` with which a session starts"
@@ -185,13 +191,16 @@ KEYS: dict[str, SettingKey] = {
     "mcpServers": SettingKey(OBJECT, note="[MCP servers](mcp.md) by name"),
     "enableAllProjectMcpServers": SettingKey(SWITCH, PERSON, "approves all servers in `.mcp.json` files"),
     "enabledMcpjsonServers": SettingKey(TEXTS, PERSON, "approves these servers in `.mcp.json`"),
-    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE, "rejects these servers in `.mcp.json`"),
+    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE, "rejects these servers in `.mcp.json`", merge="union"),
     "managedMcpServers": SettingKey(REMOTE_SERVERS, MANAGED, "MCP servers that every session uses"),
     "allowedMcpServers": SettingKey(
         SERVER_LIST, PERSON, "the servers that users can add (see [Policies](#policies))", merge="union"
     ),
     "deniedMcpServers": SettingKey(
-        SERVER_LIST, ANYONE, "servers that are blocked (see [Policies](#policies))", merge="union"
+        SERVER_LIST,
+        ANYONE,
+        "servers that are blocked (see [Policies](#policies)); in a project, only its own",
+        merge="union",
     ),
     "disableClaudeAiConnectors": quiet(ABSENT),
     "allowAllClaudeAiMcps": quiet(VENDOR),
@@ -200,10 +209,16 @@ KEYS: dict[str, SettingKey] = {
     "allowedChannelPlugins": quiet(VENDOR),
     # Instructions, skills, agents and plugins.
     "agent": SettingKey(TEXT, note="the agent whose definition the session uses"),
-    "outputStyle": SettingKey(TEXT, ANYONE, "the output style"),
-    "language": SettingKey(TEXT, ANYONE, "the language of answers"),
+    "outputStyle": SettingKey(
+        TEXT, ANYONE, "the output style; that of an untrusted project only if no other layer sets one"
+    ),
+    "language": SettingKey(
+        TEXT, ANYONE, "the language of answers; that of an untrusted project only if no other layer sets one"
+    ),
     "claudeMd": SettingKey(TEXT, MANAGED, "instructions of the organization"),
-    "claudeMdExcludes": SettingKey(TEXTS, ANYONE, "memory files that are not loaded", merge="union"),
+    "claudeMdExcludes": SettingKey(
+        TEXTS, ANYONE, "memory files that are not loaded; in a project, not the user's own", merge="union"
+    ),
     "attribution": SettingKey(ATTRIBUTION, note="text to add to commits and pull requests; none by default"),
     "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,)),
     "includeGitInstructions": reported("the system prompt has no git instructions", off=(False,)),

@@ -6,6 +6,7 @@ managed settings themselves enable are loaded, and none is installed.
 
 from __future__ import annotations
 
+from parley.protocol.base import Json
 from parley.settings.base import MergedSettings
 
 ALLOWED = ("strictKnownMarketplaces", "allowedMarketplaces")
@@ -21,3 +22,11 @@ def find_marketplace_policy(merged: MergedSettings) -> str | None:
 
 def describe_obstacle(key: str) -> str:
     return f"managed settings restrict plugin marketplaces ({key}), and the marketplace of this plugin is not known"
+
+
+def build_block(plugin: str, key: str) -> Json:
+    """The error of a plugin that is not loaded because of a managed key."""
+    message = describe_obstacle(key)
+    if key == "enabledPlugins":
+        message = f"managed settings enable a plugin of the same name ({key})"
+    return {"plugin": plugin, "type": "plugin-blocked", "message": message}

@@ -7,6 +7,7 @@ layers and the merged settings; nothing is read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from parley.errors import SessionError, StartRefused
 from parley.protocol.options import CliOptions
@@ -32,8 +33,12 @@ SANDBOX_MISSING = (
     "Sandbox disabled: sandbox is enabled but {problem}. "
     "Commands will run WITHOUT sandboxing. Network and filesystem restrictions will NOT be enforced."
 )
-SIDELOADING = {"plugin_dirs": "--plugin-dir", "plugin_dirs_no_mcp": "--plugin-dir", "agents": "--agents"}
-"""The options that `disableSideloadFlags` refuses, besides `--mcp-config`."""
+SIDELOADING: dict[str, tuple[str, Literal["agents", "plugins"]]] = {
+    "plugin_dirs": ("--plugin-dir", "plugins"),
+    "plugin_dirs_no_mcp": ("--plugin-dir", "plugins"),
+    "agents": ("--agents", "agents"),
+}
+"""The options that an administrator can refuse, besides `--mcp-config`, and what they add."""
 
 
 def check_start(
@@ -110,15 +115,15 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def check_flags(options: CliOptions, merged: MergedSettings, cwd: str) -> None:
-    """Raises StartRefused if `disableSideloadFlags` forbids an option, or UsageError."""
-    if not merged.is_on("disableSideloadFlags"):
+    """Raises StartRefused if a managed key forbids an option, or UsageError."""
+    for field, (flag, surface) in SIDELOADING.items():
+        if getattr(options, field) and (key := merged.find_lock(surface)):
+            raise StartRefused(f"option '{flag}' is disabled by managed settings ({key})", INVALID)
+    if not options.mcp_config or not (key := merged.find_lock("mcp")):
         return
     from parley.settings.mcp_files import from_command_line
 
-    declared = from_command_line(options.mcp_config or (), cwd)
-    servers = [server for one in declared for server in one.servers.values()]
+    servers = [server for one in from_command_line(options.mcp_config, cwd) for server in one.servers.values()]
     # A server that the client runs itself is not started by us.
-    adds_servers = any(not isinstance(server, dict) or server.get("type") != "sdk" for server in servers)
-    given = [flag for field, flag in SIDELOADING.items() if getattr(options, field)]
-    if found := [*given, *(["--mcp-config"] if adds_servers else [])]:
-        raise StartRefused(f"option '{found[0]}' is disabled by managed settings (disableSideloadFlags)", INVALID)
+    if any(not isinstance(server, dict) or server.get("type") != "sdk" for server in servers):
+        raise StartRefused(f"option '--mcp-config' is disabled by managed settings ({key})", INVALID)

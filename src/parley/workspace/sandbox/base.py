@@ -154,7 +154,7 @@ class CommandSandbox(Protocol):
     async def place(self, command: SandboxedCommand) -> CommandPlace | None:
         """The place; None for outside of a sandbox. Raises ToolError if the command must be confined and cannot be."""
 
-    async def place_program(self, kind: Literal["hook", "server"]) -> CommandPlace | None:
+    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> CommandPlace | None:
         """The place of a command hook or a stdio MCP server. Raises ToolError."""
 
     def describe(self) -> SandboxKind:

@@ -140,15 +140,19 @@ class LocalCommandSandbox:
         names: ProtectedNames,
         make_folders: Callable[[], SandboxFolders],
         make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost, Callable[[HostRefusal], None]], EgressProxy],
+        read_config_without_project: Callable[[], SandboxConfig],
     ) -> None:
         self._read_config = read_config
+        self._read_config_without_project = read_config_without_project
+        """What the user's own hooks and servers are subject to."""
         self._detect = detect
         self._names = names
         self._make_folders = make_folders
         self._make_proxy = make_proxy
         self._folders: SandboxFolders | None = None
         self._launchers: dict[SandboxPolicy, SandboxLauncher] = {}
-        self._proxy: EgressProxy | None = None
+        self._proxies: dict[Callable[[], SandboxConfig], EgressProxy] = {}
+        """By the configuration that they obey."""
         self._ask_host: AskHost | None = None
         self._report_refusal: Callable[[str], None] = lambda text: None
         self._has_warned = False
@@ -174,15 +178,16 @@ class LocalCommandSandbox:
                 return self._open(offer, self._add_readable(config.reader_policy, command.folders), config)
         return None
 
-    async def place_program(self, kind: Literal["hook", "server"]) -> LocalCommandPlace | None:
-        config = self._read_config()
+    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> LocalCommandPlace | None:
+        read = self._read_config if by_project else self._read_config_without_project
+        config = read()
         wanted = config.confines_hooks if kind == "hook" else config.confines_servers
         if not wanted or not config.enabled:
             return None
         offer = await self._find_offer()
         if offer.kind == "none":
             raise ToolError(f"It must run in the sandbox, but {offer.reason}.")
-        return self._open(offer, await self._protect(config.policy, ()), config)
+        return self._open(offer, await self._protect(config.policy, ()), config, read)
 
     def accept(self, path: str) -> None:
         """A file tool has changed a file. If it is protected, the change is not undone after the next command."""
@@ -193,8 +198,8 @@ class LocalCommandSandbox:
         return self._detect().kind if self._read_config().enabled else "none"
 
     async def close(self) -> None:
-        if self._proxy is not None:
-            await self._proxy.close()
+        for proxy in self._proxies.values():
+            await proxy.close()
         if self._folders is not None:
             shutil.rmtree(self._folders.temp, ignore_errors=True)
 
@@ -232,12 +237,18 @@ class LocalCommandSandbox:
         readable = tuple(dict.fromkeys((*policy.readable, *map(os.path.realpath, folders))))
         return msgspec.structs.replace(policy, readable=readable)
 
-    def _open(self, offer: SandboxOffer, policy: SandboxPolicy, config: SandboxConfig) -> LocalCommandPlace:
+    def _open(
+        self,
+        offer: SandboxOffer,
+        policy: SandboxPolicy,
+        config: SandboxConfig,
+        read_config: Callable[[], SandboxConfig] | None = None,
+    ) -> LocalCommandPlace:
         launcher = self._launchers.get(policy)
         if offer.kind == "landlock" and policy.network.names_hosts and not self._has_warned:
             self._has_warned = True
             self._report_refusal(f"sandbox.network has no effect: {NO_LANDLOCK_NETWORK.partition(': ')[2]}.")
-        proxy = self._open_proxy()
+        proxy = self._open_proxy(read_config or self._read_config)
         if launcher is None:
             if self._folders is None:
                 self._folders = self._make_folders()
@@ -265,11 +276,11 @@ class LocalCommandSandbox:
             return False
         return await self._ask_host(host, port)
 
-    def _open_proxy(self) -> EgressProxy:
-        if self._proxy is None:
-            self._proxy = self._make_proxy(
-                lambda: self._read_config().policy.network,
+    def _open_proxy(self, read_config: Callable[[], SandboxConfig]) -> EgressProxy:
+        if read_config not in self._proxies:
+            self._proxies[read_config] = self._make_proxy(
+                lambda: read_config().policy.network,
                 self._ask,
                 lambda refusal: self._report_refusal(refusal.reason),
             )
-        return self._proxy
+        return self._proxies[read_config]

@@ -56,8 +56,8 @@ def test_folders_are_part_of_the_name_and_the_first_line_describes_what_has_no_h
 
 
 def test_the_persons_own_comes_before_the_projects_and_a_skill_before_a_command(tmp_path: Path) -> None:
-    put(tmp_path / "user", commands__a="user", commands__b="command")
-    put(tmp_path / "tree", commands__a="tree", skills__b__SKILL="skill")
+    put(tmp_path / "user", commands__a="user", commands__b="command", skills__b__SKILL="skill")
+    put(tmp_path / "tree", commands__b="tree", skills__a__SKILL="tree")
     places = [TemplateFolder(folder=str(tmp_path / name), source=name) for name in ("user", "tree")]
     assert {name: recipe.text for name, recipe in found(*places).items()} == {"a": "user", "b": "skill"}
 

@@ -82,12 +82,11 @@ def describe_hook(hook: Json) -> Json:
 def describe_policy(merged: MergedSettings, hooks: list[Json]) -> Json:
     switch = merged.values.get("disableAllHooks")
     is_off = switch is not None and switch.value is True
-    locked = merged.get("strictPluginOnlyCustomization", False)
     managed = {layer.path for layer in merged.hooks if layer.source == "managed"}
     return {
         "disabledByPolicy": is_off and switch is not None and switch.source == "managed",
         "managedOnly": merged.is_on("allowManagedHooksOnly"),
-        "pluginOnly": locked is True or bool(locked and "hooks" in locked),
+        "pluginOnly": merged.is_locked("hooks"),
         "allDisabled": is_off,
         "policyHookCount": sum(hook["source"] in managed for hook in hooks),
     }

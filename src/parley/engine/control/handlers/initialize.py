@@ -122,6 +122,9 @@ def check(session: Session, request: requests.Initialize) -> None:
     if isinstance(request.managedSettings, dict) and not has_managed_settings(session, request.managedSettings):
         text = "initialize.managedSettings takes effect only in the first request of a session that was started with"
         raise NotPossible(f"{text} --await-initialize and --managed-settings-in-initialize")
+    settings = session.config.settings
+    if request.agents and settings is not None and (key := settings.merged.find_lock("agents")):
+        raise NotPossible(f"initialize.agents is disabled by managed settings ({key})")
     if isinstance(request.title, str) and len(request.title) > MAX_TITLE_CHARS:
         raise NotPossible(f"initialize.title must have at most {MAX_TITLE_CHARS} characters")
     for alias, name in (request.toolAliases or {}).items():

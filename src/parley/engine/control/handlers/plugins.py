@@ -43,8 +43,8 @@ def parse_added(session: Session, request: panel_requests.ReloadPlugins) -> list
     added, settings = request.add_plugins or [], session.config.settings
     if not added:
         return []
-    if settings is not None and settings.merged.is_on("disableSideloadFlags"):
-        raise NotPossible("add_plugins is disabled by managed settings (disableSideloadFlags)")
+    if settings is not None and (key := settings.merged.find_lock("plugins")):
+        raise NotPossible(f"add_plugins is disabled by managed settings ({key})")
     if session.config.options.safe_mode:
         raise NotPossible("add_plugins has no effect with --safe-mode")
     for plugin in added:
