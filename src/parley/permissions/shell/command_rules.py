@@ -155,7 +155,7 @@ def _is_allowed(
     is_trusted = not untrusted or (inner is not None and not {*inner.wrappers, inner.argv[0]} & set(untrusted))
     if is_trusted and files_read(command) is not None:
         return True
-    if inner is None or set(inner.wrappers) & set(untrusted):
+    if inner is None or command.opaque or command.split or set(inner.wrappers) & set(untrusted):
         return False
     name = inner.argv[0].rpartition("/")[2]
     if (is_piped or command.document is not None) and (inner.wrappers or inner.argv[0] not in DATA_READERS):

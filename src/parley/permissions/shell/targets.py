@@ -35,7 +35,7 @@ from parley.permissions.shell.readonly.check import (
     parse_checksum_list,
     program_name,
 )
-from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
+from parley.permissions.shell.strict_parser import ONE_WORD, CommandLine, SimpleCommand
 from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")
@@ -53,6 +53,8 @@ MAX_LISTED_BYTES = 64_000
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MAX_FOLDERS} folders"
 DEPENDS_ON_STATUS = "A file name in it depends on the exit status of another command"
 LIST_UNKNOWN = "{name} reads files that are named in a list, and the list cannot be checked"
+SPLIT_NAMES = "A file that {word} matches has a blank or a special character in its name"
+WILD_FOLDER = "The name of the current folder has a special character"
 TOO_MANY_NAMES = "It names too many files to check, or their paths are too long"
 
 
@@ -121,8 +123,12 @@ class _Tracker:
         if command.before != "&&":
             self._set_folders(_union(self.folders, self.fallback_folders))
             self.fallback_folders = ()
+        if command.opaque and any(map(GLOB.search, self.folders)):
+            self._mark_unknown(WILD_FOLDER)
         if command.globs:
-            self.has_patterns = self.has_patterns or any(is_pattern(command.words[index]) for index in command.globs)
+            self.has_patterns = self.has_patterns or any(
+                is_pattern(command.words[index]) for index in command.globs if index not in command.opaque
+            )
         steps = [self._add_files(found, folders) for found, folders in self._find_operands(command)]
         steps += [self._add_files(_redirect_operands(command), self.folders)] if command.redirects else []
         self.steps.append(_merge_steps(steps, self.folders))
@@ -169,7 +175,7 @@ class _Tracker:
         """The command with its globs expanded. The folders that are listed for this count as read."""
         argv: list[str] = []
         for index, word in enumerate(command.argv):
-            if index not in command.globs:
+            if index not in command.globs or index in command.opaque:
                 argv.append(word)
                 continue
             if STATUS in word and is_pattern(command.words[index]):
@@ -179,6 +185,8 @@ class _Tracker:
             if found is None or len(argv) + len(found.words) > MAX_NAMES:
                 self._mark_unknown(f"{word} matches more files than can be checked")
                 return None
+            if index in command.split and not all(map(ONE_WORD.fullmatch, found.words)):
+                self._mark_unknown(SPLIT_NAMES.format(word=word))
             self._add(self.reads, found.folders, (folder,))
             self.non_links.update(map(_make_absolute, found.non_links))
             argv += found.words

@@ -92,13 +92,20 @@ def has_safe_assignments(command: SimpleCommand) -> bool:
 @lru_cache(maxsize=128)
 def files_read(command: SimpleCommand) -> tuple[str, ...] | None:
     """The files that a command reads; None if it may do more than read."""
+    if command.globs and command.argv[0] in ("test", "[") and not is_one_word_each(command):
+        return None
     found = _find_read_files(UnwrappedCommand(command.argv, command.words, command.globs))
-    if found is None:
+    if found is None and not command.opaque:
         inner = unwrap(command)
         if inner is None or not inner.wrappers or {"nohup", "xargs"} & set(inner.wrappers):
             return None
         found = _find_read_files(inner)
     return found
+
+
+def is_one_word_each(command: SimpleCommand) -> bool:
+    """Whether every word of a command becomes exactly one argument."""
+    return all(index in command.opaque and index not in command.split for index in command.globs)
 
 
 def _find_read_files(command: UnwrappedCommand) -> tuple[str, ...] | None:

@@ -49,6 +49,8 @@ PS_WORDS = word_set(
     "--headers -ww -w"
 )
 TESTS = word_set("-b -c -d -e -f -g -h -k -p -r -s -u -w -x -L -O -G -N -S -n -z")
+TEXT_TESTS = word_set("-n -z")
+COMPARISONS = word_set("= == != -eq -ne -lt -le -gt -ge")
 PS_VALUES = word_set("-o -eo -Ao -p -C -u -U -g --pid --ppid --sort -axo axo")
 PS_VALUE = re.compile(r"(?!.*environ)[A-Za-z0-9_,:%=. +-]+", re.IGNORECASE)
 
@@ -99,7 +101,7 @@ def check_date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 def check_printf(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """No flags: `-v` evaluates a subscript. No `%n`: it assigns to any variable, even PATH."""
-    if globs or len(words) < 2 or words[1].startswith("-") or not FORMAT.fullmatch(words[1]):
+    if len(words) < 2 or words[1].startswith("-") or not FORMAT.fullmatch(words[1]) or 1 in globs:
         return None
     return ()
 
@@ -158,9 +160,13 @@ def check_command(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 
 def check_test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """One test of one file or text. Not `-v` and `-R`, which evaluate a subscript."""
+    """One test of one file, one text or two texts. Not `-v` and `-R`, which evaluate a subscript."""
     if words[0] == "[":
         words = words[:-1]
+    if len(words) > 3 and words[1] == "!" and not globs:
+        words = words[1:]
+    if (len(words) == 3 and words[1] in TEXT_TESTS) or (len(words) == 4 and words[2] in COMPARISONS):
+        return ()
     return (words[2],) if len(words) == 3 and words[1] in TESTS and not globs else None
 
 

@@ -111,8 +111,8 @@ READERS = {
         "version help extension",
         globs="anywhere",
     ),
-    "basename": Program(short="as:z", long="multiple suffix= zero", operands="text"),
-    "dirname": Program(short="z", long="zero", operands="text"),
+    "basename": Program(short="as:z", long="multiple suffix= zero", operands="text", globs="anywhere"),
+    "dirname": Program(short="z", long="zero", operands="text", globs="anywhere"),
     "realpath": Program(
         short="eEmLPqsz",
         long="canonicalize canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero "
