@@ -220,7 +220,8 @@ def rules_suffice(patterns: Sequence[str], command: ProvenCommand) -> bool:
     files, cwd = command.files, command.request.cwd
     # An empty list of writes proves nothing if the files are not all known.
     can_write = not files.unknown_reason and all(may_write(resolved, command) for resolved in files.writes)
-    if not shell.is_allowed_by(command.line, patterns, cwd=cwd, writes=can_write, untrusted=command.untrusted):
+    fed = () if command.untrusted else {simple for simple, step in command.pair_steps() if step.is_fed}
+    if not shell.is_allowed_by(command.line, patterns, cwd=cwd, writes=can_write, untrusted=command.untrusted, fed=fed):
         return False
     can_read = not files.unknown_reason and all(may_read(resolved, command) for resolved in files.reads)
     return can_read or names_every_reader(patterns, command)
@@ -282,7 +283,7 @@ def categorize(command: ProvenCommand) -> Category:
         return "other"
     if files.merges_folders or leaves_folder(line, command.request.cwd):
         return "other"
-    if not files.writes and all(map(reads_only, line.commands)):
+    if not files.writes and all(step.is_fed or reads_only(simple) for simple, step in command.pair_steps()):
         return "harmless"
     return "edit" if all(rules.is_inside(resolved, fs) for resolved in files.writes) else "other"
 

@@ -104,6 +104,8 @@ def find_files(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: File
     reads = dict.fromkeys((*targets.reads, *links.paths, *key_files, *moved_reads))
     deny, ask = rules.path_rules("deny", "Read", writing=False), rules.path_rules("ask", "Read", writing=False)
     rule_count = len(deny) + len(ask)
+    # A file that is fed to a reader is where its folder is, too.
+    reads.update((path, None) for path in targets.fed if rule_count or holds_keys(path))
     if targets.non_links and not rule_count:
         # These are where their folder is, and the folder is assessed too.
         reads = dict.fromkeys(path for path in reads if path not in targets.non_links or holds_keys(path))

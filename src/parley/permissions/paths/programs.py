@@ -41,7 +41,7 @@ BUILTINS = word_set(
     "typeset ulimit umask unalias unset wait"
 )
 """Builtins: the shell does not look them up on PATH."""
-STARTERS = word_set("timeout nice nohup stdbuf xargs")
+STARTERS = word_set("timeout nice nohup stdbuf xargs find")
 """Wrappers that are programs: after them even `echo` is looked up on PATH."""
 ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",)}
 """Programs that run another program from PATH; the usual filter of git-lfs is harmless if it is the system's."""
@@ -98,6 +98,8 @@ def searched_names(command: SimpleCommand) -> Iterable[str]:
     """The known program names that the shell looks up on PATH."""
     inner = unwrap(command)
     chain = (*inner.wrappers, inner.argv[0]) if inner else command.argv[:1]
+    if "-exec" in command.argv[:-1]:
+        chain = (*chain, *command.argv[command.argv.index("-exec") + 1 :][:1])
     return [
         name
         for index, name in enumerate(chain)

@@ -183,6 +183,7 @@ FLAGS = {
     "time": Program(short="p"),
     "nice": Program(short="n:", long="adjustment=", number_flags=True),
     "stdbuf": Program(short="i:o:e:", long="input= output= error="),
+    "xargs": Program(short="0rtn:P:L:", long="null no-run-if-empty verbose max-args= max-procs= max-lines="),
 }
 NO_FLAGS = Program()
 

@@ -23,6 +23,7 @@ from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments
 from parley.permissions.shell.command_rules import matches
 from parley.permissions.shell.readonly import git
+from parley.permissions.shell.readonly.scripts import edits_lines
 from parley.permissions.shell.readonly.special import CHECKS
 from parley.permissions.shell.readonly.tables import READERS
 
@@ -171,14 +172,6 @@ SED = Program(
     long="quiet silent regexp-extended in-place? expression= line-length= separate unbuffered null-data posix debug "
     "sandbox follow-symlinks binary version help",
 )
-SED_NUMBER = re.compile(r"[+~]?\d+(?:~\d+)?|\$")
-SED_COMMA = re.compile(r"\s*,\s*")
-SED_CLASS = re.compile(r"\[\^?\]?(?:\[[:.=][^\]\n]*\]|[^\]\[\n\\]|\\[^\]\n])*\]")
-SED_SIMPLE = re.compile(r"[=dDgGhHnNpPxzF]|[lqQ]\s*\d*")
-SED_LABEL = re.compile(r"[:btT][ \t]*[\w.-]*")
-SED_TEXT = re.compile(r"[aic](?:[^\\\n]|\\.|\\\n)*", re.DOTALL)
-SED_FLAGS = re.compile(r"[gpIiMm0-9]*")
-SED_GAP = re.compile(r"[\s;{}!]*")
 
 PACKERS = re.compile(r"(?:gzip|pigz|p?bzip2|lbzip2|xz|pixz|pxz|lzma|p?lzip|lzop|lz4|zstd|zstdmt|brotli)(?: -\w+)*")
 SSH = re.compile(r"ssh(?: -[pil] ?[\w./@-]+)*")
@@ -400,79 +393,6 @@ def _find_sed_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
         (value for flag, value in found.flags if flag in ("i", "in-place") and re.search(r"[/*]", value)), None
     )
     return "" if suffix is None else BACKUP.format(word=shorten(suffix))
-
-
-def edits_lines(script: str) -> bool:
-    """Whether a sed script only prints and changes lines: no `w`, `e` or `r`. Linear in its length."""
-    index = 0
-    while True:
-        index = _match_end(SED_GAP, script, index)
-        if index < len(script) and script[index] == "#":
-            index = script.find("\n", index) + 1 or len(script)
-            continue
-        index = _skip_address(script, index)
-        if index < 0:
-            return False
-        index = _match_end(SED_GAP, script, index)
-        if index >= len(script):
-            return True
-        if script[index] in "sy":
-            end = _skip_substitution(script, index)
-        else:
-            ends = (_match_end(form, script, index) for form in (SED_SIMPLE, SED_LABEL, SED_TEXT))
-            end = next((end for end in ends if end > index), -1)
-        if end < 0 or (end < len(script) and script[end] not in " \t\n;}#"):
-            return False
-        index = end
-
-
-def _match_end(pattern: re.Pattern[str], text: str, index: int) -> int:
-    found = pattern.match(text, index)
-    return index if found is None else found.end()
-
-
-def _skip_address(script: str, index: int) -> int:
-    """The end of the address of a command; -1 if it is not understood."""
-    end = _skip_line_address(script, index)
-    after = _match_end(SED_COMMA, script, end) if end > index else end
-    return _skip_line_address(script, after) if after > end else end
-
-
-def _skip_line_address(script: str, index: int) -> int:
-    if script[index : index + 1] != "/":
-        return _match_end(SED_NUMBER, script, index)
-    end = _skip_half(script, index + 1, "/", is_pattern=True)
-    while end > 0 and script[end : end + 1] in ("I", "M"):
-        end += 1
-    return end
-
-
-def _skip_substitution(script: str, index: int) -> int:
-    """The end of `s/a/b/g`; -1 if it is incomplete or does more."""
-    kind, cut = script[index], script[index + 1 : index + 2]
-    if cut in ("", "\\", "\n", "[", "]") or cut.isalnum() or not cut.isascii():
-        return -1
-    middle = _skip_half(script, index + 2, cut, is_pattern=kind == "s")
-    end = _skip_half(script, middle, cut, is_pattern=False) if middle > 0 else -1
-    return _match_end(SED_FLAGS, script, end) if kind == "s" and end > 0 else end
-
-
-def _skip_half(script: str, index: int, cut: str, *, is_pattern: bool) -> int:
-    """The position after the next delimiter; -1 if there is none. Within a character class it does not count."""
-    while index < len(script):
-        char = script[index]
-        if char == cut:
-            return index + 1
-        if char == "\n" and is_pattern:
-            return -1
-        if char == "[" and is_pattern:
-            found = SED_CLASS.match(script, index)
-            if found is None:
-                return -1
-            index = found.end()
-        else:
-            index += 2 if char == "\\" else 1
-    return -1
 
 
 # Arguments that name files.

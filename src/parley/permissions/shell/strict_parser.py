@@ -42,7 +42,7 @@ FORBIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u
 TOKEN = re.compile(
     r"""
     (?P<blank>[ \t]+)
-  | (?P<bare>(?:[A-Za-z0-9_./:,@%+=^!\]-]|(?<=[A-Za-z0-9_])[~\#])+)
+  | (?P<bare>(?:[A-Za-z0-9_./:,@%+=^!\]-]|(?<=[A-Za-z0-9_])[~\#]|(?<=[\ \t])\{\}(?=[\ \t;]))+)
   | (?P<single>'[^']*')
   | (?P<double>"(?:[^"\\$`]|\\[^\n]|\$(?=["\ |]|\?))*")
   | (?P<document>"\$\(cat\ <<'(?P<mark>[A-Za-z_]{2,})'\n(?:(?!(?P=mark))[^\n]*\n)*(?P=mark)\n\ *\)")

@@ -35,6 +35,9 @@ from parley.permissions.shell.readonly.check import (
     parse_checksum_list,
     program_name,
 )
+from parley.permissions.shell.readonly.feeds import NAME as FED_NAME
+from parley.permissions.shell.readonly.feeds import find_feed
+from parley.permissions.shell.readonly.scripts import edits_lines
 from parley.permissions.shell.strict_parser import ONE_WORD, CommandLine, SimpleCommand
 from parley.protocol.base import Struct
 
@@ -76,6 +79,8 @@ class Step(Struct, frozen=True):
     copies_folders: bool
     folders: tuple[str, ...] = ()
     """The folders in which it may run; empty if they are not known."""
+    is_fed: bool = False
+    """It only reads files that another command names, and all of them are known."""
 
 
 NO_FILES = Step((), (), False)
@@ -92,6 +97,8 @@ class Targets(Struct, frozen=True):
     """Folders in which symlinks are followed, and whether at any depth."""
     non_links: frozenset[str] = frozenset()
     """Files matched by a glob that are not symlinks; each is in a folder among `reads`."""
+    fed: tuple[str, ...] = ()
+    """Files that one command names and another reads. They are not symlinks, and in folders among `reads`."""
 
 
 class _Tracker:
@@ -112,6 +119,8 @@ class _Tracker:
         self.list_command = ""
         """A command that reads files named in a list, if there is one."""
         self.steps: list[Step] = []
+        self.fed: dict[str, None] = {}
+        self._before: list[SimpleCommand] = []
         self._effort_left = MAX_EFFORT
         self._fs = fs
         self._lookup: GlobLookup | None = None
@@ -129,9 +138,12 @@ class _Tracker:
             self.has_patterns = self.has_patterns or any(
                 is_pattern(command.words[index]) for index in command.globs if index not in command.opaque
             )
-        steps = [self._add_files(found, folders) for found, folders in self._find_operands(command)]
+        fed = self._find_fed_operands(command) if files_read(command) is None else None
+        operands = self._find_operands(command) if fed is None else fed
+        steps = [self._add_files(found, folders) for found, folders in operands]
         steps += [self._add_files(_redirect_operands(command), self.folders)] if command.redirects else []
-        self.steps.append(_merge_steps(steps, self.folders))
+        self.steps.append(_merge_steps(steps, self.folders, is_fed=fed is not None))
+        self._before.append(command)
         inner = unwrap(command)
         if inner is not None and inner.argv[0] in CD_COMMANDS:
             self._change_directory(inner.argv, command, in_shell=IN_SHELL.issuperset(inner.wrappers))
@@ -170,6 +182,23 @@ class _Tracker:
             self._add_followed(concrete, (folder,))
             self._add_listed(concrete, (folder,))
             yield names, (folder,)
+
+    def _find_fed_operands(self, command: SimpleCommand) -> list[tuple[FileOperands, tuple[str, ...]]] | None:
+        """The files of a reader that gets their names from another command; None if they are not all known."""
+        feed = find_feed(command, self._before) if self._fs is not None and self.folders else None
+        if feed is None or self._fs is None:
+            return None
+        listed = [(folder, feed.list_names(folder, self._fs)) for folder in self.folders]
+        others = tuple(file for file in files_read(feed.reader) or () if file != FED_NAME)
+        found = list[tuple[FileOperands, tuple[str, ...]]]()
+        for folder, names in listed:
+            if names is None:
+                return None
+            self.fed.update(dict.fromkeys(_make_absolute(posixpath.join(folder, name)) for name in names.files))
+            found.append((FileOperands(reads=(*others, *names.folders, *names.links)), (folder,)))
+        # The names are those before the line runs.
+        self.has_patterns = True
+        return found
 
     def _expand_globs(self, command: SimpleCommand, folder: str, lookup: GlobLookup) -> SimpleCommand | None:
         """The command with its globs expanded. The folders that are listed for this count as read."""
@@ -282,7 +311,7 @@ class _Tracker:
         # Files that a line creates or moves do not exist yet when its globs are expanded.
         unknown = self.unknown or (self.has_patterns and self.has_edits)
         reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
-        return Targets(reads, writes, unknown, self.unknown_reason, follows, frozenset(self.non_links))
+        return Targets(reads, writes, unknown, self.unknown_reason, follows, frozenset(self.non_links), tuple(self.fed))
 
 
 def track_files(
@@ -323,12 +352,12 @@ def deletes(line: CommandLine) -> bool:
     return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
-def _merge_steps(found: list[Step], folders: tuple[str, ...]) -> Step:
+def _merge_steps(found: list[Step], folders: tuple[str, ...], *, is_fed: bool) -> Step:
     if len(found) == 1:
-        return Step(found[0].names, found[0].moves, found[0].copies_folders, folders)
+        return Step(found[0].names, found[0].moves, found[0].copies_folders, folders, is_fed)
     names = tuple(dict.fromkeys(name for step in found for name in step.names))
     moves = tuple(move for step in found for move in step.moves)
-    return Step(names, moves, any(step.copies_folders for step in found), folders)
+    return Step(names, moves, any(step.copies_folders for step in found), folders, is_fed)
 
 
 def _redirect_operands(command: SimpleCommand) -> FileOperands:
@@ -378,12 +407,6 @@ COPY = Program(
 RECURSIVE = ("r", "R", "a", "recursive", "archive")
 SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? expression= null-data separate")
 
-# One command that edits lines: delete, print or substitute, at line numbers or a pattern. No `w`, `e` or `r`.
-ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\[^\n])*/I?)"
-HALF = r"(?:(?!(?P=cut))[^\\\n]|\\[^\n])*(?P=cut)"
-SUBSTITUTE = rf"s(?P<cut>[/|#,:@!]){HALF}{HALF}[gIip0-9]*"
-SCRIPT = re.compile(rf"(?:{ADDRESS}(?:,{ADDRESS})?)?!?(?:[dp]|{SUBSTITUTE})")
-
 
 def _parse_written(program: Program) -> EditParser:
     def edit(words: Sequence[str]) -> FileOperands | None:
@@ -432,7 +455,7 @@ def _parse_sed(words: Sequence[str]) -> FileOperands | None:
     scripts, operands = _values(found, "e", "expression"), _operands(words, found)
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
-    if not scripts or not operands or not all(SCRIPT.fullmatch(script) for script in scripts):
+    if not scripts or not operands or not all(map(edits_lines, scripts)):
         return None
     suffixes = [suffix for suffix in _values(found, "i", "in-place") if suffix]
     if any("/" in suffix or "*" in suffix for suffix in suffixes):

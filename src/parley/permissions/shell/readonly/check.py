@@ -67,6 +67,7 @@ FIND_FLAGS = frozenset({"-L", "-follow"})
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
 RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
 SEARCHERS_IF_RECURSIVE = frozenset({"grep", "egrep", "fgrep", "zgrep", "diff", "cp"})
+GIT_KEEPS_FILES = word_set("add commit push fetch tag branch")
 FILE_LISTS = ("--files0-from", "--files-from")
 
 
@@ -134,15 +135,25 @@ def program_name(word: str) -> str:
 
 
 def leaves_folder(line: CommandLine, cwd: str = "") -> bool:
-    """Whether the line changes its folder and then runs git or a program by a relative path."""
-    moved = False
+    """Whether the line changes its folder and then runs a program by a relative path, or git after other changes.
+
+    The repository in the new folder is inspected before the line runs, so nothing before git may put another one there.
+    """
+    has_moved = has_changed = False
     for command in line.commands:
         inner = unwrap(command)
         name = inner.argv[0] if inner else ""
-        if moved and (not name or name.rpartition("/")[2] == "git" or ("/" in name and name[0] != "/")):
+        is_git = name.rpartition("/")[2] == "git"
+        if has_moved and (not name or ("/" in name and name[0] != "/") or (is_git and has_changed)):
             return True
-        moved = moved or (inner is not None and name in CD_COMMANDS and not _stays_in(inner, cwd))
+        has_moved = has_moved or (inner is not None and name in CD_COMMANDS and not _stays_in(inner, cwd))
+        has_changed = has_changed or not (reads_only(command) or (is_git and keeps_files(inner)))
     return False
+
+
+def keeps_files(command: UnwrappedCommand | None) -> bool:
+    """Whether a git command leaves the files of the working tree as they are."""
+    return command is not None and command.argv[1:2] != () and command.argv[1] in GIT_KEEPS_FILES
 
 
 def _stays_in(command: UnwrappedCommand, cwd: str) -> bool:

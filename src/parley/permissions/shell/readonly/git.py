@@ -9,6 +9,7 @@ See also: the repository that git finds, and its configuration (permissions/git/
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
 
@@ -120,7 +121,8 @@ NESTED = {
 }
 # Subcommands that create what their operand names, unless a flag makes it a pattern.
 LISTS = {"branch": ("list",), "tag": ("list", "l")}
-# Not `--list` and `--get-regexp`, which also print credentials.
+# Not these, which also print credentials.
+CONFIG_LISTS = ("l", "list", "get-regexp")
 CONFIG_READS = ("get", "get-all")
 ALONE = frozenset([("remote",), ("remote", "-v"), ("remote", "--verbose"), ("reflog",)])
 
@@ -207,15 +209,18 @@ def parse_git_call(words: Sequence[str]) -> GitCall:
 
 def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
     """The files that a git command reads, or None if it may do more than read."""
-    begin = 1
-    while begin < len(words) and words[begin] in GLOBAL_FLAGS:
+    begin, folder = 1, ""
+    while begin < len(words) and (words[begin] in GLOBAL_FLAGS or words[begin] == "-C"):
+        if words[begin] == "-C":
+            begin += 1
+            folder = posixpath.join(folder, words[begin]) if begin < len(words) and begin not in globs else "-"
         begin += 1
     rest = tuple(words[begin:])
     if rest in ALONE:
-        return ()
+        return (folder,) if folder else ()
     nested = NESTED.get(" ".join(rest[:2]))
     program = nested or READERS.get(rest[0]) if rest else None
-    if program is None:
+    if program is None or folder[:1] == "-":
         return None
     found = parse_arguments(program, words, begin + (2 if nested else 1))
     if found is None or not accepts_globs(program, words, globs, found):
@@ -226,7 +231,8 @@ def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | N
         return None
     if rest[0] == "config" and not _is_safe_config_read(words, found):
         return None
-    return read_operands(program, words, found) + _named_paths(words, found)
+    files = read_operands(program, words, found) + _named_paths(words, found)
+    return (folder, *(posixpath.join(folder, file) for file in files)) if folder else files
 
 
 def _has_safe_formats(subcommand: str, found: ParsedArguments) -> bool:
@@ -237,8 +243,9 @@ def _has_safe_formats(subcommand: str, found: ParsedArguments) -> bool:
 
 
 def _is_safe_config_read(words: Sequence[str], found: ParsedArguments) -> bool:
-    """Whether the command prints a single value that is not a secret."""
-    return found.has_flag(*CONFIG_READS) and bool(found.operands) and config.is_safe_to_print(words[found.operands[0]])
+    """Whether the command prints a single value that is not a secret. A second operand would be set."""
+    reads = found.has_flag(*CONFIG_READS) or (len(found.operands) == 1 and not found.has_flag(*CONFIG_LISTS))
+    return reads and bool(found.operands) and config.is_safe_to_print(words[found.operands[0]])
 
 
 def shows_urls(words: Sequence[str]) -> bool:

@@ -10,14 +10,14 @@ import re
 from collections.abc import Callable, Sequence
 
 from parley.permissions.base import word_set
-from parley.permissions.shell.arguments import Program, parse_arguments
+from parley.permissions.shell.arguments import Program, accepts_globs, parse_arguments, read_operands
+from parley.permissions.shell.readonly.scripts import edits_lines, only_prints
 
 Files = tuple[str, ...]
 Check = Callable[[Sequence[str], Sequence[int]], Files | None]
 
 SECONDS = re.compile(r"\d{1,4}(?:\.\d{1,3})?[smh]?")
 FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0]*(?:[1-9]\d{0,3})?(?:\.\d{0,4})?[sbqcdiuoxXeEfgG])*", re.DOTALL)
-SED_PRINT = re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?p)(?:;(?:\d+|\$)(?:,(?:\d+|\$|\+\d+))?p)*")
 JQ_REACHES_OUT = re.compile(r"\$__|\$?\bENV\b|\b(?:env|import|include|modulemeta|input_filename|get_search_list)\b")
 
 FIND_TESTS = word_set(
@@ -41,6 +41,13 @@ JQ = Program(
     operands="pattern",
     min_operands=1,
 )
+SED = Program(
+    short="nErsuze:",
+    long="quiet silent regexp-extended expression= separate unbuffered null-data posix debug sandbox",
+    operands="pattern",
+    pattern_flags="e expression",
+)
+AWK = Program(short="F:v:", operands="pattern", min_operands=1)
 XXD_SWITCHES = word_set("-p -ps -plain -b -bits -e -E -i -include -u -C -a -autoskip -v -version -d")
 XXD_VALUE = re.compile(r"-(?:c|cols|g|groupsize|l|len|s|seek|o)")
 XXD_NUMBER = re.compile(r"[+-]?(?:0x)?[0-9a-fA-F]+")
@@ -79,13 +86,21 @@ def check_find(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 
 
 def check_sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
-    """Only `sed -n` with line numbers to print (CVE-2025-64755)."""
-    if globs or len(words) < 3 or words[1] not in ("-n", "--quiet", "--silent"):
+    """Scripts that only print and change lines, without `-i` and `-f` (CVE-2025-64755)."""
+    found = parse_arguments(SED, words)
+    if found is None or not accepts_globs(SED, words, globs, found):
         return None
-    rest = words[3:] if words[2] == "-e" else words[2:]
-    if not rest or not SED_PRINT.fullmatch(rest[0]) or any(word.startswith("-") for word in rest[1:]):
+    given = [value for flag, value in found.flags if flag in SED.pattern_flags.split()]
+    scripts = given or [words[index] for index in found.operands[:1]]
+    return read_operands(SED, words, found) if scripts and all(map(edits_lines, scripts)) else None
+
+
+def check_awk(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """A program that only prints, as an argument."""
+    found = parse_arguments(AWK, words)
+    if found is None or not accepts_globs(AWK, words, globs, found) or not only_prints(words[found.operands[0]]):
         return None
-    return tuple(rest[1:])
+    return read_operands(AWK, words, found)
 
 
 def check_date(words: Sequence[str], globs: Sequence[int]) -> Files | None:
@@ -178,6 +193,7 @@ def check_text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
 CHECKS: dict[str, Check] = {
     "find": check_find,
     "sed": check_sed,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), check_awk),
     "date": check_date,
     "printf": check_printf,
     "jq": check_jq,

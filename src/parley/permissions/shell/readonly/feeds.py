@@ -1,0 +1,307 @@
+"""Readers that get the names of their files from another command: `find . -name '*.py' | xargs wc -l`.
+
+    feed = find_feed(command, before)         the reader, and the command that prints the names
+    feed.list_names("/w", fs)                 the names that the tree or the index of git has now; None if not known
+
+A name reaches a reader in four ways that it must not: as a flag, split at a blank into two other names, through a
+symlink, and as a path out of the tree, which only a forged index has. So every name is looked at: it must not begin
+with a dash or, unless the names end with NUL, contain a blank, a quote or a backslash, and symlinks are reported apart.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+from parley.permissions.base import EntryKind, Filesystem, word_set
+from parley.permissions.git.repository import MAX_INDEX_BYTES, find_repositories
+from parley.permissions.paths.filesystem import MAX_ENTRIES
+from parley.permissions.shell.arguments import FLAGS, Program, parse_arguments, unwrap
+from parley.permissions.shell.readonly.check import (
+    files_read,
+    find_checksum_lists,
+    find_followed_folders,
+    has_safe_assignments,
+    program_name,
+    reads_whole_folders,
+)
+from parley.permissions.shell.readonly.special import check_find
+from parley.permissions.shell.strict_parser import SimpleCommand
+from parley.protocol.base import Struct
+
+NAME = "./name"
+"""Stands for the names in the arguments of the reader."""
+MAX_FOLDERS = 300
+PLAIN_NAME = re.compile(r"[!#-&(-\[\]-~]+")
+"""A name that `xargs` takes as it is."""
+NOT_READERS = word_set("git find diff cmp comm cd command xargs")
+FILTERS = {
+    "sort": Program(short="uVrf", max_operands=0),
+    "uniq": Program(max_operands=0),
+    "head": Program(short="n:", number_flags=True, max_operands=0),
+    "tail": Program(short="n:", number_flags=True, max_operands=0),
+    "grep": Program(short="viEFwe:", operands="pattern", pattern_flags="e", max_operands=1),
+}
+"""Programs that print some of the lines they read."""
+LISTERS = {
+    "grep": Program(short="rlLiwFEse:I", long="include= exclude= exclude-dir= null", operands="pattern"),
+    "rg": Program(short="lLiwFSe:g:t:0", long="files files-with-matches glob= type= null hidden", operands="pattern"),
+}
+"""Searches that print the names of files, if they have one of the flags of NAMES_ONLY."""
+NAMES_ONLY = ("l", "L", "files", "files-with-matches")
+LS_FILES = Program(short="czm", long="cached modified deduplicate")
+FOLLOWS = word_set("-L -H -follow")
+OTHER_OUTPUT = word_set("-printf -ls")
+ANY_OF = word_set("-o -or , ( )")
+SIMPLE_PATTERN = re.compile(r"[\w.*+-]+", re.ASCII)
+EXCLUDED = re.compile(r"(?:\./(?P<top>[\w.@-]+)|(?P<any>\*/[\w.@-]+))/\*", re.ASCII)
+INDEX_HEAD = struct.Struct(">4sLL")
+ENTRY_FLAGS = 60
+"""The offset of the flags in an entry of the index; the name follows."""
+EXTENDED, NAME_BYTES = 0x4000, 0xFFF
+UNUSUAL_INDEX = (b"link\0\0", b"sdir\0\0")
+
+
+class Names(Struct, frozen=True):
+    """Paths as the source prints them."""
+
+    folders: tuple[str, ...]
+    """The folders that were listed."""
+    files: tuple[str, ...]
+    links: tuple[str, ...]
+
+
+class Source(Struct, frozen=True, kw_only=True):
+    """Which names a command prints."""
+
+    starts: tuple[str, ...] = (".",)
+    names: tuple[str, ...] = ()
+    """Globs, one of which the last part of a name matches; all names if empty."""
+    excluded: frozenset[str] = frozenset()
+    """Folders whose files are not printed: paths, and `*/name` for any folder of that name."""
+    max_depth: int = 256
+    only_files: bool = False
+    is_tracked: bool = False
+    """The names are those of the index of git."""
+    ends_with_nul: bool = False
+
+
+class Feed(Struct, frozen=True):
+    reader: SimpleCommand
+    """The command that reads the files, with NAME in place of their names."""
+    source: Source
+    is_split: bool
+    """The names are read from a pipe, and split at blanks."""
+
+    def list_names(self, folder: str, fs: Filesystem) -> Names | None:
+        """The names that the source may print; None if they cannot all be checked."""
+        found = _list_tracked(self.source, folder, fs) if self.source.is_tracked else _walk(self.source, folder, fs)
+        if found is None:
+            return None
+        for name in (*found.files, *found.links):
+            if name[:1] == "-" or (self.is_split and not PLAIN_NAME.fullmatch(name)):
+                return None
+        return found
+
+
+def find_feed(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Feed | None:
+    """The feed of a command in a line; None if it has none, or one that is not known. `before` are earlier commands."""
+    if command.globs or command.document is not None or not has_safe_assignments(command):
+        return None
+    if any(redirect.writes or redirect.reads for redirect in command.redirects):
+        return None
+    if command.argv and program_name(command.argv[0]) == "find":
+        return _find_executed(command.argv)
+    inner = unwrap(command)
+    if inner is None or inner.wrappers != ("xargs",):
+        return None
+    flags = parse_arguments(FLAGS["xargs"], command.argv[: len(command.argv) - len(inner.argv)])
+    source = _find_source(command, before)
+    if flags is None or source is None or source.ends_with_nul != flags.has_flag("0", "null"):
+        return None
+    reader = _make_reader((*inner.argv, NAME))
+    return Feed(reader, source, is_split=not source.ends_with_nul) if reader else None
+
+
+def _make_reader(argv: tuple[str, ...]) -> SimpleCommand | None:
+    """The command, if it reads its operands and nothing else, wherever they lead."""
+    command = SimpleCommand(argv, argv, " ".join(argv), globs=(argv.index(NAME),))
+    if program_name(argv[0]) in NOT_READERS or files_read(command) is None or reads_whole_folders(argv):
+        return None
+    return None if find_followed_folders(command) or find_checksum_lists(command) else command
+
+
+def _find_executed(argv: tuple[str, ...]) -> Feed | None:
+    """`find src -name x -exec head {} +`: the names are arguments, so they are not split."""
+    begin = argv.index("-exec") if argv.count("-exec") == 1 else len(argv)
+    end = next((at for at in range(begin, len(argv)) if argv[at] in (";", "+")), None)
+    if end is None or argv[begin + 1 : end].count("{}") != 1 or (argv[end] == "+" and argv[end - 1] != "{}"):
+        return None
+    source = _parse_find((*argv[:begin], *argv[end + 1 :]), executes=True)
+    reader = _make_reader(tuple(NAME if word == "{}" else word for word in argv[begin + 1 : end])) if source else None
+    return Feed(reader, source, is_split=False) if reader and source else None
+
+
+def _find_source(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Source | None:
+    """What the command before a pipe prints, also through filters."""
+    for earlier in reversed(before):
+        if command.before != "|" or earlier.after != "|" or earlier.globs or not earlier.argv:
+            return None
+        name = program_name(earlier.argv[0])
+        filtering = FILTERS.get(name)
+        found = parse_arguments(filtering, earlier.argv) if filtering else None
+        if found is None or earlier.before != "|":
+            return _parse_source(name, earlier.argv)
+        command = earlier
+    return None
+
+
+def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
+    if name == "find":
+        return _parse_find(argv)
+    if argv[:2] == ("git", "ls-files"):
+        listed = parse_arguments(LS_FILES, argv, 2)
+        if listed is None or not all(SIMPLE_PATTERN.fullmatch(argv[index]) for index in listed.operands):
+            return None
+        patterns = tuple(argv[index] for index in listed.operands)
+        only_names = patterns if all(pattern.startswith("*") for pattern in patterns) else ()
+        return Source(names=only_names, is_tracked=True, ends_with_nul=listed.has_flag("z"))
+    program = LISTERS.get(name)
+    found = parse_arguments(program, argv) if program else None
+    if found is None or not found.has_flag(*NAMES_ONLY) or (name == "grep" and not found.has_flag("r")):
+        return None
+    if name == "rg" and found.has_flag("L"):
+        return None
+    has_pattern = found.has_flag("e", "files")
+    starts = tuple(argv[index] for index in found.operands[0 if has_pattern else 1 :])
+    return Source(starts=starts or (".",), only_files=True, ends_with_nul=found.has_flag("0", "null"))
+
+
+def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> Source | None:
+    """The names that `find` prints, or runs a command with, at most."""
+    if check_find(argv, ()) is None or FOLLOWS.intersection(argv) or OTHER_OUTPUT.intersection(argv):
+        return None
+    begin = next((at for at in range(1, len(argv)) if argv[at][:1] in ("-", "(", "!")), len(argv))
+    starts, words, excluded = argv[1:begin] or (".",), list(argv[begin:]), set[str]()
+    while words[:1] in (["-path"], ["-name"]) and words[2:4] == ["-prune", "-o"]:
+        if not executes and not {"-print", "-print0"}.intersection(argv):
+            return None  # the folder itself would be printed too
+        pruned = f"*/{words[1]}" if words[0] == "-name" else words[1]
+        excluded.update([pruned.removeprefix("./")] if EXCLUDED.fullmatch(f"{pruned}/*") else ())
+        words = words[4:]
+    names, only_files, max_depth, index = list[str](), False, 256, 0
+    is_conjunction = not ANY_OF.intersection(words)
+    while index < len(words):
+        word, value = words[index], words[index + 1] if index + 1 < len(words) else ""
+        if word in ("!", "-not"):
+            path = words[index + 2] if value in ("-path", "-wholename") and index + 2 < len(words) else ""
+            match = EXCLUDED.fullmatch(path) if is_conjunction else None
+            excluded.update([match["top"] or match["any"]] if match else ())
+            index += 3
+            continue
+        if is_conjunction and word == "-name" and SIMPLE_PATTERN.fullmatch(value):
+            names.append(value)
+        only_files = only_files or (is_conjunction and (word, value) == ("-type", "f"))
+        if word == "-maxdepth" and value.isdigit():
+            max_depth = int(value)
+        index += 1
+    return Source(
+        starts=tuple(starts),
+        names=tuple(names[:1]),
+        excluded=frozenset(excluded),
+        max_depth=max_depth,
+        only_files=only_files,
+        ends_with_nul="-print0" in argv,
+    )
+
+
+# Names.
+
+
+def _walk(source: Source, folder: str, fs: Filesystem) -> Names | None:
+    """The names in the folders at which a source starts."""
+    is_printed = _compile(source.names)
+    files, links, folders = list[str](), list[str](), list[str]()
+    pending = [(start.rstrip("/") or "/", 0) for start in source.starts]
+    while pending:
+        path, depth = pending.pop()
+        entries = fs.entries(posixpath.join(folder, path), MAX_ENTRIES) if len(folders) < MAX_FOLDERS else None
+        if entries is None:
+            return None
+        folders.append(path)
+        for name, kind in entries.items() if depth < source.max_depth else ():
+            below = name if path == "." else posixpath.join(path, name)
+            if kind == "folder":
+                is_excluded = below in source.excluded or f"*/{name}" in source.excluded
+                pending += [] if is_excluded else [(below, depth + 1)]
+            if is_printed(name) and not (source.only_files and kind != "file"):
+                (links if kind == "link" else files).append(below)
+    return Names(tuple(folders), tuple(files), tuple(links))
+
+
+def _list_tracked(source: Source, folder: str, fs: Filesystem) -> Names | None:
+    """The names in the index of git, below a folder. A folder on their way must not be a symlink."""
+    found, real = find_repositories(folder, fs), fs.resolve(folder).real
+    if real is None or len(found) != 1 or not found[0].is_certain or found[0].is_bare or found[0].problem:
+        return None
+    data = fs.read(posixpath.join(found[0].gitdir, "index"), MAX_INDEX_BYTES)
+    tracked = _parse_index(data) if data is not None else None
+    inside = posixpath.relpath(real, found[0].top)
+    prefix = "" if inside == "." else f"{inside}/"
+    if tracked is None or prefix.startswith("../"):
+        return None
+    is_printed = _compile(source.names)
+    files, links, folders = list[str](), list[str](), dict[str, Mapping[str, EntryKind]]()
+    for path in tracked:
+        if not path.startswith(prefix) or not is_printed(posixpath.basename(path)):
+            continue
+        name = path[len(prefix) :]
+        parts = name.split("/")
+        kind: EntryKind | None = "folder"
+        for depth, part in enumerate(parts):
+            parent = "/".join(parts[:depth]) or "."
+            if kind == "link" or (parent not in folders and len(folders) >= MAX_FOLDERS):
+                return None
+            if parent not in folders:
+                entries = fs.entries(posixpath.join(folder, parent), MAX_ENTRIES)
+                if entries is None:
+                    return None
+                folders[parent] = entries
+            kind = folders[parent].get(part)
+            if kind is None:
+                break
+        if kind is None and fs.exists(posixpath.join(folder, name)):
+            return None  # under another spelling
+        (links if kind == "link" else files).append(name)
+    return Names(tuple(folders), tuple(files), tuple(links))
+
+
+def _parse_index(data: bytes) -> list[str] | None:
+    """The paths in an index; None if it is not understood, or if a path leads out of the tree."""
+    if len(data) < INDEX_HEAD.size or any(mark in data for mark in UNUSUAL_INDEX):
+        return None
+    magic, version, count = INDEX_HEAD.unpack_from(data)
+    if magic != b"DIRC" or version not in (2, 3):
+        return None
+    found, offset = list[str](), INDEX_HEAD.size
+    for _ in range(count):
+        flags = int.from_bytes(data[offset + ENTRY_FLAGS : offset + ENTRY_FLAGS + 2], "big")
+        begin = offset + ENTRY_FLAGS + (4 if flags & EXTENDED else 2)
+        end = data.find(b"\0", begin)
+        name = data[begin:end].decode(errors="surrogateescape")
+        is_whole = end >= 0 and min(end - begin, NAME_BYTES) == flags & NAME_BYTES
+        if not is_whole or not {"", ".", "..", ".git"}.isdisjoint(name.split("/")):
+            return None
+        found.append(name)
+        offset += (end - offset + 8) // 8 * 8
+    return found
+
+
+def _compile(patterns: Sequence[str]) -> Callable[[str], object]:
+    """A test whether one of these globs, with only `*`, matches a name."""
+    if not patterns:
+        return bool
+    regex = "|".join(".*".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return re.compile(regex, re.DOTALL).fullmatch
