@@ -220,8 +220,16 @@ def rules_suffice(patterns: Sequence[str], command: ProvenCommand) -> bool:
     files, cwd = command.files, command.request.cwd
     # An empty list of writes proves nothing if the files are not all known.
     can_write = not files.unknown_reason and all(may_write(resolved, command) for resolved in files.writes)
-    fed = () if command.untrusted else {simple for simple, step in command.pair_steps() if step.is_fed}
-    if not shell.is_allowed_by(command.line, patterns, cwd=cwd, writes=can_write, untrusted=command.untrusted, fed=fed):
+    is_allowed = shell.is_allowed_by(
+        command.line,
+        patterns,
+        cwd=cwd,
+        writes=can_write,
+        untrusted=command.untrusted,
+        fed=() if command.untrusted else {simple for simple, step in command.pair_steps() if step.fed},
+        inspects_git=True,
+    )
+    if not is_allowed:
         return False
     can_read = not files.unknown_reason and all(may_read(resolved, command) for resolved in files.reads)
     return can_read or names_every_reader(patterns, command)
@@ -281,9 +289,9 @@ def categorize(command: ProvenCommand) -> Category:
     # A line is harmless only if all its files are known: every command is a known reader or editor, with all operands.
     if files.unknown or not is_inside or not all(may_read(resolved, command) for resolved in files.reads):
         return "other"
-    if files.merges_folders or leaves_folder(line, command.request.cwd):
+    if files.merges_folders or leaves_folder(line, command.request.cwd, inspects_git=True):
         return "other"
-    if not files.writes and all(step.is_fed or reads_only(simple) for simple, step in command.pair_steps()):
+    if not files.writes and all(step.fed or reads_only(simple) for simple, step in command.pair_steps()):
         return "harmless"
     return "edit" if all(rules.is_inside(resolved, fs) for resolved in files.writes) else "other"
 
@@ -365,6 +373,10 @@ def find_path_hazard(command: ProvenCommand) -> str:
     if reason := explain_denied_output(command):
         return reason
     if any(searches_folders(simple) or may_match_denied(simple, rules) for simple in command.line.commands):
+        return MAY_READ_DENIED
+    if any(
+        may_expand_to(glob, rule.spec or "") for step in steps for glob in step.fed for rule in read_deny_rules(rules)
+    ):
         return MAY_READ_DENIED
     if any(compares_folders(simple, step, fs) for simple, step in command.pair_steps()):
         return MAY_READ_DENIED

@@ -13,22 +13,38 @@ from random import Random
 
 from tests.helpers import paths
 
-CORPUS = paths.DATA / "permissions" / "everyday.jsonl"
+CORPORA = ("everyday.jsonl", "developer.jsonl")
 MARKS = tuple(" \t\n'\"\\|&;<>()$`*?[]{}~#!^=%@,:+-./0a")
 JOINTS = (" && ", " || ", "; ", " | ", "\n", " & ", ";", "|", "&&", " |& ", "\n\n", " ;\n")
 BAIT = "canary"
+LOOP_WORDS = (
+    "*",
+    "a.txt",
+    "*.py",
+    "src/*",
+    "'a b'",
+    "-o",
+    "$(seq 1 3)",
+    "{1..3}",
+    "--pre=canary",
+    "';canary'",
+    "~",
+    "$HOME",
+)
 PIECES = re.compile(r"\s+|[^\s]+")
 
 
 def corpus() -> list[str]:
-    return [json.loads(row)["command"] for row in CORPUS.read_text(encoding="utf-8").splitlines()]
+    files = (paths.DATA / "permissions" / name for name in CORPORA)
+    return [json.loads(row)["command"] for file in files for row in file.read_text(encoding="utf-8").splitlines()]
 
 
 def commands(random: Random) -> Iterator[str]:
     known = corpus()
     words = sorted({word for text in known for word in text.split()})
     damages = (
-        _requoted, _reworded, _joined, _marked, _baited, _spaced, _trimmed, _doubled, _escaped, _sent, _fed, _at_home
+        _requoted, _reworded, _joined, _marked, _baited, _spaced, _trimmed, _doubled, _escaped, _sent, _fed, _at_home,
+        _looped, _substituted, _branched,
     )  # fmt: skip
     while True:
         text = random.choice(known)
@@ -112,6 +128,23 @@ def _fed(text: str, random: Random, known: list[str], words: list[str]) -> str:
     quote = random.choice(("'", "'", "'", '"', ""))
     rest = random.choice(("", "", "\n", f"\n{random.choice(known)}", f"\n{BAIT}" if random.random() < 0.1 else ""))
     return f"{text} <<{random.choice(('', ' '))}{quote}{mark}{quote}\n{body}\n{mark}{rest}"
+
+
+def _looped(text: str, random: Random, known: list[str], words: list[str]) -> str:
+    items = " ".join(random.choice((*words, *LOOP_WORDS)) for _ in range(random.choice((1, 2, 3))))
+    pieces, place = _pick(text, random)
+    pieces[place] = random.choice(("$f", '"$f"', "${f}", '"x $f"', "$f.bak", "a$f", pieces[place]))
+    name, joint = random.choice(("f", "f", "f", "PATH", "path")), random.choice((";", "\n", " ;", "; "))
+    return f"for {name} in {items}{joint}do {''.join(pieces)}{joint}done" + random.choice(("", "", " | cat", " 2>&1"))
+
+
+def _substituted(text: str, random: Random, known: list[str], words: list[str]) -> str:
+    form = random.choice(("$(%s)", '"$(%s)"', '"x $(%s)"', "`%s`", '"`%s`"', "$(%s) $HOME", '"$PWD $(%s)"', "<(%s)"))
+    return random.choice(("echo ", "printf '%s' ", "basename ", "test -n ", "cat ", "[ ")) + form % text
+
+
+def _branched(text: str, random: Random, known: list[str], words: list[str]) -> str:
+    return f"if {random.choice(known)}; then {text}; {random.choice(('', 'else ls; ', f'elif {BAIT}; then ls; '))}fi"
 
 
 def _at_home(text: str, random: Random, known: list[str], words: list[str]) -> str:

@@ -17,6 +17,7 @@ The exit code is 1 if a check failed.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -53,7 +54,8 @@ READERS = (
     "diff -rN", "diff -N", "stat -L", "sort", "uniq", "cut -c1-80", "nl", "tac", "strings", "od -c", "xxd", "md5sum",
     "file", "tree", "tree -l", "tree -a", "readlink", "readlink -f", "realpath", "echo", "printf '%s\\n'", "test -f",
     "jq .", "paste", "cat -n --", "sed -n 1,9p", "tr a-z A-Z <", "cat <", "head <", "basename", "rev", "comm", "cmp",
-    "column", "fold", "expand", "base64", "hexdump -C",
+    "column", "fold", "expand", "base64", "hexdump -C", "sed 's/x/y/'", "sed -e p -e '/S/d'", "awk '{print $1}'",
+    "awk 1", "sed -n '/./p' --", "printenv",
 )  # fmt: skip
 OPERANDS = (
     "README.md", "src/main.py", "src/*", "*", "*/*", "*/*/*", "l*", ".*", "link.txt", "linkdir", "linkdir/",
@@ -68,6 +70,35 @@ OPERANDS = (
     "-exec cat {} +", "--files0-from=link.txt", "-f link.txt", "--from-file=link.txt", "loop", "loop/*", "'l'ink.txt",
     '"link.txt"', "lin\\k.txt", "l\\*", "src//leak.py", "./src/./leak.py", "sub", "sub/*",
     "~", "~/", "~/.ssh/id_rsa", "~/../out/secret.txt", "~/*", '"~/notes.txt"', "~/'notes.txt'", "a=~/notes.txt", "-",
+)  # fmt: skip
+FEEDS = (
+    "find .", "find . -type f", "find src", "find . -name '*.py'", "find . -name '*.txt'", "find .  -name '*.md'",
+    "find . -not -path './deep/*' -name '*.txt'", "find . -path ./linkdir -prune -o -type f -print", "find -L .",
+    "find . -maxdepth 1", "find .. -type f", "find src docs -type f", "git ls-files", "git ls-files '*.py'",
+    "git ls-files src", "git ls-files -m", "git ls-files -o", "grep -rl x .", "grep -rl x src", "rg -l x", "rg --files",
+    "rg -l x src", "ls", "git -C src ls-files", "find . -type f -name 'a*'", "find linkdir", "find inner/ -type f",
+)  # fmt: skip
+FEED_FILTERS = ("", "", "", " | sort", " | head -3", " | grep -v link", " | grep link", " | sort | uniq", " | tr a b")
+FED = (
+    "cat", "head -5", "wc -l", "grep -n .", "ls -la", "ls -L", "sed -n 1,3p", "awk 1", "stat", "file", "md5sum", "echo",
+    "tail -n +1", "sort", "grep -r .", "cat --", "diff", "jq .", "basename", "touch", "rm", "git log", "du -aL", "sed",
+    "xxd", "cut -c1-80", "od -c", "md5sum -c",
+)  # fmt: skip
+LOOP_WORDS = (
+    "a b", "src/*", "*", "l*", "*.txt", "link.txt", "linkdir/*", "../out/*", ".e*", "docs/*", "README.md", ".", "~/*",
+    "src/*.py docs/*.md", "{1..3}", "$(seq 2)", "$(ls)", '"src"/*', "$HOME", "inner/*",
+)  # fmt: skip
+BODIES = (
+    "echo $f", 'cat "$f"', "cat $f", 'echo "== $f"; head -3 "$f"', 'wc -l "$f"', 'cat "src/$f"', "cat src/$f", "ls $f",
+    '[ -f "$f" ] && cat "$f"', 'basename "$f"', 'echo "$(basename "$f")"', 'cat "$(echo $f)"', 'cd "$f"; cat *',
+    'for g in "$f"/*; do cat "$g"; done', 'if [ -f "$f" ]; then cat "$f"; fi', "rm $f", 'grep . "$f"', "awk 1 $f",
+    'sed p "$f"', 'echo "$f"/*', "git log $f", 'printf "%s\\n" "$f"',
+)  # fmt: skip
+SUBSTITUTIONS = (
+    "echo $(pwd)", 'echo "$(cat README.md)"', 'echo "$(cat link.txt)"', 'basename "$(pwd)"', 'cat "$(echo link.txt)"',
+    'echo "$(ls ../out)"', "echo $(cat README.md)", 'echo "$HOME $PWD"', "cat $HOME/notes.txt", 'ls "$HOME"',
+    'echo "$(git log -p)"', 'echo "$(git rev-parse HEAD)"', 'test -n "$(git status -s)"', "cat $PWD/README.md",
+    '[ "$(cat a.txt)" = x ] && cat a.txt', 'echo "$(find . | xargs cat)"', 'printf "%s" "$(cat .env)"',
 )  # fmt: skip
 GIT = (
     "status", "status -s", "status --ignored", "diff", "diff --stat", "diff HEAD~1", "diff HEAD~1 --name-only", "log",
@@ -125,6 +156,9 @@ def commands(random: Random) -> Iterator[str]:
         lambda: reader(random),
         lambda: f"{random.choice(GIT_FRONT)} {random.choice(GIT)}",
         lambda: random.choice(EDITS),
+        lambda: feed(random),
+        lambda: f"for f in {random.choice(LOOP_WORDS)}; do {random.choice(BODIES)}; done",
+        lambda: random.choice(SUBSTITUTIONS),
     )
     while True:
         count = random.choice((1, 1, 2, 2, 3, 4))
@@ -137,6 +171,17 @@ def commands(random: Random) -> Iterator[str]:
 def reader(random: Random) -> str:
     words = [random.choice(OPERANDS) for _ in range(random.choice((0, 1, 1, 1, 2)))]
     return " ".join([random.choice(FRONTS) + random.choice(READERS), *words]) + random.choice(TAILS)
+
+
+def feed(random: Random) -> str:
+    """A reader that gets the names of its files from another command."""
+    reader = random.choice(FED)
+    if random.random() < 0.3:
+        return f"{random.choice(FEEDS)} -exec {reader} {{}} {random.choice(('+', chr(92) + ';'))}"
+    if random.random() < 0.2:
+        return f"{random.choice(FEEDS)} -print0 | xargs -0 {reader}"
+    flags = random.choice(("", "", "", "-r ", "-n1 ", "-I{} ", "-P 2 ", "-t "))
+    return f"{random.choice(FEEDS)}{random.choice(FEED_FILTERS)} | xargs {flags}{reader}"
 
 
 def write(root: Path, text: str, *names: str) -> None:
@@ -152,6 +197,7 @@ class Ground:
     def __init__(self, root: Path, hostile: str) -> None:
         self.root, self.inside, self.home = root, root / "in", root / "home"
         self.mark = root / "notes" / "ran"
+        self.deny = () if hostile in WITHOUT_DENY else DENY
         self.path = f"{SYSTEM_PATH}:{self._ripgrep(root / 'tools')}"
         write(root, "SECRET-OUT", "out/secret.txt", "out/SECRETNAME.txt", "out/README.md", "SECRETNAME.txt")
         write(root, "SECRET-HOME", "home/notes.txt", "home/.ssh/id_rsa", "home/SECRETNAME")
@@ -283,6 +329,35 @@ def move_away(folder: Path, program: Path) -> None:
     (folder / ".git").write_text("gitdir: store\n")
 
 
+def name_oddly(folder: Path, program: Path) -> None:
+    """File names that a pipe splits, or that a program takes for flags."""
+    clean(folder)
+    write(
+        folder, "x", "src/a ../out/secret.txt", "src/a/x.py", "-n", "--files0-from=a.txt", "docs/it's.md", "docs/-i.md"
+    )
+
+
+def forge_index(folder: Path, program: Path) -> None:
+    """An index with a path that leads out of the tree."""
+    clean(folder)
+    path, outside = "--aaaaaaaaaaaaaaa", "../out/secret.txt"
+    write(folder, "x", path)
+    git(folder, "add", "-A")
+    index = folder / ".git" / "index"
+    data = index.read_bytes()[:-20].replace(path.encode(), outside.encode())
+    index.write_bytes(data + hashlib.sha1(data).digest())
+    (folder / path).unlink()
+
+
+def clean(folder: Path) -> None:
+    """Remove what would make every search ask: links to the outside and secrets."""
+    for path in (*folder.glob("**/*"), *folder.glob("**/.*")):
+        if path.is_symlink():
+            path.unlink()
+    for name in (".env", "docs/secret.md"):
+        (folder / name).unlink(missing_ok=True)
+
+
 HOSTILE: dict[str, Callable[[Path, Path], None]] = {
     "none": lambda folder, program: None,
     "path": lambda folder, program: None,
@@ -291,7 +366,11 @@ HOSTILE: dict[str, Callable[[Path, Path], None]] = {
     "hooks": hook,
     "include": include,
     "gitdir": move_away,
+    "names": name_oddly,
+    "index": forge_index,
 }
+WITHOUT_DENY = ("names", "index")
+"""Trees without denied files."""
 
 
 @dataclass
@@ -350,7 +429,7 @@ def run_tree(root: Path, hostile: str, count: int, random: Random, summary: Summ
 
 
 def judge_of(ground: Ground, mode: str) -> PermissionChecker:
-    options = CliOptions(permission_mode=mode, disallowed_tools=DENY, setting_sources=())
+    options = CliOptions(permission_mode=mode, disallowed_tools=ground.deny, setting_sources=())
     judge = PermissionChecker(options, str(ground.inside), lambda text: None)
     judge.check("Bash", {"command": "true"})
     return judge

@@ -55,7 +55,12 @@ WRONG = {
     "hooks": {"git status": "a program of the tree ran"},
     "include": {"git status": "a program of the tree ran"},
     "gitdir": {"git status": "a program of the tree ran"},
-    "path": {"wc README.md": "a program of the tree ran"},
+    "path": {"wc README.md": "a program of the tree ran", "find src -exec wc {} +": "a program of the tree ran"},
+    "names": {
+        "find src -type f | xargs cat": "the output has SECRET-OUT",
+        "for f in src/*/*/*; do cat $f; done": "the output has SECRET-OUT",
+    },
+    "index": {"git ls-files | xargs cat": "the output has SECRET-OUT"},
 }
 """For each tree, commands that must not be allowed, and what they do."""
 

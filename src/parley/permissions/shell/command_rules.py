@@ -124,18 +124,19 @@ def is_allowed_by(
     writes: bool = False,
     untrusted: Collection[str] = (),
     fed: Collection[SimpleCommand] = (),
+    inspects_git: bool = False,
 ) -> bool:
     """Whether every command of the line matches a pattern or only reads.
 
     A line that redirects into a file is not allowed, unless `writes` says that its targets are approved. `cd` to `cwd`
     changes nothing. `untrusted` are program names that would run other programs than those in the tables. `fed` are
-    commands that only read files that another command names.
+    commands that only read files that another command names. See `leaves_folder` for `inspects_git`.
     """
     compiled = compile_patterns(tuple(patterns))
     if compiled.has_exact(line.text):
         return True
     has_documents = line.has_documents
-    return not leaves_folder(line, cwd) and all(
+    return not leaves_folder(line, cwd, inspects_git=inspects_git) and all(
         command in fed or _is_allowed(command, patterns, compiled, writes, untrusted, has_documents=has_documents)
         for command in line.commands
     )

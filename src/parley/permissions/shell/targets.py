@@ -79,8 +79,8 @@ class Step(Struct, frozen=True):
     copies_folders: bool
     folders: tuple[str, ...] = ()
     """The folders in which it may run; empty if they are not known."""
-    is_fed: bool = False
-    """It only reads files that another command names, and all of them are known."""
+    fed: tuple[str, ...] = ()
+    """Globs for the names of the files, if another command names them, it only reads them, and all are known."""
 
 
 NO_FILES = Step((), (), False)
@@ -121,6 +121,7 @@ class _Tracker:
         self.steps: list[Step] = []
         self.fed: dict[str, None] = {}
         self._before: list[SimpleCommand] = []
+        self._fed_globs: tuple[str, ...] = ()
         self._effort_left = MAX_EFFORT
         self._fs = fs
         self._lookup: GlobLookup | None = None
@@ -142,7 +143,7 @@ class _Tracker:
         operands = self._find_operands(command) if fed is None else fed
         steps = [self._add_files(found, folders) for found, folders in operands]
         steps += [self._add_files(_redirect_operands(command), self.folders)] if command.redirects else []
-        self.steps.append(_merge_steps(steps, self.folders, is_fed=fed is not None))
+        self.steps.append(_merge_steps(steps, self.folders, self._fed_globs if fed is not None else ()))
         self._before.append(command)
         inner = unwrap(command)
         if inner is not None and inner.argv[0] in CD_COMMANDS:
@@ -197,7 +198,7 @@ class _Tracker:
             self.fed.update(dict.fromkeys(_make_absolute(posixpath.join(folder, name)) for name in names.files))
             found.append((FileOperands(reads=(*others, *names.folders, *names.links)), (folder,)))
         # The names are those before the line runs.
-        self.has_patterns = True
+        self.has_patterns, self._fed_globs = True, feed.source.names or ("*",)
         return found
 
     def _expand_globs(self, command: SimpleCommand, folder: str, lookup: GlobLookup) -> SimpleCommand | None:
@@ -352,12 +353,12 @@ def deletes(line: CommandLine) -> bool:
     return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
-def _merge_steps(found: list[Step], folders: tuple[str, ...], *, is_fed: bool) -> Step:
+def _merge_steps(found: list[Step], folders: tuple[str, ...], fed: tuple[str, ...]) -> Step:
     if len(found) == 1:
-        return Step(found[0].names, found[0].moves, found[0].copies_folders, folders, is_fed)
+        return Step(found[0].names, found[0].moves, found[0].copies_folders, folders, fed)
     names = tuple(dict.fromkeys(name for step in found for name in step.names))
     moves = tuple(move for step in found for move in step.moves)
-    return Step(names, moves, any(step.copies_folders for step in found), folders, is_fed)
+    return Step(names, moves, any(step.copies_folders for step in found), folders, fed)
 
 
 def _redirect_operands(command: SimpleCommand) -> FileOperands:

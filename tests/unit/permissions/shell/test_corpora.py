@@ -45,6 +45,36 @@ def test_nineteen_of_twenty_everyday_commands_are_decided_without_asking(tmp_pat
     assert len(asked) <= len(everyday) / 20, asked
 
 
+def test_of_150_commands_of_a_developer_at_most_ten_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With rules for git, npm, pytest and make only. Each row that asks has the reason."""
+    commands = rows("developer.jsonl")
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    project = tmp_path / "project"
+    for name in (
+        "README.md",
+        "src/app.py",
+        "src/util.py",
+        "tests/test_app.py",
+        "package.json",
+        "names.txt",
+        "data.csv",
+    ):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("TODO\n")
+    for words in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *words], cwd=project, check=True)
+    rules = tuple(f"Bash({name}:*)" for name in ("git", "npm", "pytest", "make"))
+    options = CliOptions(permission_mode="default", allowed_tools=rules, setting_sources=())
+    judge = PermissionChecker(options, str(project), lambda text: None)
+
+    found = [(row["command"], judge.check("Bash", {"command": row["command"]}).decision) for row in commands]
+
+    assert found == [(row["command"], row["expect"]) for row in commands]
+    assert len(commands) == 150
+    assert sum("why" in row for row in commands) == sum(row["expect"] == "ask" for row in commands) <= 10
+
+
 @pytest.mark.parametrize(
     "row", [row for row in rows("everyday.jsonl") if not row["allow"]], ids=lambda row: row["command"]
 )

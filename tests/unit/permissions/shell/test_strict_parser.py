@@ -135,7 +135,7 @@ def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
         ("ls # x", "a comment"),
         ("echo a \\\nb", "an escaped line end"),
         ("echo a\\", "an escaped line end"),
-        ('echo "$x"', "an unclosed quote, or one with an expansion"),
+        ('echo "$x"', "an expansion"),
         ('echo "a\\\nb"', "an unclosed quote, or one with an expansion"),
         ("echo 'x", "an unclosed quote"),
         ("case a in b) ls;; esac", "a subshell, a function or an array"),
@@ -158,7 +158,8 @@ def test_the_text_of_a_command_is_its_own_part_of_the_line() -> None:
         ("cat > '/dev//udp/a/1'", "a redirection to the network"),
         ("A+=1 ls", "an assignment that is not just a name and a value"),
         ("A=*.py ls", "an assignment that is not just a name and a value"),
-        ("if true", "a reserved word"),
+        ("while true", "a reserved word"),
+        ("then ls", "a reserved word"),
         ("! ls", "a reserved word"),
         ("time if ls", "a reserved word"),
         ("'ls' -a", "a command name that is not a plain word"),
@@ -440,3 +441,62 @@ def test_every_other_tilde_is_unclear(text: str) -> None:
 )
 def test_a_tilde_is_unclear_where_the_line_may_change_home(text: str) -> None:
     assert parse_strict(text, "/home/me") == Unclear("a tilde in a command that may change HOME")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("for f in a b; do wc -l $f; done", [("wc", "-l", "a"), ("wc", "-l", "b")]),
+        ('for f in a "b c"; do cat "x/$f"; done | head', [("cat", "x/a"), ("cat", "x/b c"), ("head",)]),
+        ("for i in {1..3}\ndo\n  echo ${i}.\ndone", [("echo", "1."), ("echo", "2."), ("echo", "3.")]),
+        ("for i in $(seq 2); do echo $i; done", [("seq", "2"), ("echo", "1"), ("echo", "2")]),
+        ("for f in a; do for g in b c; do echo $f$g; done; done", [("echo", "ab"), ("echo", "ac")]),
+        ("for f in *.py; do wc $f; done", [(":", "*.py"), ("wc", "*.py")]),
+        ("if [ -f a ]; then cat a; elif true; then ls; else pwd; fi 2>/dev/null",
+         [("[", "-f", "a", "]"), ("cat", "a"), ("true",), ("ls",), ("pwd",)]),
+        ('echo "at $(pwd) by $USER"', [("pwd",), ("echo", "at $(pwd) by $USER")]),
+        ("basename $(pwd)", [("pwd",), ("basename", "$(pwd)")]),
+        ("find . -exec ls {} +", [("find", ".", "-exec", "ls", "{}", "+")]),
+    ],
+)  # fmt: skip
+def test_loops_branches_and_substitutions_become_commands_of_the_line(
+    text: str, expected: list[tuple[str, ...]]
+) -> None:
+    assert argv(text) == expected
+
+
+def test_the_value_of_home_is_known_and_that_of_other_variables_is_opaque() -> None:
+    line = parse_strict('echo "$HOME/a" $USER', "/home/me")
+    assert isinstance(line, CommandLine)
+
+    assert line.commands[0].argv == ("echo", "/home/me/a", "$USER")
+    assert (line.commands[0].globs, line.commands[0].opaque, line.commands[0].split) == ((2,), (2,), (2,))
+
+
+def test_a_loop_variable_that_is_a_glob_is_that_glob_or_opaque() -> None:
+    _, plain, quoted, longer = commands('for f in *.py; do wc $f; wc "$f"; echo "== $f"; done')
+
+    assert (plain.globs, plain.split, plain.opaque) == ((1,), (1,), ())
+    assert (quoted.globs, quoted.split, quoted.opaque) == ((1,), (), ())
+    assert (longer.globs, longer.opaque) == ((1,), (1,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo $SECRET", "echo ${HOME:-x}", "echo $(( 1 + 1 ))", "cat $USER", "cat $(pwd)", "rm $(cat x)",
+        "for PATH in a; do ls; done", "for path in a; do ls; done", "for npm_config_x in a; do ls; done",
+        "for f in $(ls); do cat $f; done", "for f; do ls; done", "for f in; do ls; done", "for f in a; do ls",
+        "for f in a b; ls; done", "for f in a; do $f; done", "for f in 'a b'; do cat $f; done",
+        "for f in *; do cat $f.x; done", 'for f in *; do cat "$f.x"; done', "for f in a; do cd $f; done",
+        "for f in a; do ls; done x", "for f in a; do ls; done > out", "for f in ~; do ls; done", "echo $(cd x; pwd)",
+        "if ls; then pwd", "if; then pwd; fi", "if ls then; pwd; fi", "while true; do ls; done", "echo *$USER",
+        "echo $(cat x)", "echo $(ls; pwd)", "echo `pwd`", 'echo "`pwd`"', "echo $(git branch)", "IFS=x; echo $USER",
+        "read USER; echo $USER", "export USER=x; echo $USER", "printf -v USER x; echo $USER", "echo {a,b}", "echo $f",
+        "for f in a; do ls; done; echo $f", "for f in a; do cat <<'E'\nx\nE\ndone", "for i in {1..200}; do ls; done",
+        'echo "$(echo ")")"', "$(pwd) x", "ls > $(pwd)", "A=$(pwd) ls", "time for f in a; do ls; done", "echo {} {}x",
+        "for f in a; do for f in b; do ls; done; done", "for f in a b |; do ls; done", "timeout 5 echo $(pwd)",
+    ],
+)  # fmt: skip
+def test_an_expansion_whose_value_matters_is_unclear(text: str) -> None:
+    assert isinstance(parse_strict(text, "/home/me"), Unclear)

@@ -57,7 +57,7 @@ def test_files_are_those_the_words_name(text: str, expected: Targets) -> None:
     "text",
     [
         "rm", "rm -x a", "mkdir --odd a", "touch -x a", "cp a", "cp --odd a b", "sed -i 's/a/b/w x' y",
-        "sed -i '1e id' y", "sed -i 's/a/b/e' y", "sed -i d", "sed -i", "sed -i/x d y", "sed 's/a/b/' y",
+        "sed -i '1e id' y", "sed -i 's/a/b/e' y", "sed -i d", "sed -i", "sed -i/x d y", "sed 's/a/b/w z' y",
         "sed -i -f x y", "sed -i w x", "sed -i'*.b' d y", "rmdir -p a/b",
     ],
 )  # fmt: skip

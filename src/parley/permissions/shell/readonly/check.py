@@ -134,17 +134,20 @@ def program_name(word: str) -> str:
     return name if slash and f"{folder}/" in TRUSTED_FOLDERS else word
 
 
-def leaves_folder(line: CommandLine, cwd: str = "") -> bool:
-    """Whether the line changes its folder and then runs a program by a relative path, or git after other changes.
+def leaves_folder(line: CommandLine, cwd: str = "", *, inspects_git: bool = False) -> bool:
+    """Whether the line changes its folder and then runs git or a program by a relative path.
 
-    The repository in the new folder is inspected before the line runs, so nothing before git may put another one there.
+    If the caller inspects the repositories in all folders of the line, git may run there as long as no command before
+    it changes files, which may be those of another repository.
     """
     has_moved = has_changed = False
     for command in line.commands:
         inner = unwrap(command)
         name = inner.argv[0] if inner else ""
         is_git = name.rpartition("/")[2] == "git"
-        if has_moved and (not name or ("/" in name and name[0] != "/") or (is_git and has_changed)):
+        if has_moved and (
+            not name or ("/" in name and name[0] != "/") or (is_git and (has_changed or not inspects_git))
+        ):
             return True
         has_moved = has_moved or (inner is not None and name in CD_COMMANDS and not _stays_in(inner, cwd))
         has_changed = has_changed or not (reads_only(command) or (is_git and keeps_files(inner)))

@@ -9,7 +9,6 @@ See also: the repository that git finds, and its configuration (permissions/git/
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Sequence
 
@@ -209,18 +208,15 @@ def parse_git_call(words: Sequence[str]) -> GitCall:
 
 def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | None:
     """The files that a git command reads, or None if it may do more than read."""
-    begin, folder = 1, ""
-    while begin < len(words) and (words[begin] in GLOBAL_FLAGS or words[begin] == "-C"):
-        if words[begin] == "-C":
-            begin += 1
-            folder = posixpath.join(folder, words[begin]) if begin < len(words) and begin not in globs else "-"
+    begin = 1
+    while begin < len(words) and words[begin] in GLOBAL_FLAGS:
         begin += 1
     rest = tuple(words[begin:])
     if rest in ALONE:
-        return (folder,) if folder else ()
+        return ()
     nested = NESTED.get(" ".join(rest[:2]))
     program = nested or READERS.get(rest[0]) if rest else None
-    if program is None or folder[:1] == "-":
+    if program is None:
         return None
     found = parse_arguments(program, words, begin + (2 if nested else 1))
     if found is None or not accepts_globs(program, words, globs, found):
@@ -231,8 +227,7 @@ def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | N
         return None
     if rest[0] == "config" and not _is_safe_config_read(words, found):
         return None
-    files = read_operands(program, words, found) + _named_paths(words, found)
-    return (folder, *(posixpath.join(folder, file) for file in files)) if folder else files
+    return read_operands(program, words, found) + _named_paths(words, found)
 
 
 def _has_safe_formats(subcommand: str, found: ParsedArguments) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from parley.permissions.base import word_set
 from parley.permissions.shell.arguments import Program, accepts_globs, parse_arguments, read_operands
 from parley.permissions.shell.readonly.scripts import edits_lines, only_prints
+from parley.permissions.shell.strict_parser import HARMLESS_VARIABLES
 
 Files = tuple[str, ...]
 Check = Callable[[Sequence[str], Sequence[int]], Files | None]
@@ -185,6 +186,11 @@ def check_test(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     return (words[2],) if len(words) == 3 and words[1] in TESTS and not globs else None
 
 
+def check_printenv(words: Sequence[str], globs: Sequence[int]) -> Files | None:
+    """Named variables that hold no secret."""
+    return () if len(words) > 1 and not globs and HARMLESS_VARIABLES.issuperset(words[1:]) else None
+
+
 def check_text(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     """Programs that only print their arguments, or do nothing."""
     return ()
@@ -204,5 +210,6 @@ CHECKS: dict[str, Check] = {
     "test": check_test,
     "[": check_test,
     "echo": check_text,
+    "printenv": check_printenv,
     ":": check_text,
 }

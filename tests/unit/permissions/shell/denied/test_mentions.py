@@ -20,7 +20,7 @@ def seen(text: str) -> Mentions:
         ("bash -c 'cat a > b'", ("/w/a",), ("/w/b",)),
         ('cat "$HOME/a" ~/b "${HOME}/c" $PWD/d', ("/home/me/a", "/home/me/b", "/home/me/c", "/w/d"), ()),
         ("echo $(cp a b)", ("/w/a",), ("/w/b", "/w/b/a")),
-        ("for i in 1; do echo $i >> out < in; done", ("/w/in",), ("/w/out",)),
+        ("while x; do echo $i >> out < in; done", ("/w/in",), ("/w/out",)),
         ("echo $x 2>&1 >&- </dev/null >/dev/null", (), ()),
         ("(cd sub && cat a)", ("/w/a", "/w/sub/a"), ()),
         ("cat a", (), ()),
@@ -49,7 +49,7 @@ def test_every_word_of_an_unknown_program_may_be_a_file(text: str) -> None:
 def test_words_of_a_known_program_are_files_only_where_it_reads_them() -> None:
     assert seen("grep a b").words == ()
     assert "/w/a" in seen("find . -name a | xargs cat").words
-    assert "/w/a" in seen("for f in a; do cat $f; done").words
+    assert "/w/a" in seen("while f=a; do cat $f; done").words
 
 
 def test_patterns_are_found_where_nothing_was_proven_about_them() -> None:
