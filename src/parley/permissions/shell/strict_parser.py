@@ -439,7 +439,7 @@ class _Parser:
                 if keyword[0] in ends and current.before in (";", "\n", "&") and not is_closed:
                     end_word = keyword[0]
                     continue
-                if keyword[0] not in ("for", "if") or is_closed:
+                if keyword[0] not in ("for", "if") or is_closed or document is not None:
                     raise _NotProvable("a reserved word")
                 self._read_compound(keyword[0], current.before)
                 is_closed = True

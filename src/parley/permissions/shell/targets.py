@@ -35,7 +35,6 @@ from parley.permissions.shell.readonly.check import (
     parse_checksum_list,
     program_name,
 )
-from parley.permissions.shell.readonly.feeds import NAME as FED_NAME
 from parley.permissions.shell.readonly.feeds import find_feed
 from parley.permissions.shell.readonly.scripts import edits_lines
 from parley.permissions.shell.strict_parser import ONE_WORD, CommandLine, SimpleCommand
@@ -190,13 +189,12 @@ class _Tracker:
         if feed is None or self._fs is None:
             return None
         listed = [(folder, feed.list_names(folder, self._fs)) for folder in self.folders]
-        others = tuple(file for file in files_read(feed.reader) or () if file != FED_NAME)
         found = list[tuple[FileOperands, tuple[str, ...]]]()
         for folder, names in listed:
             if names is None:
                 return None
             self.fed.update(dict.fromkeys(_make_absolute(posixpath.join(folder, name)) for name in names.files))
-            found.append((FileOperands(reads=(*others, *names.folders, *names.links)), (folder,)))
+            found.append((FileOperands(reads=(*feed.reads, *names.folders, *names.links)), (folder,)))
         # The names are those before the line runs.
         self.has_patterns, self._fed_globs = True, feed.source.names or ("*",)
         return found

@@ -494,7 +494,8 @@ def test_a_loop_variable_that_is_a_glob_is_that_glob_or_opaque() -> None:
         "echo $(cat x)", "echo $(ls; pwd)", "echo `pwd`", 'echo "`pwd`"', "echo $(git branch)", "IFS=x; echo $USER",
         "read USER; echo $USER", "export USER=x; echo $USER", "printf -v USER x; echo $USER", "echo {a,b}", "echo $f",
         "for f in a; do ls; done; echo $f", "for f in a; do cat <<'E'\nx\nE\ndone", "for i in {1..200}; do ls; done",
-        'echo "$(echo ")")"', "$(pwd) x", "ls > $(pwd)", "A=$(pwd) ls", "time for f in a; do ls; done", "echo {} {}x",
+        'echo "$(echo ")")"', "$(pwd) x", "ls > $(pwd)", "A=$(pwd) ls", "time for f in a; do ls; done",
+        "cat <<'E'; for f in a; do\nls\nE\ndone", "echo {} {}x",
         "for f in a; do for f in b; do ls; done; done", "for f in a b |; do ls; done", "timeout 5 echo $(pwd)",
     ],
 )  # fmt: skip

@@ -28,7 +28,7 @@ from parley.permissions.shell.readonly.check import (
     reads_whole_folders,
 )
 from parley.permissions.shell.readonly.special import check_find
-from parley.permissions.shell.strict_parser import SimpleCommand
+from parley.permissions.shell.strict_parser import DEV_NULL, SimpleCommand
 from parley.protocol.base import Struct
 
 NAME = "./name"
@@ -42,7 +42,7 @@ FILTERS = {
     "uniq": Program(max_operands=0),
     "head": Program(short="n:", number_flags=True, max_operands=0),
     "tail": Program(short="n:", number_flags=True, max_operands=0),
-    "grep": Program(short="viEFwe:", operands="pattern", pattern_flags="e", max_operands=1),
+    "grep": Program(short="viEFw", min_operands=1, max_operands=1),
 }
 """Programs that print some of the lines they read."""
 LISTERS = {
@@ -56,6 +56,8 @@ FOLLOWS = word_set("-L -H -follow")
 OTHER_OUTPUT = word_set("-printf -ls")
 ANY_OF = word_set("-o -or , ( )")
 SIMPLE_PATTERN = re.compile(r"[\w.*+-]+", re.ASCII)
+PATHSPEC = re.compile(r"\*[\w.+-]+|(?!.*\.\.)\w[\w./+-]*", re.ASCII)
+"""The end of a name, or a folder below the current one."""
 EXCLUDED = re.compile(r"(?:\./(?P<top>[\w.@-]+)|(?P<any>\*/[\w.@-]+))/\*", re.ASCII)
 INDEX_HEAD = struct.Struct(">4sLL")
 ENTRY_FLAGS = 60
@@ -94,6 +96,8 @@ class Feed(Struct, frozen=True):
     source: Source
     is_split: bool
     """The names are read from a pipe, and split at blanks."""
+    reads: tuple[str, ...]
+    """The files that are read besides."""
 
     def list_names(self, folder: str, fs: Filesystem) -> Names | None:
         """The names that the source may print; None if they cannot all be checked."""
@@ -122,7 +126,7 @@ def find_feed(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Feed |
     if flags is None or source is None or source.ends_with_nul != flags.has_flag("0", "null"):
         return None
     reader = _make_reader((*inner.argv, NAME))
-    return Feed(reader, source, is_split=not source.ends_with_nul) if reader else None
+    return Feed(reader, source, not source.ends_with_nul, _other_files(reader)) if reader else None
 
 
 def _make_reader(argv: tuple[str, ...]) -> SimpleCommand | None:
@@ -133,15 +137,22 @@ def _make_reader(argv: tuple[str, ...]) -> SimpleCommand | None:
     return None if find_followed_folders(command) or find_checksum_lists(command) else command
 
 
+def _other_files(reader: SimpleCommand) -> tuple[str, ...]:
+    return tuple(file for file in files_read(reader) or () if file != NAME)
+
+
 def _find_executed(argv: tuple[str, ...]) -> Feed | None:
     """`find src -name x -exec head {} +`: the names are arguments, so they are not split."""
     begin = argv.index("-exec") if argv.count("-exec") == 1 else len(argv)
     end = next((at for at in range(begin, len(argv)) if argv[at] in (";", "+")), None)
     if end is None or argv[begin + 1 : end].count("{}") != 1 or (argv[end] == "+" and argv[end - 1] != "{}"):
         return None
-    source = _parse_find((*argv[:begin], *argv[end + 1 :]), executes=True)
+    tests = (*argv[:begin], *argv[end + 1 :])
+    source = _parse_find(tests, executes=True)
     reader = _make_reader(tuple(NAME if word == "{}" else word for word in argv[begin + 1 : end])) if source else None
-    return Feed(reader, source, is_split=False) if reader and source else None
+    if reader is None or source is None:
+        return None
+    return Feed(reader, source, False, (*(check_find(tests, ()) or ()), *_other_files(reader)))
 
 
 def _find_source(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Source | None:
@@ -149,6 +160,8 @@ def _find_source(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Sou
     for earlier in reversed(before):
         if command.before != "|" or earlier.after != "|" or earlier.globs or not earlier.argv:
             return None
+        if any((redirect.descriptor, redirect.target) != ("2", DEV_NULL) for redirect in earlier.redirects):
+            return None  # messages would be taken for names
         name = program_name(earlier.argv[0])
         filtering = FILTERS.get(name)
         found = parse_arguments(filtering, earlier.argv) if filtering else None
@@ -163,10 +176,10 @@ def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
         return _parse_find(argv)
     if argv[:2] == ("git", "ls-files"):
         listed = parse_arguments(LS_FILES, argv, 2)
-        if listed is None or not all(SIMPLE_PATTERN.fullmatch(argv[index]) for index in listed.operands):
+        patterns = tuple(argv[index] for index in listed.operands) if listed else ()
+        if listed is None or not all(map(PATHSPEC.fullmatch, patterns)):
             return None
-        patterns = tuple(argv[index] for index in listed.operands)
-        only_names = patterns if all(pattern.startswith("*") for pattern in patterns) else ()
+        only_names = patterns if all(pattern[0] == "*" for pattern in patterns) else ()
         return Source(names=only_names, is_tracked=True, ends_with_nul=listed.has_flag("z"))
     program = LISTERS.get(name)
     found = parse_arguments(program, argv) if program else None

@@ -36,8 +36,8 @@ def track(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True)
 
 
-def decided(folder: Path, command: str, *deny: str, mode: str = "default") -> str:
-    options = CliOptions(permission_mode=mode, disallowed_tools=deny, setting_sources=())
+def decided(folder: Path, command: str, *deny: str) -> str:
+    options = CliOptions(permission_mode="default", disallowed_tools=deny, setting_sources=())
     return PermissionChecker(options, str(folder), lambda text: None).check("Bash", {"command": command}).decision
 
 
@@ -61,7 +61,9 @@ def test_names_that_lead_nowhere_else_are_read(tree: Path, command: str) -> None
         "find . | xargs -I{} cat {}",
         "find . -print0 | xargs cat", "find . | xargs -0 cat", "find .. | xargs cat", "ls | xargs cat",
         "cat b.py | xargs cat", "find . -printf '/etc/passwd' | xargs cat", "find . | tr b c | xargs cat",
-        "find . -exec rm {} +", "find . -exec cat {} /etc/passwd \\;", "find . -execdir cat {} +",
+        "find . -exec rm {} +", "find . 2>&1 | xargs cat", "find . | grep -e x b.py | xargs cat",
+        "cd src && git ls-files .. | xargs cat", "find . -newer ../secret.py -exec cat {} +",
+        "find . -exec cat {} /etc/passwd \\;", "find . -execdir cat {} +",
         "find -L . | xargs cat",
         "for f in src; do cat $f/a.py; done | xargs cat", "git log | xargs cat", "find . | xargs git log",
         "find . | xargs grep -r x", "find . | xargs md5sum -c", "git diff --name-only | xargs cat",
@@ -107,7 +109,6 @@ def test_a_rule_that_denies_a_name_which_may_be_printed_asks(tree: Path) -> None
     assert decided(tree, "find . -type f | xargs cat", "Read(.env)") == "ask"
     assert decided(tree, "find . -name '*.py' | xargs cat", "Read(.env)") == "allow"
     assert decided(tree, "find . -name '*.py' | xargs cat", "Read(src/**)") != "allow"
-    assert decided(tree, "find . -type f | xargs cat", "Read(.env)", mode="bypassPermissions") == "allow"
 
 
 @pytest.mark.parametrize(
