@@ -35,7 +35,8 @@ from parley.protocol.options import CliOptions
 from tests.stress.permissions import canary
 
 DENY = ("Read(.env)", "Read(docs/secret.md)")
-LEAKS = (b"SECRET-OUT", b"SECRET-HOME", b"SECRET-DENIED", b"SECRETNAME")
+DENIED = b"SECRET-DENIED"
+LEAKS = (b"SECRET-OUT", b"SECRET-HOME", DENIED, b"SECRETNAME")
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 MODES = ("default", "acceptEdits")
 LIMIT_SECONDS = 20.0
@@ -381,7 +382,8 @@ class Summary:
 
 
 def broken_promises(ground: Ground, mode: str, output: bytes) -> Iterator[str]:
-    leaked = [leak.decode() for leak in LEAKS if leak in output]
+    leaks = LEAKS if ground.deny else [leak for leak in LEAKS if leak != DENIED]
+    leaked = [leak.decode() for leak in leaks if leak in output]
     if leaked:
         yield f"the output has {leaked[0]}"
     if ground.mark.exists():

@@ -60,7 +60,10 @@ WRONG = {
         "find src -type f | xargs cat": "the output has SECRET-OUT",
         "for f in src/*/*/*; do cat $f; done": "the output has SECRET-OUT",
     },
-    "index": {"git ls-files | xargs cat": "the output has SECRET-OUT"},
+    "index": {
+        "git ls-files | xargs cat": "the output has SECRET-OUT",
+        "git diff HEAD~1": "the output has SECRET-OUT",
+    },
 }
 """For each tree, commands that must not be allowed, and what they do."""
 

@@ -40,6 +40,9 @@ MAX_ALTERNATES = 5
 MAX_CACHED = 16
 GITLINK = b"\xe0\0"
 """The mode of a submodule in the index, without the two zero bytes before it, which are slow to search for."""
+ENTRIES_BEGIN = 12
+SPLIT_INDEX = b"link\0\0\0"
+OUTSIDE_TREE = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
 READ_HOOKS = ("post-index-change", "reference-transaction")
 """Hooks that read-only commands may run, because they refresh the index."""
 HOOKS = frozenset(READ_HOOKS) | word_set(
@@ -292,7 +295,7 @@ class _Inspection:
         hash_bytes = 32 if any(entry.key == "extensions.objectformat" for entry in entries) else 20
         for path in self._read_gitlinks(index, hash_bytes):
             if path is None:
-                yield Finding("program", index, f"the submodules in {index} cannot be read")
+                yield Finding("program", index, f"the paths in {index} cannot be read, or lead out of the working tree")
                 return
             top = os.path.join(found.top, path)
             dot_git = os.path.join(top, DOT_GIT)
@@ -316,17 +319,17 @@ class _Inspection:
         if data is None:
             yield None
             return
-        links = list(_parse_gitlinks(data, hash_bytes))
+        links = list(_read_submodules(data, hash_bytes))
         yield from links
-        offset = data.find(b"link\0\0\0")
+        offset = data.find(SPLIT_INDEX)
         if offset < 0 and before == signature(self._fs, index):
             _cache_gitlinks(before, hash_bytes, links)
         while offset >= 0:  # the other part of a split index
             shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[offset + 8 :][:hash_bytes].hex()}")
             if self._fs.exists(shared):
                 rest = self._fs.read(shared, MAX_INDEX_BYTES)
-                yield from [None] if rest is None else _parse_gitlinks(rest, hash_bytes)
-            offset = data.find(b"link\0\0\0", offset + 1)
+                yield from [None] if rest is None else _read_submodules(rest, hash_bytes)
+            offset = data.find(SPLIT_INDEX, offset + 1)
 
 
 @lru_cache(maxsize=MAX_CACHED)
@@ -356,6 +359,51 @@ def _cache_gitlinks(signature: tuple[int, ...] | None, hash_bytes: int, links: l
     if len(_GITLINK_CACHE) >= MAX_CACHED:
         _GITLINK_CACHE.clear()
     _GITLINK_CACHE[signature, hash_bytes] = links
+
+
+def read_index_names(data: bytes, hash_bytes: int = 20) -> list[str] | None:
+    """The paths in an index; None if it is not understood, or if git would follow one of them out of the tree."""
+    if data[:4] != b"DIRC" or len(data) < ENTRIES_BEGIN:
+        return None
+    version, count = int.from_bytes(data[4:8], "big"), int.from_bytes(data[8:ENTRIES_BEGIN], "big")
+    found, offset, name, is_split = list[str](), ENTRIES_BEGIN, b"", SPLIT_INDEX in data
+    for _ in range(count):
+        flags = data[offset + 40 + hash_bytes : offset + 42 + hash_bytes]
+        begin = offset + 42 + hash_bytes + (2 if flags[:1] >= b"@" and flags[0] & 0x40 else 0)
+        shared = len(name) if version == 4 else 0
+        if version == 4:  # a path begins like the one before it, without some of its last bytes
+            removed, begin = _read_number(data, begin)
+            shared -= removed
+        end = data.find(b"\0", begin)
+        if end < 0 or shared < 0 or version not in (2, 3, 4):
+            return None
+        name = name[:shared] + data[begin:end]
+        if not name and is_split:
+            offset += (end - offset + 8) // 8 * 8 if version < 4 else end + 1 - offset
+            continue  # it replaces an entry of the shared index
+        if min(len(name), 0xFFF) != int.from_bytes(flags, "big") & 0xFFF or OUTSIDE_TREE.search(name):
+            return None
+        found.append(os.fsdecode(name))
+        offset = end + 1 if version == 4 else offset + (end - offset + 8) // 8 * 8
+    return found
+
+
+def _read_number(data: bytes, offset: int) -> tuple[int, int]:
+    """A number of variable length, and where it ends."""
+    value = -1
+    while offset < len(data):
+        byte = data[offset]
+        value, offset = (value + 1) << 7 | byte & 0x7F, offset + 1
+        if byte < 0x80:
+            break
+    return value, offset
+
+
+def _read_submodules(data: bytes, hash_bytes: int) -> Iterator[str | None]:
+    if read_index_names(data, hash_bytes) is None:
+        yield None
+    else:
+        yield from _parse_gitlinks(data, hash_bytes)
 
 
 def _parse_gitlinks(data: bytes, hash_bytes: int) -> Iterator[str | None]:

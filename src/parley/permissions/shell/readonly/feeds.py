@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from parley.permissions.base import EntryKind, Filesystem, word_set
-from parley.permissions.git.repository import MAX_INDEX_BYTES, find_repositories
+from parley.permissions.git.repository import MAX_INDEX_BYTES, find_repositories, read_index_names
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.shell.arguments import FLAGS, Program, parse_arguments, unwrap
 from parley.permissions.shell.readonly.check import (
@@ -59,10 +58,6 @@ SIMPLE_PATTERN = re.compile(r"[\w.*+-]+", re.ASCII)
 PATHSPEC = re.compile(r"\*[\w.+-]+|(?!.*\.\.)\w[\w./+-]*", re.ASCII)
 """The end of a name, or a folder below the current one."""
 EXCLUDED = re.compile(r"(?:\./(?P<top>[\w.@-]+)|(?P<any>\*/[\w.@-]+))/\*", re.ASCII)
-INDEX_HEAD = struct.Struct(">4sLL")
-ENTRY_FLAGS = 60
-"""The offset of the flags in an entry of the index; the name follows."""
-EXTENDED, NAME_BYTES = 0x4000, 0xFFF
 UNUSUAL_INDEX = (b"link\0\0", b"sdir\0\0")
 
 
@@ -260,7 +255,8 @@ def _list_tracked(source: Source, folder: str, fs: Filesystem) -> Names | None:
     if real is None or len(found) != 1 or not found[0].is_certain or found[0].is_bare or found[0].problem:
         return None
     data = fs.read(posixpath.join(found[0].gitdir, "index"), MAX_INDEX_BYTES)
-    tracked = _parse_index(data) if data is not None else None
+    is_whole = data is not None and not any(mark in data for mark in UNUSUAL_INDEX)
+    tracked = read_index_names(data) if data is not None and is_whole else None
     inside = posixpath.relpath(real, found[0].top)
     prefix = "" if inside == "." else f"{inside}/"
     if tracked is None or prefix.startswith("../"):
@@ -289,27 +285,6 @@ def _list_tracked(source: Source, folder: str, fs: Filesystem) -> Names | None:
             return None  # under another spelling
         (links if kind == "link" else files).append(name)
     return Names(tuple(folders), tuple(files), tuple(links))
-
-
-def _parse_index(data: bytes) -> list[str] | None:
-    """The paths in an index; None if it is not understood, or if a path leads out of the tree."""
-    if len(data) < INDEX_HEAD.size or any(mark in data for mark in UNUSUAL_INDEX):
-        return None
-    magic, version, count = INDEX_HEAD.unpack_from(data)
-    if magic != b"DIRC" or version not in (2, 3):
-        return None
-    found, offset = list[str](), INDEX_HEAD.size
-    for _ in range(count):
-        flags = int.from_bytes(data[offset + ENTRY_FLAGS : offset + ENTRY_FLAGS + 2], "big")
-        begin = offset + ENTRY_FLAGS + (4 if flags & EXTENDED else 2)
-        end = data.find(b"\0", begin)
-        name = data[begin:end].decode(errors="surrogateescape")
-        is_whole = end >= 0 and min(end - begin, NAME_BYTES) == flags & NAME_BYTES
-        if not is_whole or not {"", ".", "..", ".git"}.isdisjoint(name.split("/")):
-            return None
-        found.append(name)
-        offset += (end - offset + 8) // 8 * 8
-    return found
 
 
 def _compile(patterns: Sequence[str]) -> Callable[[str], object]:

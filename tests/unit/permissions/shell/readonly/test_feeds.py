@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from pathlib import Path
 
@@ -103,6 +104,19 @@ def test_a_folder_of_the_index_that_is_a_symlink_now_asks(tree: Path) -> None:
     (tree / "src").symlink_to("../src")
 
     assert decided(tree, "git ls-files | xargs cat") == "ask"
+
+
+@pytest.mark.parametrize("command", ["git ls-files | xargs cat", "git diff", "git grep x"])
+def test_an_index_with_a_path_out_of_the_tree_asks(tree: Path, command: str) -> None:
+    (tree / "--aaaaaaaa.py").write_text("x")
+    track(tree)
+    assert decided(tree, "git diff") == "allow"
+
+    index = tree / ".git" / "index"
+    data = index.read_bytes()[:-20].replace(b"--aaaaaaaa.py", b"../secrets.py")
+    index.write_bytes(data + hashlib.sha1(data).digest())
+
+    assert decided(tree, command) == "ask"
 
 
 def test_a_rule_that_denies_a_name_which_may_be_printed_asks(tree: Path) -> None:
