@@ -26,7 +26,7 @@ from parley.permissions.shell.readonly.check import (
     program_name,
     reads_whole_folders,
 )
-from parley.permissions.shell.readonly.special import check_find
+from parley.permissions.shell.readonly.special import FIND_NEWER, FIND_TESTS_WITH_VALUE, check_find
 from parley.permissions.shell.strict_parser import DEV_NULL, SimpleCommand
 from parley.protocol.base import Struct
 
@@ -51,8 +51,8 @@ LISTERS = {
 """Searches that print the names of files, if they have one of the flags of NAMES_ONLY."""
 NAMES_ONLY = ("l", "L", "files", "files-with-matches")
 LS_FILES = Program(short="czm", long="cached modified deduplicate")
-FOLLOWS = word_set("-L -H -follow")
-OTHER_OUTPUT = word_set("-printf -ls")
+NOT_LISTED = word_set("-L -H -follow -printf -ls -depth -d")
+"""Arguments with which `find` follows symlinks, prints more than names, or enters what it should prune."""
 ANY_OF = word_set("-o -or , ( )")
 SIMPLE_PATTERN = re.compile(r"[\w.*+-]+", re.ASCII)
 PATHSPEC = re.compile(r"\*[\w.+-]+|(?!.*\.\.)\w[\w./+-]*", re.ASCII)
@@ -189,7 +189,7 @@ def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
 
 def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> Source | None:
     """The names that `find` prints, or runs a command with, at most."""
-    if check_find(argv, ()) is None or FOLLOWS.intersection(argv) or OTHER_OUTPUT.intersection(argv):
+    if check_find(argv, ()) is None or NOT_LISTED.intersection(argv):
         return None
     begin = next((at for at in range(1, len(argv)) if argv[at][:1] in ("-", "(", "!")), len(argv))
     starts, words, excluded = argv[1:begin] or (".",), list(argv[begin:]), set[str]()
@@ -199,22 +199,26 @@ def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> Source | No
         pruned = f"*/{words[1]}" if words[0] == "-name" else words[1]
         excluded.update([pruned.removeprefix("./")] if EXCLUDED.fullmatch(f"{pruned}/*") else ())
         words = words[4:]
-    names, only_files, max_depth, index = list[str](), False, 256, 0
+    names, only_files, max_depth, index, is_negated = list[str](), False, 256, 0, False
     is_conjunction = not ANY_OF.intersection(words)
     while index < len(words):
-        word, value = words[index], words[index + 1] if index + 1 < len(words) else ""
+        word = words[index]
+        takes_value = word in FIND_TESTS_WITH_VALUE or FIND_NEWER.fullmatch(word) is not None
+        value = words[index + 1] if takes_value else ""
+        index += 2 if takes_value else 1
         if word in ("!", "-not"):
-            path = words[index + 2] if value in ("-path", "-wholename") and index + 2 < len(words) else ""
-            match = EXCLUDED.fullmatch(path) if is_conjunction else None
-            excluded.update([match["top"] or match["any"]] if match else ())
-            index += 3
+            is_negated = not is_negated
             continue
-        if is_conjunction and word == "-name" and SIMPLE_PATTERN.fullmatch(value):
-            names.append(value)
-        only_files = only_files or (is_conjunction and (word, value) == ("-type", "f"))
+        match = EXCLUDED.fullmatch(value) if word in ("-path", "-wholename") else None
         if word == "-maxdepth" and value.isdigit():
             max_depth = int(value)
-        index += 1
+        elif is_conjunction and is_negated:
+            excluded.update([match["top"] or match["any"]] if match else ())
+        elif is_conjunction and word == "-name" and SIMPLE_PATTERN.fullmatch(value):
+            names.append(value)
+        elif is_conjunction and (word, value) == ("-type", "f"):
+            only_files = True
+        is_negated = False
     return Source(
         starts=tuple(starts),
         names=tuple(names[:1]),

@@ -99,6 +99,20 @@ def test_a_name_that_a_pipe_splits_or_that_looks_like_a_flag_asks(tree: Path, na
     assert [decided(tree, command) for command in FEEDS] == ["ask", "ask", "allow", "ask"]
 
 
+@pytest.mark.parametrize(
+    "tests",
+    [
+        "-newer -name -path '*'", "! -empty -newer -name -path '*'", "! ! -path './src/*'", "! -name '*.py' -o -type l",
+        "-path ./src -prune -o -depth -print", "-path '*' -name '*.py'", "-not -path './link/*'",
+    ],
+)  # fmt: skip
+def test_tests_of_find_that_print_a_symlink_are_not_mistaken_for_others(tree: Path, tests: str) -> None:
+    (tree / "-name").write_text("x")
+    (tree / "src" / "link.py").symlink_to("../../secret.py")
+
+    assert decided(tree, f"find . {tests} -exec cat {{}} +") == "ask"
+
+
 def test_a_folder_of_the_index_that_is_a_symlink_now_asks(tree: Path) -> None:
     (tree / "src").rename(tree.parent / "src")
     (tree / "src").symlink_to("../src")
