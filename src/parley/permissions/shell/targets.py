@@ -213,7 +213,7 @@ class _Tracker:
             if found is None or len(argv) + len(found.words) > MAX_NAMES:
                 self._mark_unknown(f"{word} matches more files than can be checked")
                 return None
-            if index in command.split and not all(map(ONE_WORD.fullmatch, found.words)):
+            if index in command.split and not all(ONE_WORD.fullmatch(name) for name in found.words if name != word):
                 self._mark_unknown(SPLIT_NAMES.format(word=word))
             self._add(self.reads, found.folders, (folder,))
             self.non_links.update(map(_make_absolute, found.non_links))
