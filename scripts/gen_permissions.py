@@ -8,7 +8,7 @@ The tables of decisions come from `decide` itself: one row per kind of call and 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pages import fill, main, table
 
@@ -18,13 +18,21 @@ from parley.permissions.git import config
 from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
-from parley.permissions.rules import PROTECTED_FILES, PROTECTED_FOLDERS, PROTECTED_PAIRS, RuleSet
+from parley.permissions.rules import RuleSet
 from parley.permissions.shell import arguments, command_rules, strict_parser, targets, treesitter
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
 from parley.permissions.shell.denied.inert import INERT
 from parley.permissions.shell.readonly import check, git, special, tables
 from parley.protocol.base import Json, Struct
+from parley.workspace.sensitive_names import (
+    KEY_NAMES,
+    KEY_PATHS,
+    PROTECTED_FILES,
+    PROTECTED_FOLDERS,
+    PROTECTED_PAIRS,
+    PROTECTED_PATTERNS,
+)
 
 CWD = "/work"
 RULES: tuple[Behavior | None, ...] = (None, "allow", "ask", "deny")
@@ -194,6 +202,7 @@ def find_verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
 
 def pages() -> dict[str, str]:
     parts = {"modes": build_mode_table(), "limits": describe_limits(), "protected": list_protected()}
+    parts["credentials"] = list_credentials()
     return {
         "docs/permissions.md": fill("docs/permissions.md", {name: "\n".join(lines) for name, lines in parts.items()}),
         "docs/reference/permission-table.md": "\n".join(build_reference()) + "\n",
@@ -234,9 +243,17 @@ def wrap_text(text: str) -> str:
 
 def list_protected() -> Iterator[str]:
     pairs = ("/".join(parts) for parts in PROTECTED_PAIRS)
-    yield f"Directories: {', '.join(f'`{name}`' for name in (*sorted(PROTECTED_FOLDERS), *pairs))}."
+    yield f"Directories: {quote_names([*sorted(PROTECTED_FOLDERS), *sorted(pairs)])}."
     yield ""
-    yield f"Files: {', '.join(f'`{name}`' for name in sorted(PROTECTED_FILES))}."
+    yield f"Files: {quote_names(sorted(PROTECTED_FILES))}; {'; '.join(words for _, words in PROTECTED_PATTERNS)}."
+
+
+def list_credentials() -> Iterator[str]:
+    yield f"Files and directories: {quote_names([*sorted(KEY_NAMES), *sorted(KEY_PATHS)])}."
+
+
+def quote_names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def build_reference() -> Iterator[str]:

@@ -84,6 +84,7 @@ SHARED = {
     "parley.protocol.dialects.detect": "which dialect a line is in: whoever hears the first one needs it",
     "parley.workspace.git": "git without what a repository configures: the same for whoever runs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
+    "parley.workspace.sensitive_names": "which files run later or hold keys: who judges, searches and confines agree",
     "parley.workspace.search_path": "where commands find programs: who judges and who runs must search alike",
     "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
     "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",

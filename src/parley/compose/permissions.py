@@ -172,6 +172,16 @@ def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:
     return offer_for(merged, is_remote=launch.remote is not None).kind != "none"
 
 
+def find_confinement(launch: LaunchContext) -> str:
+    """What confines commands that are allowed because they only edit."""
+    merged = launch.settings.merged
+    if merged.get("sandbox.confineReaders") is False and not has_sandbox(launch, merged):
+        return "none"
+    from parley.compose.workspace.sandbox import offer_for
+
+    return offer_for(merged, is_remote=launch.remote is not None).kind
+
+
 def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:
     """Check the deny and ask rules; returns a sentence for each whose tool seems to be misspelt.
 
@@ -223,6 +233,7 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
         folders=options.add_dirs or (),
         readable=own_folders(launch, session_id),
         has_sandbox=lambda merged: has_sandbox(launch, merged),
+        find_confinement=lambda: find_confinement(launch),
         trusted="project" in launch.settings.trust.sources,
     )
     fs = RealFilesystem(str(launch.home)) if launch.remote is None else launch.remote.filesystem

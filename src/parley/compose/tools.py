@@ -233,7 +233,10 @@ def folder_lister(launch: LaunchContext, policy: Policy | None) -> ListFolders:
     def open_reader() -> ConfigReader | None:
         from parley.compose.workspace.sandbox import ConfigReader
 
-        return None if policy is None else ConfigReader(launch, policy, asks=False)
+        if policy is None:
+            return None
+        settings = launch.settings
+        return ConfigReader(launch, lambda: settings.merged, policy.list_paths_and_hosts, policy, asks=False)
 
     def list_changeable() -> list[str]:
         from parley.compose.workspace.sandbox import private_root

@@ -111,6 +111,8 @@ class ToolRequest(Struct, frozen=True, kw_only=True):
     """The PATH of commands; None if unknown: then program names are trusted."""
     home: str | None = None
     """The HOME of commands, empty if unset; None if unknown: then it is the user's."""
+    others_run: bool = False
+    """Other commands of the session are running, and may change what a path leads to."""
 
 
 Category = Literal["harmless", "edit", "other"]
@@ -142,6 +144,8 @@ class Assessment(Struct, frozen=True, kw_only=True):
     reason_type: str = ""
     scope: Scope = Scope(anywhere=True)
     """The files that an allow of this call covers."""
+    confined: Literal["", "reader", "editor"] = ""
+    """How a command is confined if no rule or person allows the command itself."""
     blocked_path: str | None = None
     suggestions: tuple[Json, ...] = ()
 
@@ -209,6 +213,9 @@ class PathsAndHosts(Struct, frozen=True, kw_only=True):
     """Rules for file tools and WebFetch, as the sandbox applies them to commands. Paths may contain `*`."""
 
     edit: tuple[str, ...] = ()
+    edit_roots: tuple[str, ...] = ()
+    """The folders above everything that rules allow to edit, and likewise to read."""
+    read_roots: tuple[str, ...] = ()
     no_edit: tuple[str, ...] = ()
     no_read: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

@@ -20,6 +20,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from parley.permissions import shell
 from parley.permissions.base import (
@@ -38,7 +39,7 @@ from parley.permissions.git.calls import apply_repository_findings, explain_deni
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
-from parley.permissions.patterns import literal_prefix, normalize_name, relative_parts
+from parley.permissions.patterns import literal_prefix, relative_parts
 from parley.permissions.proven_command import (
     ProvenCommand,
     build_proven_command,
@@ -49,8 +50,6 @@ from parley.permissions.rule import Behavior, Rule
 from parley.permissions.rules import (
     RuleSet,
     exact_rule,
-    holds_keys,
-    is_protected,
     prefix_rules,
     suggest_commands,
     suggest_read,
@@ -70,6 +69,7 @@ from parley.permissions.shell.readonly.check import (
 from parley.permissions.shell.targets import deletes
 from parley.protocol.base import Json, Struct
 from parley.workspace.globs import WILD, name_test
+from parley.workspace.sensitive_names import holds_keys, is_protected, normalize_name
 
 NEEDS_APPROVAL = "No rule allows the command, and it is not known to be read-only"
 CRITICAL = "It would delete a critical folder"
@@ -82,6 +82,10 @@ CLIMBS_PAST_LINK = "A path in it has `..` after a symlink, so it does not lead w
 MAY_READ_DENIED = "It may read files that a rule denies, without naming them"
 MOVES_DENIED_FILES = "It moves a folder with files that a rule denies, and the rule would not match their new paths"
 MENTIONS_DENIED = "It names a path that a rule denies"
+RACED = (
+    "It edits files without approval only while no other command runs, which could change what a path leads to: "
+    "this machine has no sandbox that prevents it"
+)
 
 PARENT_PART = re.compile(r"(^|[/=])\.\.(/|$)")
 MAX_PATHS = 1_000
@@ -129,21 +133,43 @@ def assess_proven(command: ProvenCommand) -> Assessment:
     reason, reason_type = explain_ask(command, outside)
     written = next((resolved.real for resolved in files.writes if resolved.real is not None), None)
     is_harmless = category == "harmless"
+    confined = choose_confinement(command, category, allow)
+    hazard = restrictions.hazard or ("" if is_harmless else find_prefix_hazard(command, allow))
+    if confined == "editor" and command.request.others_run and rules.confinement() != "bubblewrap":
+        hazard = hazard or RACED
     assessment = Assessment(
         deny=restrictions.deny,
         ask=restrictions.ask,
         critical=restrictions.critical,
-        hazard=restrictions.hazard or ("" if is_harmless else find_prefix_hazard(command, allow)),
+        hazard=hazard,
         allow=allow,
         allow_type=BY_COMMAND,
         category=category,
         can_change=not is_harmless,
+        confined=confined,
         reason=reason,
         reason_type=reason_type,
         blocked_path=make_printable(outside[0].names[0]) if outside else written,
         suggestions=() if allow or is_harmless else build_suggestions(command, outside, category),
     )
     return apply_repository_findings(assessment, command) if command.runs_git else assessment
+
+
+def choose_confinement(
+    command: ProvenCommand, category: Category, allow: Rule | None
+) -> Literal["", "reader", "editor"]:
+    """What the line needs at most, if it is the mode or rules on files that allow it, not rules on its commands."""
+    if allow is None:
+        edits = category == "edit" and command.mode in ("acceptEdits", "auto")
+        return "reader" if category == "harmless" else "editor" if edits else ""
+    specs = [rule.spec or "" for rule in command.rules.specific_rules("allow", "Bash")]
+    editing = [simple for simple in command.line.commands if not reads_only(simple) or is_redirected(simple)]
+    is_named = any(shell.matches(spec, simple.text) for simple in editing for spec in specs)
+    return "editor" if editing and not command.files.unknown and not is_named else ""
+
+
+def is_redirected(simple: SimpleCommand) -> bool:
+    return any(redirect.writes for redirect in simple.redirects)
 
 
 def find_restrictions(command: ProvenCommand) -> Restrictions:
@@ -232,6 +258,7 @@ def rules_suffice(patterns: Sequence[str], command: ProvenCommand) -> bool:
     if not is_allowed:
         return False
     can_read = not files.unknown_reason and all(may_read(resolved, command) for resolved in files.reads)
+    can_read = can_read and not files.searched_keys
     return can_read or names_every_reader(patterns, command)
 
 
@@ -289,7 +316,7 @@ def categorize(command: ProvenCommand) -> Category:
     # A line is harmless only if all its files are known: every command is a known reader or editor, with all operands.
     if files.unknown or not is_inside or not all(may_read(resolved, command) for resolved in files.reads):
         return "other"
-    if files.merges_folders or leaves_folder(line, command.request.cwd, inspects_git=True):
+    if files.searched_keys or files.merges_folders or leaves_folder(line, command.request.cwd, inspects_git=True):
         return "other"
     if not files.writes and all(step.fed or reads_only(simple) for simple, step in command.pair_steps()):
         return "harmless"
@@ -334,7 +361,7 @@ def explain_ask(command: ProvenCommand, outside: Sequence[ResolvedPath]) -> tupl
         return OUTSIDE, "workingDir"
     if files.unknown_reason:
         return files.unknown_reason, "other"
-    if any(holds_keys(name) for resolved in files.reads for name in resolved.names):
+    if files.searched_keys or any(holds_keys(name) for resolved in files.reads for name in resolved.names):
         return KEYS, "other"
     if any(resolved.real is not None for resolved in files.writes):
         return "", ""

@@ -37,8 +37,6 @@ from parley.permissions.paths.filesystem import CachedFilesystem
 from parley.permissions.rule import Rule
 from parley.permissions.rules import (
     RuleSet,
-    holds_keys,
-    is_protected,
     suggest_delegate,
     suggest_edit,
     suggest_fetch,
@@ -49,6 +47,7 @@ from parley.protocol.base import Json
 from parley.tools.catalog import FILE_EFFECTS, SHELL, Effect, canonical_name, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
+from parley.workspace.sensitive_names import holds_keys, is_protected
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -96,7 +95,7 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -
             reason=assessment.allow.text,
             reason_type=assessment.allow_type,
             rule=assessment.allow,
-            scope=assessment.scope,
+            scope=confine(assessment) if assessment.allow_type != "rule" else assessment.scope,
         )
     if rules.sandbox is not None and is_allowed_by_sandbox(request, rules, assessment, mode, fs):
         scope = msgspec.structs.replace(assessment.scope, confined="sandbox")
@@ -157,8 +156,7 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
         searches = bool(assessment.scope.folders)
         scope = Scope(anywhere=True) if mode == "bypassPermissions" and searches else assessment.scope
         kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
-        if kind == "subcommandResults" and assessment.category == "harmless":
-            scope = msgspec.structs.replace(scope, confined="reader")
+        scope = confine(assessment) if kind == "subcommandResults" else scope
         return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
     if verdict == "deny":
         suggestions = () if assessment.hazard else assessment.suggestions
@@ -179,6 +177,10 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
         blocked_path=assessment.blocked_path,
         scope=assessment.scope,
     )
+
+
+def confine(assessment: Assessment) -> Scope:
+    return msgspec.structs.replace(assessment.scope, confined=assessment.confined)
 
 
 def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason: str, kind: str = "") -> Decision:

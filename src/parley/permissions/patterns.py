@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Sequence
 
 from parley.workspace.globs import WILD, PathGlob
+from parley.workspace.sensitive_names import normalize_name
 
 MAX_PATH_CHARACTERS = 4096
 MAX_NAME_CHARACTERS = 255
 """The kernel's limits for a path and for one part of it."""
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
-"""Characters that some file systems ignore: `.g\u200cit` is `.git` to them."""
 
 
 def matches_text(pattern: str, text: str) -> bool:
@@ -60,15 +58,6 @@ def may_be_path(text: str) -> bool:
     return ".." in parts or (
         len(text) < MAX_PATH_CHARACTERS and all(len(part) <= MAX_NAME_CHARACTERS for part in parts)
     )
-
-
-def normalize_name(text: str) -> str:
-    """The common form of all spellings that some file system takes for the same name."""
-    if text.isascii():
-        return text.lower()
-    import unicodedata
-
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", INVISIBLE.sub("", text)).casefold())
 
 
 _normalize_cached = functools.lru_cache(maxsize=256)(normalize_name)

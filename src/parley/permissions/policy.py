@@ -85,6 +85,8 @@ class LaunchRules(Struct, frozen=True, kw_only=True):
     """Folders of the session itself that may be read."""
     has_sandbox: Callable[[MergedSettings], bool] = lambda merged: False
     """Whether commands run in a sandbox with these settings."""
+    find_confinement: Callable[[], str] = lambda: "none"
+    """What confines commands that only edit (`RuleSet.confinement`)."""
     trusted: bool = False
     """Whether the user trusts the working directory, and with it the configuration of its repository."""
 
@@ -251,6 +253,7 @@ class SessionPolicy:
             repository=self._repository,
             as_given=self._as_given,
             sandbox=self._sandbox,
+            confinement=self._launch.find_confinement,
         )
 
     def _list_server_rules(self) -> list[Rule]:

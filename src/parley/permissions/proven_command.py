@@ -19,16 +19,16 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest
-from parley.permissions.memo import memoize
-from parley.permissions.paths.filesystem import MAX_ENTRIES, watch_folder
+from parley.permissions.base import Filesystem, RawFilesystem, ResolvedPath, ToolRequest
+from parley.permissions.paths.filesystem import MAX_ENTRIES, CachedFilesystem
 from parley.permissions.paths.programs import find_planted
 from parley.permissions.patterns import relative_parts
-from parley.permissions.rules import KEY_NAMES, RuleSet, holds_keys
+from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
 from parley.permissions.shell.arguments import git_words, inner_argv
 from parley.permissions.shell.readonly.check import reads_whole_folders
 from parley.protocol.base import Struct
+from parley.workspace.sensitive_names import holds_keys
 
 MAX_COMPARED = 4_000
 MAX_MOVED = 256
@@ -38,6 +38,9 @@ TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule o
 TOO_MANY_LINKS = "There are too many files below {folder} to see where each symlink leads"
 HIDDEN_FILES = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")
 """The flags with which `rg` searches hidden files."""
+MAX_SEARCHED = 1_000
+"""Folders in which a decision looks for credentials."""
+KEYS_NANOSECONDS = 10_000_000_000
 
 
 class MovedPath(Struct, frozen=True):
@@ -58,6 +61,8 @@ class CommandFiles(Struct, frozen=True, kw_only=True):
     unknown_reason: str = ""
     """Why commands that are known to only read may read other files."""
     steps: tuple[Step, ...] = ()
+    searched_keys: tuple[str, ...] = ()
+    """Files with credentials that the line does not name, in folders that it searches."""
     moved_paths: tuple[MovedPath, ...] | None = ()
     """Former paths of files that the line moves and then uses; None if there are too many."""
     merges_folders: bool = False
@@ -99,9 +104,8 @@ def find_files(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: File
     targets, steps = track_files(line, request.cwd, fs, request.home)
     links = find_links(targets.followed, rules, fs)
     moved_paths = None if targets.unknown_reason and any(step.moves for step in steps) else find_moved_paths(steps)
-    key_files = find_key_files(line, steps, fs)
     moved_reads = [moved_path.path for moved_path in moved_paths or ()]
-    reads = dict.fromkeys((*targets.reads, *links.paths, *key_files, *moved_reads))
+    reads = dict.fromkeys((*targets.reads, *links.paths, *moved_reads))
     deny, ask = rules.path_rules("deny", "Read", writing=False), rules.path_rules("ask", "Read", writing=False)
     rule_count = len(deny) + len(ask)
     # A file that is fed to a reader is where its folder is, too.
@@ -119,6 +123,7 @@ def find_files(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: File
         unknown=targets.unknown or unknown_reason != "",
         unknown_reason=unknown_reason,
         steps=steps,
+        searched_keys=find_searched_keys(line, steps, fs),
         moved_paths=None if moved_paths is None else tuple(moved_paths),
         merges_folders=merges_folders(steps, fs),
     )
@@ -157,25 +162,51 @@ def find_links(followed: Collection[tuple[str, bool]], rules: RuleSet, fs: Files
     return FoundLinks(tuple(links))
 
 
-def find_key_files(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> list[str]:
-    """The files with credentials directly in the folders that a line searches."""
-    found: list[str] = []
+def find_searched_keys(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> tuple[str, ...]:
+    """The files and folders with credentials in the folders that a line searches or copies."""
+    found: dict[str, None] = {}
     for command, step in zip(line.commands, steps, strict=True):
-        if not step.names:
-            continue
         argv = inner_argv(command)
-        if reads_whole_folders(argv) and (argv[0] != "rg" or any(map(HIDDEN_FILES.fullmatch, argv[1:]))):
-            for folder in step.names:
-                found += keys_in(folder.rstrip("/"), fs)
-    return found
+        if argv and reads_whole_folders(argv):
+            if git_words(command) is not None and "grep" not in argv:
+                continue  # it shows what is committed
+            sees_hidden = argv[0] != "rg" or any(map(HIDDEN_FILES.fullmatch, argv[1:]))
+            for folder in step.names or step.folders:
+                found |= dict.fromkeys(keys_below(folder.rstrip("/"), fs, sees_hidden=sees_hidden))
+    return tuple(found)
 
 
-def keys_in(folder: str, fs: Filesystem) -> list[str]:
-    def compute(fs: Filesystem) -> list[str]:
-        watch_folder(fs, folder or "/")
-        return [path for name in KEY_NAMES if fs.exists(path := f"{folder}/{name}")]
+def keys_below(folder: str, fs: Filesystem, *, sees_hidden: bool) -> Sequence[str]:
+    """The upper folders are searched before the lower ones, up to a limit; not that of a repository.
 
-    return memoize(("keys", folder), fs, compute)
+    A result is used again for a moment, unchecked: whoever puts credentials into a folder needs approval to read them.
+    """
+    real = fs.real if isinstance(fs, CachedFilesystem) else None
+    if real is None or real.memo is None:
+        # Each folder of a remote workspace costs a round trip.
+        return search_keys(folder, fs, 1, sees_hidden=sees_hidden)
+    key = ("keys", folder, sees_hidden)
+    searched_at, found = real.memo.get(key, (0, ()))
+    if not 0 <= real.now() - searched_at < KEYS_NANOSECONDS:
+        found = search_keys(folder, real, MAX_SEARCHED, sees_hidden=sees_hidden)
+        real.memo[key] = real.now(), found
+    result: Sequence[str] = found
+    return result
+
+
+def search_keys(folder: str, fs: RawFilesystem, max_folders: int, *, sees_hidden: bool) -> tuple[str, ...]:
+    found: list[str] = []
+    pending = [folder]
+    for current in pending:
+        above = current.rpartition("/")[2]
+        for name, kind in (fs.entries(current or "/", MAX_ENTRIES) or {}).items():
+            if name[:1] == "." and not sees_hidden:
+                continue
+            if holds_keys(f"{above}/{name}"):
+                found.append(f"{current}/{name}")
+            elif kind == "folder" and name != ".git" and len(pending) < max_folders:
+                pending.append(f"{current}/{name}")
+    return tuple(found)
 
 
 # Moved files.

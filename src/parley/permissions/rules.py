@@ -1,19 +1,16 @@
-"""All rules of a session, its working directories, the files that no rule approves, and the rules that are suggested.
+"""All rules of a session, its working directories, and the rules that are suggested.
 
     rules.find_restriction("deny", path, "Write", fs, writing=True)      # the rule that matches, or None
 
 Path rules are written as Read and Edit rules and apply to every tool that reads or edits. A Read rule that denies also
 denies writing: a file that may not be read may not be replaced.
 
-Protected files run later, or decide what runs: git's own files, shell start-up files, settings of Parley and of
-editors, hooks of package managers. No rule, and no mode but bypassPermissions, approves them in advance. Their names
-match in any case and Unicode spelling, and at any depth.
-
 A suggestion is a PermissionUpdate in wire format. The host may return it with an approval, so that the same call does
 not need approval again. Nothing is suggested that would not help: no rule for a file that rules cannot approve, and
 none that would match more than it seems to.
 
-See also: the order in which kinds of rules apply (decision.py).
+See also: the order in which kinds of rules apply (decision.py), the names of files that no rule approves in advance
+(workspace/sensitive_names.py).
 """
 
 from __future__ import annotations
@@ -22,18 +19,17 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
 from typing import Any, get_args
 
 from parley.permissions import patterns, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, SandboxRules, SessionRepository, word_set
+from parley.permissions.base import Filesystem, ResolvedPath, SandboxRules, SessionRepository
 from parley.permissions.budget import OverBudget
 from parley.permissions.paths.filesystem import CachedFilesystem
-from parley.permissions.patterns import normalize_name
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.catalog import find_traits, names_of
 from parley.workspace.base import WORKTREES
+from parley.workspace.sensitive_names import normalize_name
 from parley.workspace.url import list_equal_addresses
 
 PARAMETER_ALIASES = {"shell_id": "task_id", "bash_id": "task_id"}
@@ -45,33 +41,6 @@ MCP = "mcp__"
 DEEP_PATH = 32
 MAX_CACHED = 512
 """Tool names come from the model, so the cache has a limit."""
-PROTECTED_FOLDERS = word_set(
-    ".git .hg .svn .jj .claude .parley .vscode .vscode-server .cursor .idea .fleet .zed .husky .devcontainer "
-    ".github .circleci .ssh .gnupg .aws .azure .kube .docker .cargo .yarn .mvn .direnv"
-)
-PROTECTED_FILES = word_set(
-    ".gitconfig .gitmodules .gitattributes .git-credentials .hgrc .bashrc .bash_profile .bash_login "
-    ".bash_logout .bash_aliases .profile .inputrc .zshrc .zshenv .zprofile .zlogin .zlogout .kshrc .cshrc "
-    ".tcshrc .login .logout .xinitrc .xprofile .xsessionrc .mcp.json .claude.json .envrc .netrc .pgpass "
-    ".npmrc .yarnrc .yarnrc.yml .pypirc .pnp.cjs .pnp.loader.mjs .pnpmfile.cjs bunfig.toml .bunfig.toml "
-    ".bazelrc .bazeliskrc .ripgreprc .vimrc .exrc .nvimrc .gdbinit .lldbinit .pre-commit-config.yaml "
-    ".pre-commit-config.yml lefthook.yml lefthook.yaml .lefthook.yml .lefthook.yaml .devcontainer.json "
-    ".tmux.conf .screenrc .wgetrc .curlrc .gemrc .irbrc .pythonrc .pdbrc sitecustomize.py usercustomize.py "
-    "authorized_keys known_hosts crontab id_rsa id_dsa id_ecdsa id_ed25519 gradle-wrapper.properties "
-    "maven-wrapper.properties"
-)
-PROTECTED_PAIRS = (
-    (".config", "git"),
-    (".config", "fish"),
-    (".config", "autostart"),
-    (".config", "systemd"),
-    (".local", "bin"),
-)
-"""A folder and its subfolder; the name of one alone is not specific enough."""
-EXEMPT_PAIRS = ((".claude", "worktrees"),)
-"""Folders below protected ones that are not protected."""
-KEY_NAMES = frozenset([".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".aws", ".azure", ".kube"])
-"""Files and folders with credentials; reading them needs approval too."""
 SUBCOMMAND = re.compile(r"[a-z][a-z0-9_-]*")
 """A subcommand: `git push`, `npm test`."""
 MAX_RULE_CHARACTERS = 500
@@ -90,6 +59,8 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
     """The repository in which the session started, if any."""
     sandbox: SandboxRules | None = None
     """What the settings say about the sandbox; None if commands do not run in one."""
+    confinement: Callable[[], str] = lambda: "none"
+    """What confines commands that are allowed because they only edit: `bubblewrap`, `landlock` or `none`."""
     as_given: frozenset[str] = frozenset()
     """Working directories whose symlinks are not followed: one that a symlink replaces has no files."""
 
@@ -343,7 +314,7 @@ def matches_delegate(spec: str, tool: str, input: Json) -> bool:
 
 def may_match_delegate(spec: str, tool: str, input: Json) -> bool:
     """As `matches_delegate`, in any case and Unicode spelling: for deny and ask rules."""
-    return matches_name(patterns.normalize_name(spec), patterns.normalize_name(delegate_name(tool, input)))
+    return matches_name(normalize_name(spec), normalize_name(delegate_name(tool, input)))
 
 
 def delegate_name(tool: str, input: Json) -> str:
@@ -370,23 +341,6 @@ def matches_parameter(spec: str, tool: str, input: Json) -> bool:
 def format_value(given: Any) -> str | None:
     """A parameter value as it is written in a rule."""
     return None if given is None else str(given).lower() if isinstance(given, bool) else str(given)
-
-
-def is_protected(path: str) -> bool:
-    """Whether writing an absolute path needs approval."""
-    parts = normalize_name(path).split("/")
-    pairs = list(pairwise(parts))
-    exempt_at = next((number for number, pair in enumerate(pairs) if pair in EXEMPT_PAIRS), None)
-    if exempt_at is not None:
-        return is_protected("/".join(parts[:exempt_at] + parts[exempt_at + 2 :]))
-    return any(part in PROTECTED_FOLDERS or part in PROTECTED_FILES for part in parts) or any(
-        pair in PROTECTED_PAIRS for pair in pairs
-    )
-
-
-def holds_keys(path: str) -> bool:
-    """Whether reading a path needs approval even in a working directory."""
-    return any(part in KEY_NAMES for part in normalize_name(path).split("/"))
 
 
 def add_rules(*contents: tuple[str, str | None], destination: str = "localSettings") -> Json:

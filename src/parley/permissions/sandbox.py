@@ -79,6 +79,10 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
         found = (rule for rule in rules if rule.behavior == behavior and rule.tool in tools and rule.spec)
         return tuple(path for rule in found if (path := rule_path(rule, cwd, home)))
 
+    def roots(tools: tuple[str, ...]) -> tuple[str, ...]:
+        parts = (WILD.split(path, maxsplit=1) for path in paths("allow", tools))
+        return tuple(first.rpartition("/")[0] if rest else first for first, *rest in parts)
+
     def hosts(behavior: str) -> tuple[str, ...]:
         found = (rule.spec or "" for rule in rules if rule.behavior == behavior and is_about_hosts(rule))
         return tuple(spec.removeprefix("domain:") for spec in found if spec.startswith("domain:"))
@@ -86,6 +90,8 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
     return PathsAndHosts(
         # A right is never wider than its pattern: one with a `*` inside gives none.
         edit=tuple(path for path in paths("allow", ("Edit", "Write")) if not WILD.search(path)),
+        edit_roots=roots(("Edit", "Write")),
+        read_roots=roots(("Read",)),
         no_edit=paths("deny", ("Edit", "Write")),
         no_read=paths("deny", ("Read",)),
         hosts=hosts("allow"),

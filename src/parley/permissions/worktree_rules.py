@@ -31,6 +31,7 @@ class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
             readable=(*rules.readable, rules.cwd),
             repository=rules.repository,
             as_given=rules.as_given,
+            confinement=rules.confinement,
             session_rules=rules,
             worktree=worktree,
         )

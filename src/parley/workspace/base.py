@@ -32,8 +32,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """Real paths (`os.path.realpath`), because a path with a symlink could change its target later."""
     call: str = ""
     """The id of the tool call. Its changes are recorded under this id."""
-    confined: Literal["", "reader", "sandbox"] = ""
-    """Why a command was allowed without approval: it only reads, or it runs in the sandbox."""
+    confined: Literal["", "reader", "editor", "sandbox"] = ""
+    """Why a command was allowed without approval: it only reads, it only edits, or it runs in the sandbox."""
 
 
 class FileSnapshot(Struct, frozen=True, kw_only=True):
@@ -150,6 +150,8 @@ class SearchArea(Struct, frozen=True, kw_only=True):
     scope: Scope
     hides: Callable[[str], bool] = lambda path: False
     """Whether the file with this absolute path must not appear in the results."""
+    withholds: Callable[[str], bool] = lambda path: False
+    """Whether its content must not: a search by content leaves it out."""
 
 
 class FileListing(Struct, frozen=True, kw_only=True):
@@ -188,6 +190,8 @@ class SearchMatches(Struct, frozen=True, kw_only=True):
     timed_out: bool
     slow: bool = False
     """Ripgrep was not available, so the slower Python search was used."""
+    withheld: list[str] = []
+    """What is withheld directly in the searched folder, whether or not it matches: a match would tell what is in it."""
 
 
 class FileSearch(Protocol):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.permissions import rules
+from parley.workspace import sensitive_names as rules
 from tests.helpers import sandbox_session
 from tests.helpers.sandbox_session import KINDS
 

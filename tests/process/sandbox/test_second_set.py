@@ -148,9 +148,9 @@ def test_a_folder_that_its_owner_cannot_change_is_restored(mode: int, tmp_path: 
     """Root can change every folder, so this runs as another user."""
     code = (
         "import os, sys; from parley.workspace.sandbox.entries import ProtectedEntries\n"
-        "from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames\n"
+        "from parley.workspace.sandbox.folders import FolderIndex\n"
         "top, mode = sys.argv[1], int(sys.argv[2]); folder = top + '/project'; os.mkdir(folder)\n"
-        "entries = ProtectedEntries(FolderIndex([folder], ProtectedNames(files=frozenset({'.mcp.json'}))))\n"
+        "entries = ProtectedEntries(FolderIndex([folder]))\n"
         "open(folder + '/.mcp.json', 'w').close(); os.chmod(folder, mode)\n"
         "print(entries.restore(top + '/refused')); os.chmod(folder, 0o700); print(os.listdir(folder))"
     )

@@ -231,7 +231,7 @@ def test_models(
 ) -> None:
     api.answers = [[AGENT_CALL]]
     api.failures = {"claude-sonnet-4-5": 529} if "--fallback-model" in argv else {}
-    keys = {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_MAX_RETRIES": "0"}
+    keys: dict[str, Any] = {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "k", "CLAUDE_CODE_MAX_RETRIES": "0"}
 
     machine.run(*argv, managed=managed, send=send, script=None, **keys, **environment)
 
@@ -241,7 +241,7 @@ def test_models(
 @pytest.mark.parametrize("folder", ["config/commands", ".claude/commands"])
 def test_the_model_of_a_command(machine: Machine, api: MessagesApi, folder: str) -> None:
     machine.write(f"{folder}/go.md", f"---\nmodel: {OPUS}\n---\nText")
-    keys = {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "k"}
+    keys: dict[str, Any] = {"ANTHROPIC_BASE_URL": api.url, "ANTHROPIC_API_KEY": "k"}
 
     machine.run(
         "--setting-sources", "user,project", managed={"deniedModels": ["opus"]}, script=None, prompt="/go", **keys

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.rules import holds_keys, is_protected
+from parley.workspace.sensitive_names import holds_keys, is_protected
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import open_policy_without_project
 from parley.settings.base import MergedSettings
+from parley.workspace.sensitive_names import KEY_NAMES, KEY_PATHS
 
 if TYPE_CHECKING:
     from parley.permissions.base import PathsAndHosts, Policy
@@ -21,15 +22,6 @@ if TYPE_CHECKING:
     from parley.workspace.sandbox.commands import LocalCommandSandbox, SandboxConfig
     from parley.workspace.sandbox.launcher import SandboxFolders
 
-HIDDEN_IN_HOME = (
-    *(".ssh", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".pypirc", ".npmrc", ".aws", ".azure", ".kube"),
-    *(".docker/config.json", ".config/gcloud", ".config/gh", ".config/op", ".password-store", ".local/share/keyrings"),
-    *(".cargo/credentials.toml", ".cargo/credentials", ".terraform.d/credentials.tfrc.json", ".bash_history"),
-    *(".zsh_history", ".python_history", ".claude/.credentials.json"),
-)
-"""Files and folders with credentials. `allowRead` shows them to commands again."""
-MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
-"""Folders that commands cannot create while they run. Other protected names are moved away after the command."""
 HIDDEN_ELSEWHERE = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/var/backups"),
     *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private"),
@@ -63,17 +55,8 @@ def offer_for(merged: MergedSettings, *, is_remote: bool = False) -> SandboxOffe
 
 def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks: bool) -> LocalCommandSandbox:
     """Built when the first command runs. `asks`: whether the client can be asked about hosts."""
-    from parley.permissions import rules
     from parley.workspace.sandbox.commands import LocalCommandSandbox
-    from parley.workspace.sandbox.folders import ProtectedNames
 
-    names = ProtectedNames(
-        folders=rules.PROTECTED_FOLDERS,
-        files=rules.PROTECTED_FILES,
-        pairs=rules.PROTECTED_PAIRS,
-        exempt=rules.EXEMPT_PAIRS,
-        masked=MASKED_FOLDERS,
-    )
     settings, list_rules = launch.settings, policy.list_paths_and_hosts
     reader = ConfigReader(launch, lambda: settings.merged, list_rules, policy, asks=asks)
     known: dict[int, tuple[MergedSettings, PathsAndHosts]] = {}
@@ -93,7 +76,6 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
     return LocalCommandSandbox(
         reader.read,
         lambda: offer_for(launch.settings.merged, is_remote=launch.remote is not None),
-        names,
         lambda: make_folders(launch, session_id),
         functools.partial(make_proxy, launch.warn),
         without_project.read,
@@ -190,6 +172,7 @@ class ConfigReader:
             confines_servers=merged.is_on("sandbox.confineMcpServers"),
             policy=policy,
             reader_policy=self._build_reader_policy(listed),
+            editor_policy=self._build_editor_policy(policy, listed),
             hidden_variables=tuple(name for name in variables if isinstance(name, str)),
             ignored_violations={
                 pattern: tuple(text for text in texts if isinstance(text, str))
@@ -217,9 +200,7 @@ class ConfigReader:
         rules = self._list_rules()
         allow_read = paths("allowRead")
         writable = self.list_writable()
-        hidden = [os.path.join(self._launch.home, name) for name in HIDDEN_IN_HOME]
-        hidden += [str(self._launch.config / ".credentials.json"), *HIDDEN_ELSEWHERE, *rules.no_read]
-        hidden += [path for path in files if isinstance(path, str)]
+        hidden = [*self._keys(), *HIDDEN_ELSEWHERE, *rules.no_read, *(path for path in files if isinstance(path, str))]
         denied_read = [*paths("denyRead"), *self._resolve(hidden)]
         own = [path for path in installation_paths() if path not in writable]
         return SandboxPolicy(
@@ -248,6 +229,29 @@ class ConfigReader:
         is_closed = value is None or (managed_only and value.source != "managed")
         return [] if is_closed or value is None else self._resolve(value.value)
 
+    def _keys(self) -> list[str]:
+        """The files and folders with credentials in the home folder. `allowRead` shows them to commands again."""
+        names = sorted(KEY_NAMES | KEY_PATHS)
+        return [
+            *(os.path.join(self._launch.home, name) for name in names),
+            *(str(self._launch.config / name) for name in (".credentials.json", "mcp-logins.json")),
+        ]
+
+    def _build_editor_policy(self, policy: SandboxPolicy, listed: tuple[str, ...]) -> SandboxPolicy:
+        """Commands that only edit change the working directories, and what rules allow to edit, and nothing else."""
+        from parley.workspace.sandbox.base import SandboxPolicy
+
+        rules = self._list_rules()
+        folders = [os.path.realpath(path) for path in (self._launch.cwd, *listed)]
+        allowed = [path for path in self._resolve(rules.edit_roots) if os.path.isdir(path) and path != "/"]
+        return SandboxPolicy(
+            cwd=policy.cwd,
+            writable=unique([*folders, *allowed]),
+            read_only=policy.read_only,
+            unreadable=policy.unreadable,
+            readable=unique([*policy.readable, *self._resolve(rules.read_roots)]),
+        )
+
     def _build_network(self, merged: MergedSettings) -> NetworkPolicy:
         from parley.workspace.sandbox.base import NetworkPolicy
 
@@ -268,7 +272,7 @@ class ConfigReader:
         """Commands that only read see the working directories and the system, and change nothing."""
         from parley.workspace.sandbox.base import SandboxPolicy
 
-        unreadable = self._list_rules().no_read
+        rules = self._list_rules()
         folders = [os.path.realpath(path) for path in (self._launch.cwd, *listed)]
         top = [os.path.join("/", name) for name in os.listdir("/") if name not in SYSTEM_FOLDERS]
         hidden = [path for path in top if os.path.isdir(path) and not os.path.islink(path)]
@@ -276,8 +280,13 @@ class ConfigReader:
         return SandboxPolicy(
             cwd=os.path.realpath(self._launch.cwd),
             writable=(),
-            unreadable=unique([*hidden, *HIDDEN_ELSEWHERE, *self._resolve(unreadable)]),
-            readable=unique([*folders, *self._programs(), *self._repositories(folders), *self._resolve(config)]),
+            unreadable=unique([*hidden, *self._resolve([*self._keys(), *HIDDEN_ELSEWHERE, *rules.no_read])]),
+            readable=unique(
+                [
+                    *(*folders, *self._programs(), *self._repositories(folders)),
+                    *self._resolve([*config, *rules.read_roots]),
+                ]
+            ),
         )
 
     def _repositories(self, folders: list[str]) -> list[str]:

@@ -73,6 +73,7 @@ def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest
         server=server_name(tool),
         search_path=context.environment.get("PATH", ""),
         home=context.environment.get("HOME", ""),
+        others_run=context.processes.is_running_commands,
     )
 
 

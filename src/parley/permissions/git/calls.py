@@ -29,7 +29,7 @@ from parley.permissions.git.repository import (
     is_session_repository,
     survey,
 )
-from parley.permissions.patterns import normalize_name, relative_parts
+from parley.permissions.patterns import relative_parts
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
@@ -48,6 +48,7 @@ from parley.permissions.shell.readonly.git import (
     path_in_revision,
     shows_urls,
 )
+from parley.workspace.sensitive_names import normalize_name
 
 MAX_FOLDERS = 16
 NEEDS_NO_INDEX = word_set(
@@ -260,8 +261,8 @@ def _may_match_inside(rule: Rule, area: str, rules: RuleSet, fs: Filesystem) -> 
     ):
         base, pattern, floats = patterns.anchor(spec, rule.root, cwd, fs.home)
         anywhere = floats and "/" not in pattern.removesuffix("/**").rstrip("/")
-        start = patterns.normalize_name(base) if anywhere else patterns.literal_prefix(spec, rule.root, cwd, fs.home)
-        if any(_overlap(start, patterns.normalize_name(os.path.normpath(directory))) for directory in directories):
+        start = normalize_name(base) if anywhere else patterns.literal_prefix(spec, rule.root, cwd, fs.home)
+        if any(_overlap(start, normalize_name(os.path.normpath(directory))) for directory in directories):
             return True
     return False
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from parley.permissions.base import EntryKind, Filesystem, RawFilesystem, ResolvedPath
 from parley.permissions.budget import OverBudget, describe_excess
-from parley.permissions.patterns import MAX_PATH_CHARACTERS, normalize_name
+from parley.permissions.patterns import MAX_PATH_CHARACTERS
+from parley.workspace.sensitive_names import normalize_name
 
 MAX_LINKS = 40
 """As many symlinks as the kernel follows."""

@@ -19,7 +19,6 @@ from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.paths.programs import SHADOWED, explain_shadowing
 from parley.permissions.patterns import may_be_path, relative_parts
 from parley.permissions.proven_command import ProvenCommand
-from parley.permissions.rules import PROTECTED_FILES, is_protected
 from parley.permissions.shell import SimpleCommand
 from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
@@ -27,6 +26,7 @@ from parley.permissions.shell.expansion import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
 from parley.permissions.shell.readonly.check import files_read, program_name
 from parley.permissions.shell.targets import EDITS, find_file_operands
+from parley.workspace.sensitive_names import is_protected
 
 RESOLVES_TO_PROTECTED = "{word} leads to {path}, a protected file that decides what runs later"
 IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) restricts"
@@ -115,6 +115,7 @@ class _OperandCheck:
         """A glob expands to the files that exist now; a name may be protected, or look like a flag."""
         lookup = GlobLookup(lambda path: self._fs.entries(path, MAX_ENTRIES), self._fs.exists)
         only_reads = writes_no_operand(inner)
+        above = posixpath.basename(folder)
         can_skip = not self._has_edit_rules and not self._is_protected_folder(folder)
         for index in inner.globs:
             word = inner.words[index]
@@ -126,7 +127,7 @@ class _OperandCheck:
                 if name.startswith("-") and not word.startswith("-") and "--" not in inner.argv[:index]:
                     return IS_FLAG.format(word=shorten(word), name=shorten(name), program=inner.argv[0])
                 # A file that is not a symlink is where its folder is.
-                if only_reads or (posixpath.join(folder, name) in non_links and not is_protected(f"/{name}")):
+                if only_reads or (posixpath.join(folder, name) in non_links and not is_protected(f"/{above}/{name}")):
                     continue
                 if reason := self._check_name(word, name, folder):
                     return reason
@@ -134,7 +135,8 @@ class _OperandCheck:
 
     def _is_harmless(self, name: str, path: str) -> bool:
         """A quick check for single names, most of which are not files at all."""
-        if self._has_edit_rules or not name.isascii() or name.lower() in PROTECTED_FILES or name in SHADOWED:
+        above = posixpath.basename(path[: -len(name)].rstrip("/"))
+        if self._has_edit_rules or not name.isascii() or name in SHADOWED or is_protected(f"/{above}/{name}"):
             return False
         return self._fs.readlink(path) is None and not self._is_protected_folder(path[: -len(name)])
 

@@ -19,6 +19,7 @@ from parley.protocol.base import Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsProblem
 from parley.settings.tree import HOST_TREE, FileTree
+from parley.workspace.sensitive_names import holds_keys
 
 NAMES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
 LOCAL_NAME = "CLAUDE.local.md"
@@ -190,6 +191,8 @@ class MemoryLoader:
         found = self.tree.read_file(path, beneath, min(MOST_FILE_BYTES, self._left_bytes))
         if self.denies(str(path)) or self.denies(found.real):
             raise safe_read.UnreadableFile("is denied by a rule")
+        if holds_keys(str(path)) or holds_keys(found.real):
+            raise safe_read.UnreadableFile("may contain keys or passwords")
         if found.identity in self._seen:
             return None
         self._seen.add(found.identity)

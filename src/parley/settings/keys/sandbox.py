@@ -75,7 +75,7 @@ SANDBOX: dict[str, SettingKey] = {
     "confineReaders": SettingKey(
         SWITCH,
         PERSON,
-        "commands that are allowed because they only read run in a sandbox without writing (default: true)",
+        "commands that are allowed because they only read or edit run in a sandbox for just that (default: true)",
     ),
     "confineHooks": SettingKey(
         SWITCH, ANYONE, "command hooks run in the sandbox; in a project, only its own hooks", merge="any_true"

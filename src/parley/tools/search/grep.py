@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta, field
 
 from parley.errors import ToolError
@@ -14,9 +15,11 @@ from parley.tools.paths import resolve_path
 from parley.tools.search import output
 from parley.tools.search.output import OutputPage
 from parley.workspace.base import ContentQuery, Scope, SearchArea, SearchMatches
+from parley.workspace.sensitive_names import holds_keys
 
 TIMEOUT_SECONDS = 20.0
 DEFAULT_LIMIT = 250
+NOT_SEARCHED = "Not searched, because of credentials: {names}. A search of one by its path needs approval."
 
 Count = Annotated[int, Meta(ge=0)]
 
@@ -61,7 +64,8 @@ class Grep:
     description: ClassVar[str] = (
         "Searches the contents of files with ripgrep. Gives paths (newest first), matching lines with "
         "`output_mode` content, or counts. Literal braces and parentheses need a backslash. Matches stay within a "
-        "line unless `multiline` is set. Leaves out binary files and what ignore files such as .gitignore name. "
+        "line unless `multiline` is set. Leaves out binary files, what ignore files such as .gitignore name, and "
+        "files with credentials (.ssh, .npmrc, ...). "
         f"Shows {DEFAULT_LIMIT} lines or files unless `head_limit` says otherwise, and never more than "
         f"{output.PAGE_CHARS} characters at once; go on with `offset`."
     )
@@ -70,6 +74,8 @@ class Grep:
         if context.open_search is None:
             raise ToolError("Searching files is not available in this session.")
         page = OutputPage(call.offset, call.head_limit or None)
+        # Approval to search credentials is for a path that names them.
+        may_search_keys = reach.anywhere or any(map(holds_keys, reach.files))
         found = await context.open_search().matches(
             build_query(call),
             SearchArea(
@@ -77,6 +83,7 @@ class Grep:
                 cwd=context.state.cwd,
                 scope=reach,
                 hides=context.hides,
+                withholds=(lambda path: False) if may_search_keys else holds_keys,
             ),
             timeout_seconds=TIMEOUT_SECONDS,
             enough_lines=page.last_line,
@@ -122,6 +129,9 @@ def format_result(call: GrepInput, page: OutputPage, found: SearchMatches) -> To
     else:
         gaps = any((call.before, call.after, call.around, call.context))
         result = output.content(found.files, page, found.complete, numbered=call.line_numbers, gaps=gaps)
+    if found.withheld:
+        note = f"({NOT_SEARCHED.format(names=', '.join(found.withheld))})"
+        result = msgspec.structs.replace(result, content=f"{result.content}\n{note}")
     return output.mark_incomplete(result, timeout_error(found)) if found.timed_out else result
 
 

@@ -28,6 +28,8 @@ LAST_WORDS = 199
 """The descriptor to which a command's wrapper writes its final working directory. Scripts often use low numbers."""
 LAST_WORDS_BYTES = 1 << 14
 LENGTH = struct.Struct("!Q")
+GONE = "gone"
+"""The last record of a child supervisor. Without it, processes of the command may be left."""
 
 
 class ChildStreams:
@@ -88,15 +90,17 @@ class ChildSupervisor:
     def run(self) -> None:
         request = self.request()
         # If the engine died after its request, do not start: another engine may have resumed the session.
-        if request is None or self.wait_for_abandonment(0) or not self.start(request):
-            return
+        if request is None or self.wait_for_abandonment(0) or not self.start(request) or self.watch():
+            write_record(self.line, GONE)
+
+    def watch(self) -> bool:
+        """Wait for the end of the command, or end it. Returns whether no process of it is left."""
         while True:
             is_abandoned = self.wait_for_abandonment(self.tree.watch_seconds)
             if not self.is_any_left():
-                return
+                return True
             if is_abandoned:
-                self.end()
-                return
+                return self.end()
 
     def wait_for_abandonment(self, seconds: float | None) -> bool:
         """Wait until the engine or the main supervisor is gone, a child ends, or the time is up."""
@@ -156,15 +160,19 @@ class ChildSupervisor:
     def is_any_left(self) -> bool:
         """Reap ended children and report the end of the command. Returns whether any process is left."""
         ended, others = ended_children()
+        is_left = others or self.tree.is_left()
         if self.main in ended:
-            write_record(
-                self.line, f"exit {os.waitstatus_to_exitcode(ended[self.main])} {read_available(self.last_words_pipe)}"
-            )
+            code, last_words = os.waitstatus_to_exitcode(ended[self.main]), read_available(self.last_words_pipe)
+            # In one piece: the engine must not take a command that is gone for one that runs.
+            write_record(self.line, f"exit {code} {last_words}" + ("" if is_left else f"\0{GONE}"))
             self.main = 0
-        return others or self.tree.is_left()
+        return is_left
 
-    def end(self) -> None:
-        """End all processes: SIGTERM first, then SIGKILL repeatedly, because a fork may slip through."""
+    def end(self) -> bool:
+        """End all processes: SIGTERM first, then SIGKILL repeatedly, because a fork may slip through.
+
+        Returns whether they are gone.
+        """
         started = time.monotonic()
         pause_seconds = 0.0
         while self.is_any_left():
@@ -177,7 +185,8 @@ class ChildSupervisor:
                 time.sleep(pause_seconds)
                 pause_seconds = min(0.05, pause_seconds + 0.0001)
             else:
-                return
+                return False
+        return True
 
 
 def become_command(

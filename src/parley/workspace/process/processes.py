@@ -428,6 +428,11 @@ class Processes:
         finally:
             command.drop()
 
+    @property
+    def is_running_commands(self) -> bool:
+        """Whether a command, or a process that it left, runs. Hooks and servers, which have a stdin, do not count."""
+        return any(command.feed is None and not command.is_gone for command in self._commands)
+
     def hurry(self) -> None:
         """The engine exits soon: kill all commands after a moment, and refuse to start others."""
         asyncio.get_running_loop().call_later(HURRY_SECONDS, self._end_now)
@@ -451,6 +456,8 @@ class Processes:
         while self._abandoned:
             await self._abandoned[0].end()
             del self._abandoned[0]
+        for command in list(self._commands):
+            command.release()
         while self.closers:
             await self.closers.pop()()
 
@@ -487,6 +494,9 @@ class Processes:
         """Pass descriptors to the supervisor, a new one if the last is gone, and return it. Raises OSError."""
         supervisor = self._supervisors.get(sandbox)
         if supervisor is None or supervisor.is_gone:
+            # What its processes change while they end must not be taken for the state to restore.
+            for former in [each for each in self._abandoned if sandbox is not None and each.sandbox is sandbox]:
+                await former.end()
             supervisor = self._start_supervisor(environment, sandbox)
         elif sandbox is not None and supervisor not in self._commands.values():
             sandbox.before_command()
@@ -511,11 +521,15 @@ class Processes:
         return supervisor
 
     def _forget(self, command: RunningCommand) -> None:
-        """A command and all its processes are gone. A supervisor in a sandbox does not stay long without any."""
-        supervisor = self._commands.pop(command, None)
+        """The child supervisor of a command is gone. A supervisor in a sandbox does not stay long without any."""
+        supervisor = self._commands.get(command)
+        if supervisor is not None and supervisor.sandbox is not None and not command.is_gone:
+            # The command has killed it, and may go on: the sandbox ends with everything in it, and cleans up then.
+            self._abandon(command)
+        self._commands.pop(command, None)
         if supervisor is None or supervisor.sandbox is None:
             return
-        if supervisor not in self._commands.values():
+        if command.is_gone and supervisor not in self._commands.values():
             supervisor.sandbox.after_last_process()
         if not supervisor.is_gone:
             asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle, supervisor, supervisor.taken)
@@ -560,6 +574,8 @@ class RunningCommand:
         self._pipes = [OutputPipe(*output, self._end_output), *([] if errors is None else [OutputPipe(*errors)])]
         self._buffer = bytearray()
         self._forget = forget
+        self.is_gone = False
+        """Whether no process of the command is left."""
         line.setblocking(False)
         loop.add_reader(line, self._on_readable)
 
@@ -580,15 +596,20 @@ class RunningCommand:
             pipe.pause(is_paused)
 
     def drop(self) -> None:
-        """Terminate the command without waiting, and release its descriptors."""
-        if self._line.fileno() >= 0:
-            asyncio.get_running_loop().remove_reader(self._line)
-            self._line.close()
+        """Terminate the command without waiting. It is forgotten when its processes are gone."""
+        with contextlib.suppress(OSError):  # the other end is closed
+            self.stop()
         for pipe in self._pipes:
             pipe.close()
         if self.feed is not None:
             self.feed.close()
         self._settle(CommandEnd(-signal.SIGKILL, error=LOST))
+
+    def release(self) -> None:
+        """Close the line. Processes of the command end without being noticed."""
+        if self._line.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._line)
+            self._line.close()
         self._forget(self)
 
     def _on_readable(self) -> None:
@@ -602,6 +623,7 @@ class RunningCommand:
             # The child supervisor is gone, and with it every process that could still write.
             self._drain_pipes()
             self.drop()
+            self.release()
             return
         *records, rest = (self._buffer + data).split(b"\0")
         self._buffer = bytearray(rest)
@@ -614,6 +636,8 @@ class RunningCommand:
             code, _, last_words = rest.partition(" ")
             self._drain_pipes()
             self._settle(CommandEnd(int(code), last_words))
+        elif word == "gone":
+            self.is_gone = True
         elif not self._started.done():
             self._started.set_result(rest)
 
@@ -821,6 +845,15 @@ class SupervisorProcess:
             async with asyncio.timeout(END_SECONDS):
                 await loop.sock_recv(self._control, 1)
         except TimeoutError:
+            import subprocess
+
+            from parley.workspace.process.tree import descendants_of, send
+
+            # Its descendants first: bubblewrap exits when none is left in its namespace.
+            for pid in descendants_of(self._process.pid):
+                send(pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._process.wait, END_SECONDS)
             self._process.kill()
         finally:
             self._forget()

@@ -23,7 +23,8 @@ sandbox protects against malice.
     engine -> supervisor         one byte with descriptors: the far end of the line, the command's stdout and, for an
                                  interactive command, its stdin and stderr; `END` and `HURRY` have no descriptors
     engine -> child supervisor   a length; cwd, number of arguments, arguments, variables, each terminated by NUL
-    child supervisor -> engine   `started` or `error <text>`, later `exit <code> <last words>`, each terminated by NUL
+    child supervisor -> engine   `started` or `error <text>`, later `exit <code> <last words>`, and `gone` when no
+                                 process of the command is left; each terminated by NUL
 
 Runs in a bare interpreter (`BOOT` in processes.py) and uses only the standard library.
 """
@@ -39,6 +40,7 @@ import time
 from typing import NoReturn
 
 from parley.workspace.process.child import (
+    GONE,
     ChildStreams,
     ChildSupervisor,
     Confine,
@@ -119,6 +121,7 @@ class ProcessSupervisor:
             pid = os.fork()
         except OSError as exc:
             write_record(line, f"error cannot create a process: {exc.strerror}")
+            write_record(line, GONE)
         else:
             if pid == 0:
                 self.become_child_supervisor(line, streams)

@@ -189,8 +189,10 @@ class RemoteSearch:
     def _visible(self, area: SearchArea, paths: list[str]) -> list[str]:
         from os.path import join
 
-        hides = area.hides
-        found: list[str] = self._decide(lambda: [path for path in paths if not hides(join(area.cwd, path))])
+        def is_visible(path: str) -> bool:
+            return not area.hides(path) and not area.withholds(path)
+
+        found: list[str] = self._decide(lambda: [path for path in paths if is_visible(join(area.cwd, path))])
         return found
 
 

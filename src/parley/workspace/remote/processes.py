@@ -84,6 +84,10 @@ class RemoteProcesses(Processes):
         command.watch()
         return command
 
+    @property
+    def is_running_commands(self) -> bool:
+        return any(command.feed is None for command in self._remote)
+
     async def is_folder(self, path: str) -> bool:
         [found] = await self._link.request(calls.FindFacts(facts=[("is_folder", path, 0)]))
         return bool(found)

@@ -15,17 +15,21 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import shutil
+import socket
 import sys
 import time
 from typing import Any
 
 from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries
-from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames, open_parent
+from parley.workspace.sandbox.folders import FolderIndex, open_parent
 
 ALONE_SECONDS = 2.0
 """How long the cleaner of a killed engine waits for its locks, and for other cleaners."""
+GONE_SECONDS = 30.0
+"""How long it waits for processes that were killed."""
 
 
 class PlaceholderRecord:
@@ -116,9 +120,7 @@ class ProtectedFiles:
 
     @classmethod
     def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
-        pairs = tuple((outer, inner) for outer, inner in job["pairs"])
-        names = ProtectedNames(frozenset(job["folders"]), frozenset(job["files"]), pairs)
-        entries = ProtectedEntries(FolderIndex(job["searched"], names, job["beyond"]))
+        entries = ProtectedEntries(FolderIndex(job["searched"], job["beyond"]))
         entries.before = job["before"]
         contents = ProtectedContents(())
         contents.saved, contents.folders = job["saved"], job["parents"]
@@ -131,12 +133,17 @@ def encode_job(folders: dict[str, str], roots: tuple[str, ...], watched: Protect
 
 
 def main(alive: int, job_file: int) -> None:
-    """Clean up when no process holds the other end of the pipe `alive`: the engine and the sandbox are gone."""
+    """Clean up when no process holds the other end of the socket `alive`: the engine and the sandbox are gone."""
     with open(job_file, "rb") as file:
         job: dict[str, Any] = json.load(file)
     os.chdir("/")
-    while os.read(alive, 1):
-        pass
+    hangup = select.poll()
+    hangup.register(alive, 0)
+    hangup.poll()
+    with contextlib.suppress(OSError):
+        _, first_processes, _, _ = socket.recv_fds(socket.socket(fileno=alive), 1, 1, socket.MSG_DONTWAIT)
+        for process in first_processes:  # the last of the sandbox to end
+            select.select([process], [], [], GONE_SECONDS)
     with contextlib.suppress(OSError):
         ProtectedFiles.from_json(job).restore(job["quarantine"])
     for root in job["roots"]:

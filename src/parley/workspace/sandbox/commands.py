@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
@@ -29,16 +28,15 @@ from parley.workspace.sandbox.base import (
 from parley.workspace.sandbox.cleanup import ProtectedFiles
 from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries
-from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
+from parley.workspace.sandbox.folders import FolderIndex
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
-from parley.workspace.sandbox.protected import ProtectedPaths, find_protected
+from parley.workspace.sandbox.mounts import is_beneath
+from parley.workspace.sandbox.protected import ProtectedPaths, find_protected, outer_repository
 from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
 from parley.workspace.search_path import with_trusted_path
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
-SEARCH_SECONDS = 10.0
-"""How long the search in repositories is good for."""
 AskHost = Callable[[str, int], Awaitable[bool]]
 MAX_LAUNCHERS = 8
 """How many policies are remembered: the settings of a session change rarely."""
@@ -55,6 +53,7 @@ class SandboxConfig(Struct, frozen=True, kw_only=True):
     policy: SandboxPolicy
     """Without protected files, which are found when they are needed."""
     reader_policy: SandboxPolicy
+    editor_policy: SandboxPolicy
     hidden_variables: tuple[str, ...] = ()
     ignored_violations: Mapping[str, tuple[str, ...]] = {}
     is_excluded: Callable[[str], bool] = lambda command: False
@@ -115,18 +114,18 @@ class OutsidePlace:
 class ProtectedTree:
     """The protected files of the writable folders."""
 
-    def __init__(self, roots: tuple[str, ...], names: ProtectedNames) -> None:
-        self.index = FolderIndex(roots, names)
-        self._searched: tuple[Mapping[str, object], float] = ({}, 0.0)
+    def __init__(self, roots: tuple[str, ...]) -> None:
+        self._repositories = tuple(dict.fromkeys(path for root in roots for path in outer_repository(root)))
+        self.index = FolderIndex((*roots, *self._repositories))
+        self._searched: Mapping[str, object] | None = None
         self._found = ProtectedPaths()
 
     def find(self) -> ProtectedPaths:
-        """Search again if something has changed; in repositories, which the index does not contain, now and then."""
+        """Search again if something has changed."""
         self.index.refresh()
-        entries, until = self._searched
-        if entries != self.index.entries or time.monotonic() > until:
-            self._searched = self.index.entries, time.monotonic() + SEARCH_SECONDS
-            self._found = find_protected(self.index)
+        if self._searched != self.index.entries:
+            self._searched = self.index.entries
+            self._found = find_protected(self.index, self._repositories)
         return self._found
 
 
@@ -137,7 +136,6 @@ class LocalCommandSandbox:
         self,
         read_config: Callable[[], SandboxConfig],
         detect: Callable[[], SandboxOffer],
-        names: ProtectedNames,
         make_folders: Callable[[], SandboxFolders],
         make_proxy: Callable[[Callable[[], NetworkPolicy], AskHost, Callable[[HostRefusal], None]], EgressProxy],
         read_config_without_project: Callable[[], SandboxConfig],
@@ -146,7 +144,6 @@ class LocalCommandSandbox:
         self._read_config_without_project = read_config_without_project
         """What the user's own hooks and servers are subject to."""
         self._detect = detect
-        self._names = names
         self._make_folders = make_folders
         self._make_proxy = make_proxy
         self._folders: SandboxFolders | None = None
@@ -172,8 +169,10 @@ class LocalCommandSandbox:
             if must:
                 raise ToolError(f"The command was allowed because it runs in the sandbox, but {offer.reason}.")
             return None
-        if command.scope.confined == "reader" and config.confines_readers and not config.enabled:
+        if command.scope.confined and config.confines_readers and not config.enabled:
             offer = await self._find_offer()
+            if offer.kind != "none" and command.scope.confined == "editor":
+                return await self._open_for_edits(offer, config, command.folders)
             if offer.kind != "none":
                 return self._open(offer, self._add_readable(config.reader_policy, command.folders), config)
         return None
@@ -210,18 +209,12 @@ class LocalCommandSandbox:
 
     async def _protect(self, policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
         """The policy with the protected files of this moment."""
-        import asyncio
-
         import msgspec
 
         if policy.filesystem_disabled:
             return policy
         writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
-        if writable not in self._trees:
-            if len(self._trees) >= MAX_LAUNCHERS:
-                self._trees.pop(next(iter(self._trees)))
-            self._trees[writable] = await asyncio.to_thread(ProtectedTree, writable, self._names)
-        found = self._trees[writable].find()
+        found = await self._find_protected(writable)
         return msgspec.structs.replace(
             policy,
             searched=writable,
@@ -229,6 +222,37 @@ class LocalCommandSandbox:
             protected=found.read_only,
             restored=found.restored,
         )
+
+    async def _open_for_edits(
+        self, offer: SandboxOffer, config: SandboxConfig, folders: tuple[str, ...]
+    ) -> LocalCommandPlace | None:
+        """The place of a command that edits; None if it cannot be confined.
+
+        Protected files are read-only, but nothing is restored afterwards: the names that the command creates were
+        decided on, and others may work in the same folder. Landlock knows no exceptions, so there commands are not
+        allowed without approval while another one runs, and not confined if there are exceptions.
+        """
+        import msgspec
+
+        policy = config.editor_policy
+        writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
+        if offer.kind == "landlock":
+            has_exceptions = any(is_beneath(path, root) for path in policy.read_only for root in writable)
+            policy = msgspec.structs.replace(policy, writable=writable)
+            return None if has_exceptions else self._open(offer, policy, config)
+        found = await self._find_protected(writable)
+        kept = [path for path in found.writable if any(is_beneath(path, root) for root in writable)]
+        policy = msgspec.structs.replace(policy, writable=(*writable, *kept), protected=found.existing)
+        return self._open(offer, policy, config)
+
+    async def _find_protected(self, writable: tuple[str, ...]) -> ProtectedPaths:
+        import asyncio
+
+        if writable not in self._trees:
+            if len(self._trees) >= MAX_LAUNCHERS:
+                self._trees.pop(next(iter(self._trees)))
+            self._trees[writable] = await asyncio.to_thread(ProtectedTree, writable)
+        return self._trees[writable].find()
 
     @staticmethod
     def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
@@ -267,7 +291,7 @@ class LocalCommandSandbox:
     def _watch(self, offer: SandboxOffer, policy: SandboxPolicy) -> ProtectedFiles:
         """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""
         tree = self._trees.get(policy.searched)
-        index = FolderIndex((), self._names) if tree is None else tree.index
+        index = FolderIndex(()) if tree is None else tree.index
         mounted = () if offer.kind == "bubblewrap" else policy.protected
         return ProtectedFiles(ProtectedEntries(index), ProtectedContents((*mounted, *policy.restored)))
 

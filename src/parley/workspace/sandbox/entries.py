@@ -14,6 +14,7 @@ import secrets
 import stat
 
 from parley.workspace.sandbox.folders import Entries, FolderIndex, give_rights, open_folder, open_inner, open_parent
+from parley.workspace.sensitive_names import ACTIVATE, PROTECTED_FOLDERS, normalize_name
 
 
 class ProtectedEntries:
@@ -33,7 +34,7 @@ class ProtectedEntries:
 
     def accept_change(self, path: str) -> bool:
         """Take over a change of the user's. Returns whether the path is protected."""
-        if not self._index.names.cover(path):
+        if not self._index.may_cover(path):
             return False
         self._index.refresh()
         accepted = dict(self.before)
@@ -54,6 +55,8 @@ class ProtectedEntries:
             before = self.before.get(folder, {})
             for name, target in entries.items():
                 path = os.path.join(folder, name)
+                if is_new_environment(name, before):
+                    continue
                 if name not in before or (before[name] and target != before[name]):
                     try:
                         with open_parent(path) as (opened, last):
@@ -73,15 +76,18 @@ class ProtectedEntries:
 
     def to_json(self) -> dict[str, object]:
         """What another process needs to restore the entries."""
-        names = self._index.names
         return {
-            "folders": sorted(names.folders),
-            "files": sorted(names.files),
-            "pairs": names.pairs,
             "before": self.before,
             "searched": self._index.roots,
             "beyond": sorted(self._index.beyond),
         }
+
+
+def is_new_environment(name: str, before: Entries) -> bool:
+    """Whether a script activates an environment that a command has just created: all of it is the command's work."""
+    plain = normalize_name(name)
+    is_script = plain.startswith(ACTIVATE) and plain not in PROTECTED_FOLDERS
+    return is_script and not any(normalize_name(other).startswith(ACTIVATE) for other in before)
 
 
 def restore_links(folder: str, before: Entries) -> list[str]:

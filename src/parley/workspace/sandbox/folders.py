@@ -5,8 +5,11 @@
     index.entries                    # folder -> {name: target of a symlink, or ""}
 
 A folder is listed again only if its change time differs, which a command cannot set. So a tree that did not change
-costs one `lstat` for each folder. In folders of installed and built files (`NOT_ENTERED`) only the top is listed:
-packages contain such names, and no one starts programs there.
+costs one `lstat` for each folder. In folders of installed and built files (`NOT_ENTERED`) only the top and the scripts
+of an environment are listed: packages contain such names, and no one starts programs there.
+
+A git directory is known by its name or by what is in it: a bare repository, the directory of a submodule below
+`.git/modules`, that of a worktree below `.git/worktrees`. Git reads its configuration and hooks wherever it is.
 
 Runs in the engine and in the process that cleans up after a killed engine, and uses only the standard library.
 """
@@ -17,15 +20,18 @@ import contextlib
 import os
 import stat
 import time
-import unicodedata
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
+
+from parley.workspace.sensitive_names import is_protected, is_protected_in, normalize_name
 
 GIT = ".git"
 GIT_RESTRICTED = ("config", "config.worktree", "hooks", "commondir", "gitdir")
 """Files of a repository that name programs or other repositories."""
+GIT_NESTED = frozenset({"worktrees", "modules"})
+"""Folders of a repository with more of the kind. The others contain no configuration."""
+ENVIRONMENT_SCRIPTS = frozenset({"bin", "scripts"})
 NOT_ENTERED = frozenset({"node_modules", "__pycache__", ".venv", "venv", "target", "dist", "build"})
 MAX_FOLDERS = 20_000
 """How many folders are listed at first, the upper ones before the lower ones. Those that appear later always are."""
@@ -37,34 +43,6 @@ Entries = dict[str, str]
 """Names in a folder, each with the target of a symlink or ""."""
 
 
-class ProtectedNames(NamedTuple):
-    """Which names are protected, in lower case."""
-
-    folders: frozenset[str] = frozenset()
-    files: frozenset[str] = frozenset()
-    pairs: tuple[tuple[str, str], ...] = ()
-    """A folder and its subfolder."""
-    exempt: tuple[tuple[str, str], ...] = ()
-    """Folders below protected ones that commands may change."""
-    masked: frozenset[str] = frozenset()
-    """The folders that are masked if they do not exist."""
-
-    def include(self, name: str, folder: str) -> bool:
-        """Whether a name is protected in a folder. Both are normalized, except in a repository."""
-        if folder == GIT:
-            return name in GIT_RESTRICTED
-        return name in self.folders or name in self.files or (folder, name) in self.pairs
-
-    def cover(self, path: str) -> bool:
-        """Whether a path is protected, or below something that is."""
-        parts = [normalize(part) for part in path.split("/")]
-        return any(self.include(name, folder) for folder, name in pairwise(parts))
-
-
-def normalize(name: str) -> str:
-    return name.lower() if name.isascii() else unicodedata.normalize("NFC", name).casefold()
-
-
 class Folder(NamedTuple):
     """A folder as it was when it was listed."""
 
@@ -73,17 +51,18 @@ class Folder(NamedTuple):
     inner: tuple[str, ...] = ()
     """The paths of the folders in it that are listed, too."""
     entries: Entries = {}
+    is_git: bool = False
 
 
 class FolderIndex:
     """All folders below some others, with the protected names in them."""
 
-    def __init__(self, roots: Iterable[str], names: ProtectedNames, beyond: Iterable[str] = ()) -> None:
+    def __init__(self, roots: Iterable[str], beyond: Iterable[str] = ()) -> None:
         """`beyond`: folders that are not listed, because another index has found too many."""
-        self.names = names
         self.roots = tuple(roots)
         self.entries: dict[str, Entries] = {}
         """The folders that have protected names. Replaced by a refresh, never changed."""
+        self.git_folders: list[str] = []
         self.beyond = set(beyond)
         self._limit = MAX_FOLDERS if not self.beyond else 0
         self._folders: dict[str, Folder] = {}
@@ -119,23 +98,35 @@ class FolderIndex:
         self._paths = list(found)
         self._times = [folder.changed_ns for folder in found.values()]
         self.entries = {path: folder.entries for path, folder in found.items() if folder.entries}
+        self.git_folders = [path for path, folder in found.items() if folder.is_git]
+
+    def may_cover(self, path: str) -> bool:
+        """Whether a path may be protected, as far as its name and the folders that were found last tell."""
+        return is_protected(path) or any(path.startswith(f"{folder}/") for folder in self.git_folders)
 
     def _list(self, path: str, status: os.stat_result) -> Folder:
         is_settled = status.st_ctime_ns < time.time_ns() - SETTLED_NANOSECONDS
-        base = normalize(os.path.basename(path))
-        is_entered = base != GIT and (base not in NOT_ENTERED or path in self.roots)
+        base = normalize_name(os.path.basename(path))
+        found = self._read(path)
+        is_git = base == GIT or is_git_directory({name for name, _ in found})
+        # Only what is below `.git` is known to be git's own: a command can make any folder look like a repository.
+        is_inside_git = base == GIT or f"/{GIT}/" in path
+        below = ENVIRONMENT_SCRIPTS if base in NOT_ENTERED and path not in self.roots else None
+        if is_inside_git:
+            below = GIT_NESTED if is_git else None
         inner: list[str] = []
         entries: Entries = {}
-        for name, is_folder in self._read(path):
-            plain = normalize(name)
+        for name, is_folder in found:
+            plain = normalize_name(name)
             inside = os.path.join(path, name)
-            if self.names.include(name if base == GIT else plain, base):
+            if (is_git and name in GIT_RESTRICTED) or (not is_inside_git and is_protected_in(base, plain)):
                 entries[name] = "" if is_folder else read_link(inside)
                 if plain == GIT and is_folder:
                     inner.append(inside)
-            elif is_folder and is_entered and inside not in self.beyond:
+            elif is_folder and inside not in self.beyond and (below is None or plain in below):
                 inner.append(inside)
-        return Folder(status.st_ino, status.st_ctime_ns if is_settled else UNSETTLED, tuple(inner), entries)
+        changed_ns = status.st_ctime_ns if is_settled else UNSETTLED
+        return Folder(status.st_ino, changed_ns, tuple(inner), entries, is_git)
 
     def _read(self, path: str) -> list[tuple[str, bool]]:
         """The names in a folder, each with whether it is a folder."""
@@ -150,6 +141,11 @@ class FolderIndex:
         with contextlib.suppress(OSError), open_folder(path) as opened, os.scandir(opened) as found:
             return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         return []
+
+
+def is_git_directory(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names for a repository, or for the part of one that a worktree has."""
+    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
 
 
 @contextlib.contextmanager

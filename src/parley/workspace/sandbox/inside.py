@@ -22,7 +22,7 @@ from parley.workspace.process.tree import hide_memory
 
 
 def main(control: int, hello: int, port: int, plan_file: int, alive: int) -> None:
-    """`port`: where commands find the proxy, 0 for none. `alive`: kept open while the sandbox exists."""
+    """`port`: where commands find the proxy, 0 for none. `alive`: a socket, kept open while the sandbox exists."""
     hide_memory()  # commands of the same user must not read the memory of their supervisor
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open(plan_file, "rb") as file:
@@ -30,6 +30,10 @@ def main(control: int, hello: int, port: int, plan_file: int, alive: int) -> Non
     keep_descriptors(control, hello, alive)
     check_mounts(plan.get("mounts", ()))
     confine = prepare_landlock(plan) if "paths" in plan else None
+    if confine is None:
+        # As the first process of a namespace it ends after all others, but its descriptors are closed before that.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(alive)) as cleaner:
+            socket.send_fds(cleaner, [b"!"], [os.pidfd_open(os.getpid())])
     greeting = socket.socket(fileno=hello)
     if port:
         with socket.create_server(("127.0.0.1", port), backlog=128) as listener:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -46,8 +47,8 @@ class SandboxRun:
     def __init__(self, records: list[cleanup.PlaceholderRecord], restore: Callable[[], object]) -> None:
         self._records = records
         self._restore = restore
-        self._watched, self.alive = os.pipe()
-        """The sandbox and this process hold the writing end; when both are gone, the cleaner starts its work."""
+        self._watched, self.alive = (end.detach() for end in socket.socketpair())
+        """The sandbox and this process hold `alive`; when both are gone, the cleaner starts its work."""
         self.errors = os.memfd_create("parley-sandbox-errors")
         self._cleaner: subprocess.Popen[bytes] | None = None
         self._job = b""
@@ -60,7 +61,7 @@ class SandboxRun:
     def start_cleaner_soon(self, job: bytes) -> None:
         """Start it while the sandbox starts, so that the first command does not wait for it."""
         self._job = job
-        self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._start_cleaner)
+        self._timer = asyncio.get_running_loop().call_later(CLEANER_DELAY_SECONDS, self._try_to_start_cleaner)
 
     def replace_cleaner(self, job: bytes) -> None:
         """Let it know of another state to restore."""
@@ -70,6 +71,10 @@ class SandboxRun:
             self._start_cleaner()
             before.kill()
             before.wait()
+
+    def _try_to_start_cleaner(self) -> None:
+        with contextlib.suppress(OSError):  # if our interpreter cannot be executed, the sandbox does not start either
+            self._start_cleaner()
 
     def _start_cleaner(self) -> None:
         job_file = open_memory(self._job)

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 
 from parley.protocol.base import Struct
-from parley.workspace.sandbox.folders import GIT, GIT_RESTRICTED, FolderIndex, ProtectedNames, normalize
+from parley.workspace.sandbox.folders import GIT, FolderIndex
 from parley.workspace.sandbox.mounts import is_folder
+from parley.workspace.sensitive_names import EXEMPT_PAIRS, normalize_name
 
 MAX_MOUNTED = 100
 """How many paths are mounted, at most: bubblewrap takes long for many. Those in upper folders come first."""
-GIT_NESTED = ("worktrees", "modules")
-"""Folders with more of the kind."""
-MODULE_DEPTH = 3
-"""A submodule is stored under its path, which may have several parts."""
+MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
+"""Folders that commands cannot create while they run. Other protected names are moved away after the command."""
 MAX_GIT_FILE_BYTES = 4096
 
 
@@ -35,37 +35,39 @@ class ProtectedPaths(Struct, frozen=True, kw_only=True):
 
     read_only: tuple[str, ...] = ()
     """Paths to mount read-only or, if they do not exist, to mask."""
+    existing: tuple[str, ...] = ()
+    """Those that exist, and the hooks of repositories."""
     restored: tuple[str, ...] = ()
     """Paths for which there are too many mounts."""
     writable: tuple[str, ...] = ()
     """Paths below protected ones that commands may change, and repositories outside of the writable folders."""
 
 
-def find_protected(index: FolderIndex) -> ProtectedPaths:
-    """What is protected now. The paths of the index must be real."""
-    names = index.names
+def find_protected(index: FolderIndex, repositories: Iterable[str] = ()) -> ProtectedPaths:
+    """What is protected now. The paths of the index must be real.
+
+    `repositories`: those of the index that are outside of the writable folders.
+    """
     read_only: list[str] = []
-    writable: list[str] = []
+    writable = list(repositories)
     for folder, entries in index.entries.items():
-        if normalize(os.path.basename(folder)) == GIT:
-            continue  # see `protect_repository`
         for name, target in entries.items():
             path = os.path.join(folder, name)
             if target:
                 read_only.append(os.path.realpath(path))
-            elif normalize(name) == GIT and not is_missing(path, "HEAD"):  # a placeholder has none
-                read_only += protect_repository(path)
-            else:
-                read_only.append(path)
-                writable += [inner for inner in exempt_paths(path, names) if is_folder(inner)]
-    for root in filter(is_folder, index.roots):
-        read_only += [os.path.join(root, name) for name in sorted(names.masked) if is_missing(root, name)]
-        for gitdir in outer_repository(root):
-            writable.append(gitdir)
-            read_only += protect_repository(gitdir)
+            elif normalize_name(name) != GIT or not is_folder(path) or is_missing(path, "HEAD"):
+                read_only.append(path)  # also a placeholder, which has no HEAD
+                writable += [inner for inner in exempt_paths(path) if is_folder(inner)]
+    # Only hooks are masked if they are missing: an empty `config` or `commondir` would break git.
+    read_only += [os.path.join(path, "hooks") for path in index.git_folders if not is_missing(path, "HEAD")]
+    existing = read_only[:MAX_MOUNTED]
+    for root in index.roots:
+        if is_folder(root) and root not in writable:
+            read_only += [os.path.join(root, name) for name in sorted(MASKED_FOLDERS) if is_missing(root, name)]
     # The same, whether or not a placeholder exists.
     ordered = sorted(set(read_only), key=lambda path: (path.count("/"), path))
     return ProtectedPaths(
+        existing=tuple(dict.fromkeys(existing)),
         read_only=tuple(sorted(ordered[:MAX_MOUNTED])),
         restored=tuple(ordered[MAX_MOUNTED:]),
         writable=tuple(sorted(set(writable))),
@@ -76,34 +78,9 @@ def is_missing(root: str, name: str) -> bool:
     return not os.path.lexists(os.path.join(root, name))
 
 
-def exempt_paths(path: str, names: ProtectedNames) -> list[str]:
-    plain = normalize(os.path.basename(path))
-    return [os.path.join(path, inner) for outer, inner in names.exempt if outer == plain]
-
-
-def protect_repository(path: str) -> list[str]:
-    """What is protected of a `.git` folder, or the `.git` file of a worktree."""
-    if not is_folder(path):
-        return [path]
-    # Only hooks are masked if they are missing: an empty `config` or `commondir` would break git.
-    found = [os.path.join(path, name) for name in GIT_RESTRICTED if name == "hooks" or not is_missing(path, name)]
-    for name in GIT_NESTED:
-        found += protect_nested(os.path.join(path, name), MODULE_DEPTH)
-    return found
-
-
-def protect_nested(folder: str, depth: int) -> list[str]:
-    try:
-        inner = [entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-    except OSError:
-        return []
-    found: list[str] = []
-    for path in inner:
-        if not is_missing(path, "HEAD"):
-            found += protect_repository(path)
-        elif depth > 1:
-            found += protect_nested(path, depth - 1)
-    return found
+def exempt_paths(path: str) -> list[str]:
+    plain = normalize_name(os.path.basename(path))
+    return [os.path.join(path, inner) for outer, inner in EXEMPT_PAIRS if outer == plain]
 
 
 def outer_repository(root: str) -> list[str]:

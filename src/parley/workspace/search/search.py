@@ -75,11 +75,18 @@ class LocalSearch:
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
     ) -> SearchMatches:
+        import msgspec
+
         from parley.workspace.search import ripgrep
+        from parley.workspace.search.root import printable
 
         with ExitStack() as stack:
             root = await asyncio.to_thread(lambda: stack.enter_context(self._start(area)))
-            hides = root.hides(area.hides)
+            is_hidden, withholds = root.hides(area.hides), root.hides(area.withholds)
+
+            def hides(path: str) -> bool:
+                return is_hidden(path) or withholds(path)
+
             if not root.is_folder and hides(""):
                 raise ToolError(f"{area.path} cannot be searched: a permission rule denies it.")
             found = await ripgrep.search(
@@ -94,6 +101,9 @@ class LocalSearch:
                 hides=hides,
                 enough_lines=enough_lines,
             )
+            names = await asyncio.to_thread(os.listdir, root.descriptor) if root.is_folder else []
+            withheld = [printable(name) for name in sorted(names) if withholds(name) and not is_hidden(name)]
+            found = msgspec.structs.replace(found, withheld=withheld)
             return await asyncio.to_thread(lambda: present(found, query, root, area.cwd))
 
     @contextmanager

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from parley.workspace.sandbox import folders
-from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
-
-NAMES = ProtectedNames(
-    folders=frozenset({".git", ".claude"}), files=frozenset({".mcp.json"}), pairs=((".config", "git"),)
-)
+from parley.workspace.sandbox.folders import FolderIndex
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def found(index: FolderIndex, tree: Path) -> set[str]:
 
 
 def test_new_names_are_found_although_the_times_of_folders_were_reset(tree: Path) -> None:
-    index = FolderIndex([str(tree)], NAMES)
+    index = FolderIndex([str(tree)])
     settle(index)
     assert found(index, tree) == {"a/.git"}
 
@@ -57,7 +53,7 @@ def test_new_names_are_found_although_the_times_of_folders_were_reset(tree: Path
 
 
 def test_folders_that_appear_move_or_disappear_are_followed(tree: Path) -> None:
-    index = FolderIndex([str(tree)], NAMES)
+    index = FolderIndex([str(tree)])
     settle(index)
 
     (tree / "new/deep").mkdir(parents=True)
@@ -75,7 +71,7 @@ def test_folders_that_appear_move_or_disappear_are_followed(tree: Path) -> None:
 def test_a_folder_that_is_swapped_with_another_is_listed_again(tree: Path) -> None:
     (tree / "p/one/inner").mkdir(parents=True)
     (tree / "p/two").mkdir()
-    index = FolderIndex([str(tree)], NAMES)
+    index = FolderIndex([str(tree)])
     settle(index)
 
     os.rename(tree / "p/one", tree / "p/three")
@@ -94,7 +90,7 @@ def test_in_a_very_large_tree_the_upper_folders_and_all_new_ones_are_listed(
         (tree / f"many/{number}/x").mkdir(parents=True)
     (tree / "many/7/x/.claude").mkdir()  # existed before, and is not listed
     monkeypatch.setattr(folders, "MAX_FOLDERS", 20)
-    index = FolderIndex([str(tree)], NAMES)
+    index = FolderIndex([str(tree)])
     assert found(index, tree) == {"a/.git"}
     assert index.beyond
 
@@ -105,5 +101,5 @@ def test_in_a_very_large_tree_the_upper_folders_and_all_new_ones_are_listed(
     (tree / "many/.claude").mkdir()
 
     assert found(index, tree) == {"a/.git", "fresh/59/.mcp.json", "many/.claude"}
-    again = FolderIndex([str(tree)], NAMES, index.beyond)
+    again = FolderIndex([str(tree)], index.beyond)
     assert found(again, tree) == {"a/.git", "fresh/59/.mcp.json", "many/.claude"}

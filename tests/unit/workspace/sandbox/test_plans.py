@@ -9,14 +9,10 @@ import pytest
 
 from parley.workspace.sandbox import seccomp
 from parley.workspace.sandbox.base import SandboxPolicy
-from parley.workspace.sandbox.folders import FolderIndex, ProtectedNames
+from parley.workspace.sandbox.folders import FolderIndex
 from parley.workspace.sandbox.mounts import choose_mounts, plan_mounts
 from parley.workspace.sandbox.protected import find_protected, outer_repository
 from parley.workspace.sandbox.violations import find_violations
-
-NAMES = ProtectedNames(
-    folders=frozenset({".git", ".claude"}), files=frozenset({".mcp.json"}), exempt=((".claude", "worktrees"),)
-)
 
 
 @pytest.mark.parametrize("machine", seccomp.MACHINES)
@@ -71,9 +67,9 @@ def test_protected_files_are_found_in_folders_below(tmp_path: Path) -> None:
     (tmp_path / "sub/.git/config").write_text("")
     (tmp_path / ".MCP.json").write_text("")
 
-    found = find_protected(FolderIndex([str(tmp_path)], NAMES))
+    found = find_protected(FolderIndex([str(tmp_path)]))
 
-    inner = {Path(path).relative_to(tmp_path).as_posix() for path in found.read_only}
+    inner = {Path(path).relative_to(tmp_path).as_posix() for path in found.read_only if Path(path).exists()}
     assert inner == {".MCP.json", ".claude", "sub/.git/config", "sub/.git/hooks", "a/b/c/d/.claude"}
     assert found.writable == (f"{tmp_path}/.claude/worktrees",)
 
