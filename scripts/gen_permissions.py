@@ -19,10 +19,10 @@ from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import arguments, command_rules, strict_parser, targets, treesitter
+from parley.permissions.shell import arguments, command_rules, prefix_rules, strict_parser, targets, treesitter
 from parley.permissions.shell.arguments import Program
 from parley.permissions.shell.denied import interpreters, search
-from parley.permissions.shell.denied.inert import INERT
+from parley.permissions.shell.denied.inert import BUILDS, FILE_FREE, INERT
 from parley.permissions.shell.readonly import check, git, special, tables
 from parley.protocol.base import Json, Struct
 from parley.workspace.sensitive_names import (
@@ -338,6 +338,18 @@ def build_command_tables() -> Iterator[str]:
     by_text = command_rules.EVALUATES | command_rules.NEVER_BY_PREFIX
     yield f"Only a rule with exactly the command's text allows: {format_names(by_text)}."
     yield ""
+    yield "## Git subcommands"
+    yield ""
+    yield f"A rule for all of git covers: {format_names(prefix_rules.GIT_PLAIN)}."
+    yield ""
+    yield f"Only a rule with exactly the command's text allows: {format_names(prefix_rules.GIT_RUNNERS)}."
+    yield ""
+    yield "## Programs and files"
+    yield ""
+    yield f"These programs open no file: {format_names(FILE_FREE)}."
+    yield ""
+    yield f"These run code of the working tree, or read all of it: {format_names(BUILDS)}."
+    yield ""
     yield "## Where denied commands are found"
     yield ""
     yield f"- after {format_names(search.WRAPPERS)}, and after {format_names(search.RUNS_NEXT)} of `find`"
@@ -352,6 +364,10 @@ def build_command_tables() -> Iterator[str]:
     yield from (
         f"- in option values of {format_names(names)}: {format_names(words)}"
         for words, names in group_by_words(interpreters.OPTIONS)
+    )
+    yield (
+        "- in other programs for packages, builds and services after `exec`, `dlx`, `rsh`, `ssh`, `cmd` and `devenv`, "
+        "also with a prefix as in `dev:exec`"
     )
     yield f"- in every argument of a program that is not named above and not one of {format_names(INERT)}"
     yield ""

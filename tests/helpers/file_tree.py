@@ -40,7 +40,8 @@ class Tree:
 
     def is_folder(self, path: str) -> bool:
         real = self.resolve(path).real
-        return real in self._files and real not in self._contents
+        is_above = any(known.startswith(f"{(real or '').rstrip('/')}/") for known in self._files)
+        return is_above or (real in self._files and real not in self._contents)
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         return self._contents.get(self.resolve(path).real or "")

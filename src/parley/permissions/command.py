@@ -9,7 +9,7 @@ glob or a search of whole folders can lead to a file that a rule denies. Then th
 
 A line that is not proven, or that runs an unknown program, may still mention files: in a `bash -c`, after `sudo`, as an
 argument that the program opens. A denied file stays denied there. If it is not certain that a word is a file at all,
-the line needs approval.
+the line needs approval. With rules that restrict files, so does a line whose files are not all known, in every mode.
 
 See also: the line and its files (proven_command.py), arguments of unknown programs (paths/operands.py), git
 (git/calls.py), the shell itself (shell/).
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from parley.permissions import shell
@@ -35,7 +35,12 @@ from parley.permissions.base import (
     ResolvedPath,
     ToolRequest,
 )
-from parley.permissions.git.calls import apply_repository_findings, explain_denied_output, find_named_files
+from parley.permissions.git.calls import (
+    apply_repository_findings,
+    explain_denied_output,
+    explain_restricted_changes,
+    find_named_files,
+)
 from parley.permissions.paths.filesystem import MAX_ENTRIES
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
@@ -58,7 +63,9 @@ from parley.permissions.rules import (
 from parley.permissions.shell import CommandLine, Mentions, SimpleCommand, Step, find_mentions, has_nested_commands
 from parley.permissions.shell.arguments import git_words, inner_argv, unwrap
 from parley.permissions.shell.change_directory import CD_COMMANDS
-from parley.permissions.shell.command_rules import is_exact
+from parley.permissions.shell.command_rules import compile_patterns, is_exact
+from parley.permissions.shell.expansion import GlobLookup, expand
+from parley.permissions.shell.prefix_rules import shorten
 from parley.permissions.shell.readonly.check import (
     files_read,
     leaves_folder,
@@ -66,7 +73,7 @@ from parley.permissions.shell.readonly.check import (
     reads_only,
     reads_whole_folders,
 )
-from parley.permissions.shell.targets import deletes
+from parley.permissions.shell.targets import deletes, find_file_operands
 from parley.protocol.base import Json, Struct
 from parley.workspace.globs import WILD, name_test
 from parley.workspace.sensitive_names import holds_keys, is_protected, normalize_name
@@ -80,6 +87,11 @@ MOVES_LINK = "It moves a symlink that is part of a path it uses, so the path may
 UNREADABLE = "It cannot be proven what the command runs, and there are deny or ask rules for commands"
 CLIMBS_PAST_LINK = "A path in it has `..` after a symlink, so it does not lead where it seems to"
 MAY_READ_DENIED = "It may read files that a rule denies, without naming them"
+UNKNOWN_READ = "It is not known which files it reads ({word}), and a rule restricts reading some"
+UNKNOWN_WRITE = "It is not known which files it writes ({word}), and a rule restricts editing some"
+UNKNOWN_TARGET = "It is not known which file it writes ({word}), and it may be a protected one"
+HOLDS_RESTRICTED = "{path} is, contains or may contain a file that the rule {rule} ({source}) restricts"
+UNKNOWN_FOLDER = "It is not known in which folder it runs, and a rule restricts some files"
 MOVES_DENIED_FILES = "It moves a folder with files that a rule denies, and the rule would not match their new paths"
 MENTIONS_DENIED = "It names a path that a rule denies"
 RACED = (
@@ -93,9 +105,11 @@ MAX_MOVES = 16
 """A line that changes its folder more often is not followed."""
 MAX_PATTERN_CHARACTERS = 255
 """No file name is longer."""
-ANCHORS = ("/", "~/", "../")
-"""A pattern that begins with one of these denies a path; any other denies a name in every folder."""
+MATCHES_HIDDEN = ("dotglob", "GLOBIGNORE", "shopt", "BASHOPTS")
+"""What may change that globs match no name that begins with a dot."""
 MAX_COMPARISONS = 2_000
+MAX_BENEATH = 4_000
+"""Comparisons of the files below a folder with the rules."""
 BRACES = re.compile(r"\{[^{}]*\}")
 
 
@@ -111,12 +125,13 @@ def assess_command(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesyst
 def assess_unproven(text: str, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> Assessment:
     mentioned = find_mentioned_restrictions(text, None, request, rules, fs)
     deny, ask = rules.specific_rules("deny", "Bash"), rules.specific_rules("ask", "Bash")
+    exact = find_exact_rule(text, request, rules, fs)
     return Assessment(
         deny=find_rule(text, deny) or mentioned.deny,
         ask=find_rule(text, ask) or mentioned.ask,
         critical=find_critical_reason(text, [*deny, *ask], request, fs) or mentioned.critical,
-        hazard=mentioned.hazard,
-        allow=find_exact_rule(text, request, rules, fs),
+        hazard=mentioned.hazard or ("" if exact else mentioned.unapproved),
+        allow=exact,
         allow_type=BY_COMMAND,
         reason=NEEDS_APPROVAL,
         reason_type="other",
@@ -134,7 +149,7 @@ def assess_proven(command: ProvenCommand) -> Assessment:
     written = next((resolved.real for resolved in files.writes if resolved.real is not None), None)
     is_harmless = category == "harmless"
     confined = choose_confinement(command, category, allow)
-    hazard = restrictions.hazard or ("" if is_harmless else find_prefix_hazard(command, allow))
+    hazard = restrictions.hazard or ("" if is_harmless else find_prefix_hazard(command, allow, restrictions.unapproved))
     if confined == "editor" and command.request.others_run and rules.confinement() != "bubblewrap":
         hazard = hazard or RACED
     assessment = Assessment(
@@ -185,10 +200,9 @@ def find_restrictions(command: ProvenCommand) -> Restrictions:
     return Restrictions(
         deny=find_rule(line.text, deny) or find_file_rule("deny", reads, files.writes, rules, fs) or mentioned.deny,
         ask=find_rule(line.text, ask) or find_file_rule("ask", reads, files.writes, rules, fs) or mentioned.ask,
-        critical=critical
-        or mentioned.critical
-        or (files.unknown_reason if rules.path_rules("deny", "Read", writing=False) else ""),
+        critical=critical or mentioned.critical or find_unseen_files(command),
         hazard=find_hazard(command) or mentioned.hazard,
+        unapproved=mentioned.unapproved,
     )
 
 
@@ -203,12 +217,15 @@ def find_rule(text: str, rules: Sequence[Rule]) -> Rule | None:
     return next((rule for rule in rules if match is not None and rule.spec == match.pattern), None)
 
 
-def find_prefix_hazard(command: ProvenCommand, allow: Rule | None) -> str:
+def find_prefix_hazard(command: ProvenCommand, allow: Rule | None, unapproved: str) -> str:
     """Why rules that match only the beginning of a command do not approve the line."""
     rules = command.rules
     if allow is None and rules.find_tool_rule("allow", "Bash") is None:
         return ""
-    return find_operand_hazard(command, [rule.spec or "" for rule in rules.specific_rules("allow", "Bash")])
+    patterns = [rule.spec or "" for rule in rules.specific_rules("allow", "Bash")]
+    if unapproved and not compile_patterns(tuple(patterns)).has_exact(command.line.text):
+        return unapproved
+    return find_operand_hazard(command, patterns)
 
 
 def find_allow_rule(command: ProvenCommand) -> Rule | None:
@@ -390,24 +407,95 @@ def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath], c
     return suggest_commands(*specs)
 
 
+def find_unseen_files(command: ProvenCommand) -> str:
+    """Why a line may touch restricted files that it does not name; empty if it does not, or if there are none."""
+    rules, fs, files = command.rules, command.fs, command.files
+    writing = restricting_rules(rules, writing=True)
+    if not writing:
+        return ""
+    if files.unknown_reason or climbs_past_link(command):
+        return files.unknown_reason or CLIMBS_PAST_LINK
+    used = [*(resolved.names[0] for resolved in files.writes), *find_globbed_folders(command)]
+    if reason := find_restricted_folder(used, writing, rules, fs):
+        return reason
+    if files.unknown and (reason := find_operand_hazard(command, (), only_rules=True)):
+        return reason
+    if command.runs_git and (reason := explain_restricted_changes(command)):
+        return reason
+    reading = restricting_rules(rules, writing=False)
+    if not reading:
+        return ""
+    if command.runs_git and (reason := explain_denied_output(command)):
+        return reason
+    for simple, step in command.pair_steps():
+        if searches_folders(simple) or compares_folders(simple, step, fs):
+            reason = find_restricted_folder(step.names, reading, rules, fs)
+            if reason or not step.names:
+                return reason or MAY_READ_DENIED
+        if (step.fed or matches_hidden(command.line.text)) and may_match_denied(simple, step, command):
+            return MAY_READ_DENIED
+    return MOVES_DENIED_FILES if moves_denied_files(files.steps, rules, fs) else ""
+
+
 def find_path_hazard(command: ProvenCommand) -> str:
-    """Why a line may touch other files than those it names; empty if it does not."""
-    rules, fs, steps = command.rules, command.fs, command.files.steps
+    """Why a line may touch other files than those it names, now or a moment later; empty if it does not."""
     if climbs_past_link(command):
         return CLIMBS_PAST_LINK
-    if not read_deny_rules(rules):
+    if not restricting_rules(command.rules, writing=False):
         return ""
-    if reason := explain_denied_output(command):
-        return reason
-    if any(searches_folders(simple) or may_match_denied(simple, rules) for simple in command.line.commands):
-        return MAY_READ_DENIED
-    if any(
-        may_expand_to(glob, rule.spec or "") for step in steps for glob in step.fed for rule in read_deny_rules(rules)
-    ):
-        return MAY_READ_DENIED
-    if any(compares_folders(simple, step, fs) for simple, step in command.pair_steps()):
-        return MAY_READ_DENIED
-    return MOVES_DENIED_FILES if moves_denied_files(steps, rules, fs) else ""
+    for simple, step in command.pair_steps():
+        if searches_folders(simple) or compares_folders(simple, step, command.fs):
+            return MAY_READ_DENIED
+        if may_match_denied(simple, step, command):
+            return MAY_READ_DENIED
+    return ""
+
+
+def find_globbed_folders(command: ProvenCommand) -> Iterator[str]:
+    """What the globs among the arguments of unknown programs match now."""
+    fs = command.fs
+    lookup = GlobLookup(lambda path: fs.entries(path, MAX_ENTRIES), fs.exists)
+    for simple, step in command.pair_steps():
+        for index in simple.globs if find_file_operands(simple) is None else ():
+            for folder in step.folders:
+                found = expand(simple.words[index], folder, lookup)
+                yield from (os.path.join(folder, name) for name in (found.words if found else ("",)))
+
+
+def find_restricted_folder(paths: Iterable[str], restricting: Sequence[Rule], rules: RuleSet, fs: Filesystem) -> str:
+    """Why using these paths, and everything in those that are folders, uses a restricted file; empty if it does not."""
+    for path in paths:
+        names = fs.resolve(path).names
+        rule = next((rule for rule in restricting for name in names if rules.restricts(rule, name, fs)), None)
+        if rule is None and fs.is_folder(path):
+            rule = find_rule_beneath(path, restricting, rules, fs)
+        if rule is not None:
+            return HOLDS_RESTRICTED.format(path=make_printable(path), rule=rule.text, source=rule.source)
+    return ""
+
+
+def find_rule_beneath(folder: str, restricting: Sequence[Rule], rules: RuleSet, fs: Filesystem) -> Rule | None:
+    """The rule that restricts a file below a folder: one that is there now, or whose pattern is for a path there."""
+    top = fs.resolve(folder).real or folder
+    for rule in restricting:
+        prefix = literal_prefix(rule.spec or "", rule.root, rules.cwd, fs.home)
+        if "/" in (rule.spec or "").removesuffix("/**").rstrip("/") and relative_parts(prefix, normalize_name(top)):
+            return rule
+    pending, left = [top], MAX_BENEATH // len(restricting)
+    while pending:
+        current = pending.pop()
+        names = fs.entries(current, left)
+        if names is None:
+            return restricting[0]
+        left -= len(names)
+        for name, kind in names.items():
+            path = f"{current.rstrip('/')}/{name}"
+            found = next((rule for rule in restricting if rules.restricts(rule, path, fs)), None)
+            if found is not None:
+                return found
+            if kind == "folder":
+                pending.append(path)
+    return None
 
 
 def climbs_past_link(command: ProvenCommand) -> bool:
@@ -433,12 +521,15 @@ def moves_denied_files(steps: Sequence[Step], rules: RuleSet, fs: Filesystem) ->
     moved = {name for step in steps for old, _ in step.moves for name in fs.resolve(old).names}
     if not moved:
         return False
-    denied = [literal_prefix(rule.spec or "", rule.root, rules.cwd, fs.home) for rule in read_deny_rules(rules)]
+    restricting = restricting_rules(rules, writing=False)
+    denied = [literal_prefix(rule.spec or "", rule.root, rules.cwd, fs.home) for rule in restricting]
     return any(relative_parts(prefix, normalize_name(name)) for prefix in denied for name in moved)
 
 
-def read_deny_rules(rules: RuleSet) -> tuple[Rule, ...]:
-    return rules.path_rules("deny", "Read", writing=False)
+def restricting_rules(rules: RuleSet, *, writing: bool) -> list[Rule]:
+    """The deny and ask rules on files that are read, or on files that are written."""
+    tool = "Edit" if writing else "Read"
+    return [rule for behavior in RESTRICTING for rule in rules.path_rules(behavior, tool, writing=writing)]
 
 
 def searches_folders(command: SimpleCommand) -> bool:
@@ -453,17 +544,28 @@ def compares_folders(command: SimpleCommand, step: Step, fs: Filesystem) -> bool
     return compares and any(fs.entries(name, MAX_ENTRIES) != {} for name in step.names)
 
 
-def may_match_denied(command: SimpleCommand, rules: RuleSet) -> bool:
-    """Whether a glob may match a file that a rule denies."""
-    specs = [rule.spec or "" for rule in read_deny_rules(rules)]
-    return any(may_expand_to(command.argv[index], spec) for index in command.globs for spec in specs)
+def may_match_denied(simple: SimpleCommand, step: Step, command: ProvenCommand) -> bool:
+    """Whether a glob, or the name filter of a `find`, may match a file that a rule denies or asks about."""
+    if not simple.globs and not step.fed:
+        return False
+    hidden = matches_hidden(command.line.text)
+    words = [*((simple.argv[index], hidden) for index in simple.globs), *((glob, True) for glob in step.fed)]
+    specs = [rule.spec or "" for rule in restricting_rules(command.rules, writing=False)]
+    return any(may_expand_to(word, spec, hidden=matches) for word, matches in words for spec in specs)
 
 
-def may_expand_to(word: str, spec: str) -> bool:
+def matches_hidden(text: str) -> bool:
+    """Whether globs may match names that begin with a dot."""
+    return any(option in text for option in MATCHES_HIDDEN)
+
+
+def may_expand_to(word: str, spec: str, *, hidden: bool = True) -> bool:
+    """Whether a glob may become the last name of a pattern; without `hidden`, `*` matches no name with a dot first."""
     name = spec.removesuffix("/**").rstrip("/").rpartition("/")[2]
     if WILD.search(name) or len(word) > MAX_PATTERN_CHARACTERS:
         return True
-    return any(name_test(piece)(name) for piece in word.split("/") if piece)
+    pieces = [piece for piece in word.split("/") if piece and (hidden or name[:1] != "." or piece[0] not in "*?[")]
+    return any(name_test(piece)(name) for piece in pieces)
 
 
 # Mentioned files.
@@ -476,6 +578,8 @@ class Restrictions(Struct, frozen=True, kw_only=True):
     ask: Rule | None = None
     critical: str = ""
     hazard: str = ""
+    unapproved: str = ""
+    """Why neither a rule for the beginning of a command nor one for all commands approves it."""
 
 
 NO_RESTRICTIONS = Restrictions()
@@ -492,11 +596,14 @@ def find_mentioned_restrictions(
         return NO_RESTRICTIONS
     mentions = find_mentions(text, request.cwd, request.home or fs.home, line)
     reads, writes = list(map(fs.resolve, mentions.reads)), list(map(fs.resolve, mentions.writes))
+    # A line that is not proven is allowed only by a rule for all commands, or for exactly its text.
+    is_allowed = rules.rules_for_tool("allow", "Bash") if line else rules.find_tool_rule("allow", "Bash")
     return Restrictions(
         deny=find_file_rule("deny", reads, writes, rules, fs),
         ask=find_file_rule("ask", reads, writes, rules, fs),
-        critical=MENTIONS_DENIED if mentions_denied(mentions, rules, fs) else "",
-        hazard=find_mention_hazard(mentions, writes, rules),
+        critical=find_mentioned_reason(mentions, rules, fs),
+        hazard=PROTECTED if any(is_protected(name) for resolved in writes for name in resolved.names) else "",
+        unapproved=find_unapproved_target(mentions, rules, fs) if is_allowed else "",
     )
 
 
@@ -511,24 +618,41 @@ def find_file_rule(
     return None
 
 
-def mentions_denied(mentions: Mentions, rules: RuleSet, fs: Filesystem) -> bool:
-    """Whether an argument of an unknown command is a denied path."""
-    denying = read_deny_rules(rules)
-    if not denying:
-        return False
-    if mentions.has_unknown_folder and any((rule.spec or "").startswith(ANCHORS) for rule in denying):
-        return True
-    return mentions.too_many or any(rules.is_hidden(path, fs) for path in mentions.words)
-
-
-def find_mention_hazard(mentions: Mentions, writes: Sequence[ResolvedPath], rules: RuleSet) -> str:
-    if any(is_protected(name) for resolved in writes for name in resolved.names):
-        return PROTECTED
-    specs = [rule.spec or "" for rule in read_deny_rules(rules)]
-    globs = [BRACES.sub("*", word) for word in mentions.patterns]
-    if specs and len(globs) * len(specs) > MAX_COMPARISONS:
+def find_mentioned_reason(mentions: Mentions, rules: RuleSet, fs: Filesystem) -> str:
+    """Why a text may use restricted files: it names one, or it is not known which files it uses."""
+    reading, writing = restricting_rules(rules, writing=False), restricting_rules(rules, writing=True)
+    if not writing:
+        return ""
+    if reading and any(rules.is_hidden(path, fs) for path in mentions.words):
+        return MENTIONS_DENIED
+    targets = list(map(fs.resolve, mentions.targets))
+    if mentions.too_many or any(find_file_rule(each, (), targets, rules, fs) for each in RESTRICTING):
+        return MENTIONS_DENIED
+    if mentions.has_unknown_folder:
+        return UNKNOWN_FOLDER
+    if reading and mentions.unknown_read:
+        return UNKNOWN_READ.format(word=shorten(mentions.unknown_read))
+    if mentions.unknown_write:
+        return UNKNOWN_WRITE.format(word=shorten(mentions.unknown_write))
+    if reading and (mentions.reads_whole_folders or matches_any(mentions.patterns, reading)):
         return MAY_READ_DENIED
-    reads_denied = (mentions.reads_whole_folders and specs) or any(
-        may_expand_to(word, spec) for word in globs for spec in specs
-    )
-    return MAY_READ_DENIED if reads_denied else ""
+    return find_restricted_folder([*mentions.folders, *mentions.writes], writing, rules, fs)
+
+
+def matches_any(words: Sequence[str], restricting: Sequence[Rule]) -> bool:
+    """Whether a glob or brace may become the name of a restricted file, or there are too many to compare."""
+    globs = [BRACES.sub("*", word) for word in words]
+    if len(globs) * len(restricting) > MAX_COMPARISONS:
+        return True
+    return any(may_expand_to(word, rule.spec or "") for word in globs for rule in restricting)
+
+
+def find_unapproved_target(mentions: Mentions, rules: RuleSet, fs: Filesystem) -> str:
+    """Why a text may write a protected file behind a program that a rule allows."""
+    if mentions.unknown_target:
+        return UNKNOWN_TARGET.format(word=shorten(mentions.unknown_target))
+    for name in (name for path in mentions.targets for name in fs.resolve(path).names):
+        inner = relative_parts(name, rules.cwd)  # a session that started in a protected folder may work there
+        if is_protected(name if inner is None else "/".join(inner)):
+            return PROTECTED
+    return ""

@@ -143,7 +143,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
             return None
         spend(fs, len(path_rules) * comparison_cost(resolved))
         for rule in path_rules:
-            if any(self._rule_denies(rule, name, fs) for name in resolved.names):
+            if any(self.restricts(rule, name, fs) for name in resolved.names):
                 return rule
         return None
 
@@ -170,13 +170,14 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
                 return True
         resolved = fs.resolve(path)
         fs.spend(len(denying) * comparison_cost(resolved))
-        return any(self._rule_denies(rule, name, fs) for name in resolved.names for rule in denying)
+        return any(self.restricts(rule, name, fs) for name in resolved.names for rule in denying)
 
     def allows_commands_in(self, cwd: ResolvedPath | None) -> bool:
         """Whether rules for some commands apply to commands in this folder. None is an unknown folder."""
         return True
 
-    def _rule_denies(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+    def restricts(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+        """Whether a deny or ask rule matches one absolute path."""
         original = IN_WORKTREE.sub("/", path) if WORKTREES[-1] in path.lower() else path
         return self._matches_widely(rule, path, fs) or (original != path and self._matches_widely(rule, original, fs))
 

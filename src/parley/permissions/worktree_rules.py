@@ -55,9 +55,9 @@ class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
         roots = (self.worktree.path, *self.folders)
         return not self.worktree.is_left_alone(path) and any(relative_parts(path, root) is not None for root in roots)
 
-    def _rule_denies(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+    def restricts(self, rule: Rule, path: str, fs: Filesystem) -> bool:
         names = dict.fromkeys((path, self.worktree.original(path)))
-        return any(self.session_rules._rule_denies(rule, name, fs) for name in names)
+        return any(self.session_rules.restricts(rule, name, fs) for name in names)
 
     def _rule_allows(self, rule: Rule, path: str, fs: Filesystem) -> bool:
         return not self.worktree.is_left_alone(path) and self.session_rules._rule_allows(

@@ -17,11 +17,12 @@ from typing import Literal
 import msgspec
 
 from parley.permissions import patterns
-from parley.permissions.base import Assessment, Filesystem, ResolvedPath, word_set
+from parley.permissions.base import RESTRICTING, Assessment, Filesystem, ResolvedPath, word_set
 from parley.permissions.git import config
 from parley.permissions.git.repository import (
     GITLINK,
     HOOKS,
+    LOCAL_REMOTE,
     MAX_INDEX_BYTES,
     READ_HOOKS,
     Repository,
@@ -35,6 +36,7 @@ from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
 from parley.permissions.shell import CommandLine
 from parley.permissions.shell.arguments import git_words, parse_arguments, unwrap
+from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, find_push_target
 from parley.permissions.shell.readonly.check import files_read
 from parley.permissions.shell.readonly.git import (
     PRINTS_NOTHING,
@@ -62,6 +64,9 @@ FULL_PATHS = (b"\0\0\0\x02", b"\0\0\0\x03")
 """The versions of an index that holds complete paths."""
 UNUSUAL_INDEX = (b"link\0\0", b"sdir\0\0")
 """The marks of a split index, and of one with folders in place of their files."""
+SETS_REMOTES = word_set("remote config init clone")
+UNTRACKED = re.compile(r"-\w*[ua]\w*|--(?:include-untracked|all)")
+"""With these flags, `git stash` also removes files that are not tracked."""
 NOT_BY_INDEX = ("cached", "staged", "merge-base", "untracked", "no-index")
 
 ApprovedBy = Literal["reader", "rule"]
@@ -99,6 +104,9 @@ def find_git_concern(command: ProvenCommand, by: ApprovedBy) -> str:
     if folders is None:
         return "It runs git in an unknown folder"
     created = {name for resolved in command.files.writes for name in resolved.names}
+    subcommands = {parse_git_call(words).subcommand for _, words in calls}
+    if by == "rule" and "push" in subcommands and subcommands & SETS_REMOTES:
+        return "It changes or creates a repository and then pushes, perhaps to one on this machine"
     for simple, words in calls:
         call = parse_git_call(words)
         if by == "rule" and (reason := _explain_unusual_option(call)):
@@ -153,7 +161,9 @@ def _find_concern_at(
     real = fs.resolve(folder).real
     if real is None or any(relative_parts(real, name) is not None for name in created):
         return f"git runs in {folder}, which the same command line changes"
-    submodules = parse_git_call(words).subcommand not in NEEDS_NO_INDEX
+    call = parse_git_call(words)
+    submodules = call.subcommand not in NEEDS_NO_INDEX
+    remote = find_push_target(words[call.begin :]) if call.subcommand == "push" else None
     concerns = CONCERNS["reader" if reads else "rule"]
     hooks, urls = READ_HOOKS if reads else HOOKS, reads and shows_urls(words)
     for found, findings in survey(
@@ -173,11 +183,25 @@ def _find_concern_at(
                     return f"{finding.text}, and git would print it"
             elif session is not None and finding in session.accepted:
                 continue
+            elif finding.kind == LOCAL_REMOTE:
+                if remote is not None and (not remote or not finding.value or remote == finding.value):
+                    return f"{finding.text}, and its hooks would run{ADVICE}"
             elif finding.kind in concerns or (finding.kind == "hook" and session is None):
                 return f"{finding.text}, so git may run a program or access something outside the folder{ADVICE}"
+        is_path = remote and any(fs.exists(os.path.join(folder, f"{remote}{end}")) for end in ("", ".git"))
+        if remote and is_path and not _has_remote(remote, found, fs):
+            return f"{remote} is a repository on this machine, and its hooks would run"
     if urls and (file := _find_user_secret(fs)):
         return f"{file} has a password in a URL, and git would print it"
     return ""
+
+
+def _has_remote(name: str, found: Repository, fs: Filesystem) -> bool:
+    try:
+        entries = config.parse(fs.read(os.path.join(found.common_dir, "config"), config.MAX_BYTES) or b"")
+    except config.UnreadableConfig:
+        return False
+    return any(entry.section == "remote" and entry.subsection == name for entry in entries)
 
 
 def _find_user_secret(fs: Filesystem) -> str:
@@ -211,9 +235,9 @@ def _find_tops(folder: str, fs: Filesystem) -> list[str]:
 
 
 def explain_denied_output(command: ProvenCommand) -> str:
-    """Why git may print files that a rule denies; empty if it does not."""
+    """Why git may print files that a rule denies or asks about; empty if it does not."""
     line, rules, fs = command.line, command.rules, command.fs
-    denying = rules.path_rules("deny", "Read", writing=False)
+    denying = [rule for behavior in RESTRICTING for rule in rules.path_rules(behavior, "Read", writing=False)]
     # If every command only reads, the index does not change.
     is_provable = denying and all(files_read(simple) is not None for simple in line.commands)
     for simple in line.commands if denying else ():
@@ -230,7 +254,29 @@ def explain_denied_output(command: ProvenCommand) -> str:
             matching = [rule for rule in denying if any(_may_match_inside(rule, area, rules, fs) for area in areas)]
             if matching and not (is_provable and _is_untracked(matching, words, directory, rules, fs)):
                 rule = matching[0]
-                return f"git {parse_git_call(words).subcommand} may print files that the rule {rule.text} denies"
+                return f"git {parse_git_call(words).subcommand} may print files that the rule {rule.text} restricts"
+    return ""
+
+
+def explain_restricted_changes(command: ProvenCommand) -> str:
+    """Why git may change files that a rule restricts, without naming them; empty if it does not."""
+    rules, fs = command.rules, command.fs
+    restricting = [rule for behavior in RESTRICTING for rule in rules.path_rules(behavior, "Edit", writing=True)]
+    for simple in command.line.commands:
+        words = git_words(simple) or ()
+        call = parse_git_call(words)
+        rest = words[call.begin :]
+        creates_branch = call.subcommand in ("checkout", "switch") and len(rest) == 2 and rest[0] in ("-b", "-c")
+        if call.subcommand not in GIT_CHANGES_TREE or creates_branch or files_read(simple) is not None:
+            continue
+        any_file = call.subcommand in ("apply", "am", "clean") or any(map(UNTRACKED.fullmatch, rest))
+        for folder in _find_folders(command.line, command.request.cwd) or ["/"]:
+            directory = os.path.join(folder, *call.folders)
+            for found in find_repositories(directory, fs):
+                matching = [rule for rule in restricting if _may_match_inside(rule, found.top, rules, fs)]
+                paths = (directory, *rules.working_directories(), fs.home)
+                if matching and (any_file or not _tracks_none(matching, found, paths, fs)):
+                    return f"git {call.subcommand} may change files that the rule {matching[0].text} restricts"
     return ""
 
 

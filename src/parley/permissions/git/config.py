@@ -211,11 +211,24 @@ NETWORK = word_set("remote.promisor remote.partialclonefilter extensions.partial
 
 SCHEMELESS = re.compile(r"[A-Za-z0-9+.-]+::")
 """The part before `::` names a program that git runs to access a remote."""
+REMOTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/]+:")
 EDITORS = word_set("vi vim nvim nano emacs ed micro hx true :")
 PAGER = re.compile(r"(?:cat|(?:less|more)(?: -[FRXSKi]+)*|)")
 HELPERS = frozenset(["", "store", "cache", "osxkeychain", "manager", "manager-core", "wincred", "libsecret"])
 LFS = {"clean": "git-lfs clean -- %f", "smudge": "git-lfs smudge -- %f", "process": "git-lfs filter-process"}
 SWITCH = re.compile(r"true|false|yes|no|on|off|0|1|", re.IGNORECASE)
+
+
+def is_local_url(url: str) -> bool:
+    """Whether a remote is on this machine: a path, or `file://`. `host:path` is another machine."""
+    return url.lower().startswith("file:") or REMOTE_URL.match(url) is None
+
+
+def find_local_remote(entry: ConfigEntry) -> str | None:
+    """The name of a remote that an entry puts on this machine; empty if it may be any remote, None if it does not."""
+    if entry.section == "remote" and entry.name in ("url", "pushurl"):
+        return entry.subsection if is_local_url(entry.value or "") else None
+    return "" if entry.section == "url" and is_local_url(entry.subsection or "") else None
 
 
 def _is_plain_url(value: str | None) -> bool:

@@ -50,6 +50,8 @@ HOOKS = frozenset(READ_HOOKS) | word_set(
     "post-commit pre-rebase post-checkout post-merge pre-push post-rewrite pre-auto-gc sendemail-validate pre-receive "
     "update post-update post-receive proc-receive push-to-checkout fsmonitor-watchman"
 )
+LOCAL_REMOTE = "local remote"
+"""The kind of a finding about a remote on this machine, whose hooks run there when something is pushed to it."""
 INSPECTED_KEYS = ("core.worktree", "core.hookspath", "extensions.objectformat")
 GITDIR_ENTRIES = (
     "HEAD",
@@ -344,6 +346,8 @@ def _inspect_config_data(path: str, data: bytes) -> tuple[tuple[Finding, ...], t
         text, value = f"{path} sets {entry.key}", entry.value or ""
         if kind := config.find_concern(entry):
             reported.append(Finding(kind, path, text, value))
+        if (remote := config.find_local_remote(entry)) is not None:
+            reported.append(Finding(LOCAL_REMOTE, path, f"{text}, a repository on this machine", remote))
         if config.has_secret(entry.key) or config.has_secret(value):
             reported.append(Finding("secret", path, f"{path} has a password in {entry.section}.{entry.name}"))
     return tuple(reported), tuple(entry for entry in entries if entry.key in INSPECTED_KEYS)

@@ -43,13 +43,16 @@ MERGES = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-d[a-z-]*")
 TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto", "scp")
 
 
-def find_operand_hazard(command: ProvenCommand, patterns: Sequence[str]) -> str:
-    """Why rules for the beginnings of commands do not approve a line; empty if they do."""
+def find_operand_hazard(command: ProvenCommand, patterns: Sequence[str], *, only_rules: bool = False) -> str:
+    """Why rules for the beginnings of commands do not approve a line; empty if they do.
+
+    With `only_rules`, only files that an Edit rule restricts are a reason: those need approval in every mode.
+    """
     line, untrusted = command.line, set(command.untrusted)
     compiled = compile_patterns(tuple(patterns))
     if compiled.has_exact(line.text):
         return ""
-    check = _OperandCheck(command)
+    check = _OperandCheck(command, only_rules=only_rules)
     sends = any(XARGS in simple.argv for simple in line.commands)
     for simple, step in zip_longest(line.commands, command.files.steps[: len(line.commands)], fillvalue=None):
         if simple is None or step is None:
@@ -59,7 +62,7 @@ def find_operand_hazard(command: ProvenCommand, patterns: Sequence[str]) -> str:
         reads = is_trusted and files_read(simple) is not None
         if not inner.argv or (not sends and (reads or only_names_targets(inner))) or compiled.has_exact(simple.text):
             continue
-        reason = "" if reads else find_concern(inner, patterns)
+        reason = "" if reads or only_rules else find_concern(inner, patterns)
         # The files of commands in the tables are checked elsewhere.
         is_checked = not sends and is_trusted and is_known_edit(simple)
         if reason := reason or check.find_hazard(inner, step.folders, sends=sends, only_globs=is_checked):
@@ -77,7 +80,8 @@ def is_known_edit(command: SimpleCommand) -> bool:
 
 
 class _OperandCheck:
-    def __init__(self, command: ProvenCommand) -> None:
+    def __init__(self, command: ProvenCommand, *, only_rules: bool) -> None:
+        self._only_rules = only_rules
         self._request = command.request
         self._rules = command.rules
         self._fs = command.fs
@@ -96,7 +100,7 @@ class _OperandCheck:
                 if reason := self._check_name(word, name, folder):
                     return reason
             reason = self._check_globs(inner, folder) if inner.globs else ""
-            if reason := reason or self._check_copied_folder(inner, folder):
+            if reason := reason or ("" if self._only_rules else self._check_copied_folder(inner, folder)):
                 return reason
         return ""
 
@@ -151,10 +155,10 @@ class _OperandCheck:
         return is_protected(path if inner is None else "/".join(inner))
 
     def _check_path(self, word: str, resolved: ResolvedPath) -> str:
-        for path in resolved.names:
+        for path in resolved.names if not self._only_rules else ():
             if self._is_protected(path):
                 return RESOLVES_TO_PROTECTED.format(word=shorten(word), path=path)
-        if reason := explain_shadowing([resolved], self._request, self._fs):
+        if not self._only_rules and (reason := explain_shadowing([resolved], self._request, self._fs)):
             return reason
         for behavior in RESTRICTING:
             rule = self._rules.find_restriction(behavior, resolved, "Edit", self._fs, writing=True)

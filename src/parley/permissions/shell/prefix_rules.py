@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import msgspec
 
 from parley.permissions.base import word_set
+from parley.permissions.git import config
 from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments
 from parley.permissions.shell.command_rules import matches
 from parley.permissions.shell.readonly import git
@@ -30,6 +31,8 @@ from parley.permissions.shell.readonly.tables import READERS
 UNKNOWN_FLAG = "The rule does not name {word}, and {name} may write or run something with it"
 UNKNOWN_WORDS = "With these arguments {name} does more than read, and the rule does not name them"
 RUNS = "{word} may name a program for {name} to run, and the rule does not name it"
+GIT_UNKNOWN = "git {word} may run any program, and a rule for the beginning of the command does not say which"
+RUNS_HOOKS = "git push would run the hooks of the repository {word}, and the rule does not name it"
 SCRIPT = "The sed script {word} may write files or run commands"
 DERIVES_NAME = "curl derives the name of the file it writes from {word}"
 BACKUP = "sed would write its backup to another folder or under another name: {word}"
@@ -114,28 +117,57 @@ GIT_ELSEWHERE = ("--config-env", "--git-dir")
 """Flags that select another configuration, and so other programs."""
 GIT_UNTOUCHED = word_set("add commit push reset")
 """Subcommands that do not write the files that their arguments name."""
+GIT_PLAIN = (
+    frozenset(git.READERS)
+    | GIT_UNTOUCHED
+    | word_set(
+        "am apply archive bisect bundle checkout checkout-index cherry cherry-pick check-attr check-mailmap "
+        "check-ref-format clean clone column commit-graph commit-tree diff-files diff-index fast-export fetch "
+        "fmt-merge-msg format-patch fsck gc hash-object help index-pack init interpret-trailers ls-remote mailinfo "
+        "mailsplit merge merge-file merge-tree mktag mktree multi-pack-index mv notes pack-objects pack-refs patch-id "
+        "prune prune-packed pull range-diff read-tree rebase reflog remote repack replace rerere restore revert rm "
+        "sparse-checkout stage stash stripspace submodule switch symbolic-ref unpack-file update-index update-ref "
+        "update-server-info var verify-pack whatchanged worktree write-tree"
+    )
+)
+"""Subcommands that run no program named in their arguments, besides the flags and words below. A rule for all of git
+covers only these; any other subcommand may come from PATH, or run what it is told to."""
+GIT_RUNNERS = word_set("merge-index remote-ext remote-fd shell submodule--helper web--browse difftool--helper daemon")
+"""Subcommands that run a program in their arguments: a rule for their beginning does not say which."""
+GIT_STRATEGIES = re.compile(r"ort|recursive|resolve|octopus|ours|subtree")
+GIT_CHANGES_TREE = word_set(
+    "checkout restore switch reset stash merge pull rebase cherry-pick revert am apply clean rm mv read-tree "
+    "checkout-index sparse-checkout submodule bisect unpack-objects"
+)
+"""Subcommands that write or delete files of the working tree, also such that the command does not name."""
 GIT_RUNS = {
     "clone": ("uc", "upload-pack config template"),
     "init": ("", "template"),
     "fetch": ("", "upload-pack"),
-    "pull": ("", "upload-pack"),
+    "pull": ("s", "upload-pack strategy"),
     "fetch-pack": ("", "upload-pack exec"),
     "ls-remote": ("", "upload-pack exec"),
     "push": ("", "receive-pack exec"),
     "send-pack": ("", "receive-pack exec"),
-    "archive": ("", "exec"),
-    "rebase": ("x", "exec"),
+    "archive": ("", "exec remote"),
+    "rebase": ("xs", "exec strategy"),
+    "merge": ("s", "strategy"),
+    **dict.fromkeys(("cherry-pick", "revert"), ("", "strategy")),
     "difftool": ("x", "extcmd"),
     "grep": ("O", "open-files-in-pager"),
     "send-email": ("", "to-cmd cc-cmd header-cmd sendmail-cmd smtp-server"),
     "instaweb": ("db", "httpd browser"),
     "daemon": ("", "access-hook"),
-    "help": ("", "web"),
+    "help": ("wi", "web info"),
     "submodule": ("", "template"),
 }
 """Short and long flags whose value is a program, or a folder with programs."""
-GIT_NESTED = word_set("foreach run filter-branch for-each-repo")
-"""`git submodule foreach`, `git bisect run`, `git hook run`: a command follows."""
+GIT_NESTED = word_set("foreach run view visualize filter-branch for-each-repo")
+"""`git submodule foreach`, `git bisect run`, `git bisect view`, `git hook run`: a command follows."""
+GIT_TRANSPORTS = word_set("clone fetch pull push ls-remote remote submodule archive fetch-pack send-pack")
+GIT_HELPER = re.compile(r"(?:--[\w-]+=)?[A-Za-z0-9+.-]+::.*", re.DOTALL)
+"""The address of a remote that git reaches with a program: `ext::sh`."""
+GIT_PUSH_VALUES = word_set("-o --push-option --recurse-submodules --receive-pack --exec --signed")
 GIT_NESTING = word_set("submodule bisect hook filter-branch for-each-repo")
 SAFE_KEY = re.compile(
     r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\.(?:rebase|ff) | status\..+
@@ -331,6 +363,15 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
     if not rest:
         return ""
     sub, name = rest[0], f"git {rest[0]}"
+    # A rule for all commands also covers programs that nobody knows.
+    if sub in GIT_RUNNERS or (rule_words and sub not in GIT_PLAIN and sub not in rule_words):
+        return GIT_UNKNOWN.format(word=shorten(sub))
+    helper = next(filter(GIT_HELPER.fullmatch, rest[1:]), None) if sub in GIT_TRANSPORTS else None
+    if helper is not None and helper not in rule_words:
+        return RUNS.format(word=shorten(helper), name=name)
+    target = find_push_target(rest[1:]) if sub == "push" else ""
+    if _is_local_push(target) and target not in rule_words:
+        return RUNS_HOOKS.format(word=shorten(target))
     if sub == "config":
         return _find_config_concern(rest, rule_words)
     if sub in GIT_NESTING and (nested := next((word for word in rest[:6] if word in GIT_NESTED), None)):
@@ -338,6 +379,8 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
     short, long = GIT_RUNS.get(sub, ("", ""))
     for word, value in _flags(rest, 1, short, long):
         if sub == "clone" and word.startswith(("-c", "--config")) and _is_safe_setting(*_split_pair(value)):
+            continue
+        if GIT_STRATEGIES.fullmatch(value) and word.startswith(("-s", "--s")):
             continue
         if not _is_named(word, rule_words):
             return RUNS.format(word=shorten(word), name=name)
@@ -347,6 +390,25 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
     if program is None or sub in GIT_WRITERS:
         return ""
     return _find_reader_concern(argv, index + 1, name, _merge_programs(program, GIT_EXTRA_FLAGS), rule_words)
+
+
+def find_push_target(rest: Sequence[str]) -> str:
+    """The repository in the arguments of `git push`; empty if there is none."""
+    skips = False
+    for index, word in enumerate(rest):
+        if word.startswith("--repo"):
+            return word.partition("=")[2] or " ".join(rest[index + 1 : index + 2])
+        if not skips and word[:1] != "-":
+            return word
+        skips = word in GIT_PUSH_VALUES
+    return ""
+
+
+def _is_local_push(target: str) -> bool:
+    """Whether a push goes to a path: the hooks of that repository run."""
+    return (
+        target in (".", "..") or ("/" in target and config.is_local_url(target)) or target.lower().startswith("file:")
+    )
 
 
 def _find_config_concern(rest: Sequence[str], rule_words: Collection[str]) -> str:
@@ -422,7 +484,7 @@ def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tupl
         elif word in INPUTS.get(name, ()) or (name in EXCLUDERS and word in EXCLUDE_NEXT):
             skips = True
         elif index not in inner.globs and not EXCLUDES.match(word):
-            quoted = QUOTED.findall(word) if TAKES_CODE.fullmatch(name) else ()
+            quoted = [*QUOTED.findall(word), *word.split()] if TAKES_CODE.fullmatch(name) else ()
             found = [*_names_in_word(word, only_operands), *(text.strip(" ><|+&") for text in quoted)]
             # The first name with a problem is reported, so the order must not depend on hashes.
             yield from ((word, each) for each in dict.fromkeys(found) if each)

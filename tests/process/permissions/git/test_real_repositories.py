@@ -697,3 +697,34 @@ def test_a_file_that_is_named_does_not_bring_a_denied_one(ground: Ground, comman
     book = opened(ground, denied=("Read(.env)",))
 
     assert is_ask(decided(book, command.format(blob=blob), ground.work))
+
+
+# A push to a repository on this machine.
+
+
+@pytest.mark.parametrize("url", ["../other", "file:///other", "other"])
+def test_a_push_to_a_remote_on_this_machine_is_asked_about(ground: Ground, url: str) -> None:
+    ground.config("remote.here.url", url)
+    ground.config("remote.there.url", "https://example.com/x.git")
+    book = opened(ground, allowed=("Bash(git:*)",))
+
+    assert is_ask(decided(book, "git push", ground.work))
+    assert is_ask(decided(book, "git push here main", ground.work))
+    assert isinstance(decided(book, "git push there main", ground.work), Allow)
+    assert isinstance(decided(book, "git fetch here", ground.work), Allow)
+
+
+def test_a_folder_that_is_not_a_remote_is_a_repository_to_push_to(ground: Ground) -> None:
+    (ground.work / "other").mkdir()
+    book = opened(ground, allowed=("Bash(git:*)",))
+
+    assert is_ask(decided(book, "git push other main", ground.work))
+    assert is_ask(decided(book, "git remote add x ../y && git push x", ground.work))
+
+
+def test_a_command_that_changes_tracked_files_is_asked_about_if_a_rule_matches_one(ground: Ground) -> None:
+    for spec, is_tracked in (("Edit(a.txt)", True), ("Edit(nothing.txt)", False)):
+        book = opened(ground, allowed=("Bash(git:*)",), denied=(spec,))
+        for command in ("git merge main", "git checkout main", "git stash", "git pull"):
+            assert is_ask(decided(book, command, ground.work)) == is_tracked, (spec, command)
+        assert is_ask(decided(book, "git clean -fdx", ground.work))

@@ -2,13 +2,23 @@
 
 In the arguments of any other program there may be a command: `mpirun -n 4 rm x`, `kcmd --on-exit='rm x'`. Used only to
 find denied commands: for a program that is missing here, `rm` among its arguments matches a rule that denies `rm`.
+
+The groups also tell which programs take files: an argument that is only known at run time may be any file, unless the
+program opens none.
 """
 
 from __future__ import annotations
 
 from parley.permissions.base import word_set
 
-INERT = word_set(
+FILE_FREE = word_set(
+    ": true false echo printf test [ [[ let read export declare typeset local readonly unset set shift shopt return "
+    "exit break continue wait kill sleep seq expr basename dirname which type hash pwd id whoami uname nproc tty jobs "
+    "fg bg disown umask ulimit getopts trap times ps pgrep pkill pidof killall clear uptime free groups logname yes "
+    "factor uuidgen"
+)
+"""Programs that open no file, whatever their arguments are."""
+SHELL_TOOLS = word_set(
     # Builtins and coreutils.
     ": true false cd pushd popd dirs pwd set shift shopt umask ulimit jobs fg bg disown kill type which whereis "
     "whatis apropos help history return exit break continue times suspend logout caller enable hash unalias getopts "
@@ -24,7 +34,9 @@ INERT = word_set(
     "gunzip zcat bzip2 bunzip2 bzcat xz unxz xzcat zstd unzstd lz4 zip unzip unrar 7z 7za ar ranlib nm objdump "
     "readelf ldd size strip addr2line cpio exa eza lsd bat batcat delta fzf cloc tokei scc wcstat iconv dos2unix "
     "unix2dos uuidgen openssl md5 shasum cscope ctags etags tldr info pandoc typos codespell vale aspell hunspell "
-    "spell "
+    "spell"
+)
+SYSTEM = word_set(
     # Processes and the system.
     "ps top htop btop pgrep pkill pidof killall lsof fuser free vmstat iostat mpstat sar uptime w last lastlog "
     "dmesg journalctl systemctl service loginctl hostnamectl timedatectl localectl mount umount lsblk blkid findmnt "
@@ -32,13 +44,15 @@ INERT = word_set(
     "getconf locale localedef useradd userdel usermod groupadd groupdel passwd chsh chfn gpasswd visudo adduser "
     "addgroup deluser pstree renice skill snice tload pmap pwdx chattr lsattr getfacl setfacl logger clear reset "
     "tput tset script ss netstat ifconfig route arp ping ping6 traceroute tracepath mtr dig host nslookup whois "
-    "nmcli iw iwconfig ethtool telnet ufw "
+    "nmcli iw iwconfig ethtool telnet ufw"
+)
+BUILDS = word_set(
     # Packages and versions.
     "apt apt-get apt-cache apt-file apt-mark apt-key aptitude dpkg dpkg-query dpkg-deb snap dnf yum microdnf rpm "
     "zypper pacman yay paru apk emerge brew port choco winget scoop pkg pkg_add xbps-install nix-env eopkg opkg pip "
     "pip3 pipdeptree gem cpan cpanm luarocks composer cargo rustup npm pnpm yarn bun bower conda mamba poetry uv "
-    "pipenv pdm hatch rye go mix hex rebar3 cabal stack opam nuget dotnet vcpkg conan helm hg svn bzr fossil jj cvs "
-    "p4 git gitk tig lazygit gh glab hub arc git-lfs pre-commit asdf mise nvm fnm volta pyenv rbenv nodenv sdk "
+    "pipenv pdm hatch rye go mix hex rebar3 cabal stack opam nuget dotnet vcpkg conan pre-commit asdf mise nvm fnm "
+    "volta pyenv rbenv nodenv sdk "
     # Builds, tests and linters: a target or a file may have any name.
     "make gmake cmake ninja meson bazel bazelisk buck buck2 pants ant mvn mvnw gradle gradlew sbt task rake just "
     "scons waf nx turbo lerna rush vite webpack rollup parcel esbuild tsc eslint prettier stylelint biome jest "
@@ -46,8 +60,12 @@ INERT = word_set(
     "coverage golangci-lint gofmt goimports rustfmt rustc shellcheck shfmt hadolint yamllint markdownlint "
     "clang-format clang-tidy cppcheck gcc g++ cc c++ clang clang++ ld as cpp javac java kotlinc scalac protoc buf "
     "flutter dart swift swiftc xcodebuild autoconf automake libtoolize configure pkg-config ldconfig sphinx-build "
-    "mkdocs hugo jekyll docusaurus typedoc "
-    # Services and clouds: `rm` is a subcommand of many.
+    "mkdocs hugo jekyll docusaurus typedoc"
+)
+"""Programs that run code of the working tree, or read all of it, whatever their arguments are."""
+SERVICES = word_set(
+    # Versions, services and clouds: `rm` is a subcommand of many.
+    "helm hg svn bzr fossil jj cvs p4 git gitk tig lazygit gh glab hub arc git-lfs "
     "docker docker-compose podman buildah skopeo nerdctl crictl ctr kubectl oc k9s kustomize minikube kind k3d "
     "istioctl terraform tofu terragrunt pulumi cdk sam serverless packer vault consul nomad aws gcloud gsutil bq az "
     "doctl linode-cli hcloud heroku fly flyctl vercel netlify wrangler firebase supabase railway rclone s3cmd s4cmd "
@@ -57,3 +75,10 @@ INERT = word_set(
     "ssh-keygen ssh-add ssh-copy-id ssh-keyscan scp sftp code cursor subl open xdg-open pbcopy pbpaste xclip xsel "
     "notify-send say claude parley tmux vim vi nvim nano emacs crontab atq atrm ip tc iptables nft man "
 )
+INERT = SHELL_TOOLS | SYSTEM | BUILDS | SERVICES
+NAMES_NO_TARGET = (SYSTEM | BUILDS | SERVICES) - word_set(
+    "curl wget http https httpie xh aria2c youtube-dl yt-dlp ffmpeg convert magick gpg gpg2 age sops scp sftp rclone "
+    "s3cmd s4cmd mc aws gsutil gcloud restic borg duplicity rsnapshot ssh-keygen vim vi nvim nano emacs crontab script "
+    "chattr setfacl visudo logger pg_dump mysqldump sqlite3 gcc g++ cc c++ clang clang++ ld as"
+)
+"""Programs that write no file that an argument names, or only in the way of a build."""

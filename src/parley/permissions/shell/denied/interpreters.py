@@ -13,33 +13,35 @@ import base64
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from parley.permissions.base import word_set
+from parley.permissions.shell.denied.inert import BUILDS, SERVICES
 
 # Subcommands after which a command may begin at any word.
 SUBRUNNERS = {
     **dict.fromkeys(
-        word_set("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad"),
-        word_set("exec run create unshare ssh --entrypoint debug --"),
+        word_set("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad crictl ctr"),
+        word_set("exec run create unshare ssh rsh --entrypoint debug --"),
     ),
-    **dict.fromkeys(word_set("npm pnpm yarn bun npx bunx pipx"), word_set("exec x dlx explore -c --call")),
+    **dict.fromkeys(word_set("npm pnpm yarn bun npx bunx"), word_set("exec x dlx explore -c --call")),
     **dict.fromkeys(
         word_set(
             "uv poetry pipenv bundle conda mamba micromamba hatch pdm rye direnv mise asdf rbenv pyenv nodenv nvm fnm "
             "volta pixi dotenv op doppler aws-vault chamber sops teller infisical rustup flatpak toolbox devbox "
-            "distrobox snap guix nix opam stack cabal"
+            "distrobox snap guix nix opam stack cabal pipx pulumi"
         ),
         word_set("run exec exec-env exec-file x shell develop env -c -e -- --command enter"),
     ),
     **dict.fromkeys(word_set("perf"), word_set("stat record trace ftrace")),
     **dict.fromkeys(word_set("trace-cmd rr coverage"), word_set("record run")),
-    "git": word_set("run foreach instaweb web--browse merge-index remote-ext"),
+    "git": word_set("run view visualize foreach instaweb web--browse merge-index remote-ext"),
+    "brew": word_set("exec sh"),
     **dict.fromkeys(word_set("gh gcloud aws az"), word_set("ssh --command --")),
     "cargo": word_set("watch"),
     **dict.fromkeys(
         word_set("heroku fly flyctl railway vault buildah dvc"),
-        word_set("run unshare ssh exec console -C -- --command stage"),
+        word_set("run local:run unshare ssh exec console -C -- --command stage"),
     ),
     "consul": word_set("lock watch exec"),
     "tox": word_set("exec"),
@@ -62,6 +64,8 @@ SUBRUNNERS = {
         "set-hook confirm confirm-before command-prompt menu display-menu"
     ),
 }
+# In the arguments of a program without a row above, a command may begin after one of these.
+RUNS_COMMAND = re.compile(r"(?:[\w-]+:)?(?:exec|dlx|rsh|ssh|cmd)|devenv")
 # Programs after which a command may begin at any word.
 ANYWHERE = re.compile(
     r"ld-(?:linux|musl).*|ld\.so.*|chrt|capsh|bwrap|firejail|proot|valgrind|ltrace|xvfb-run|dbus-run-session|cgexec|"
@@ -105,6 +109,10 @@ OPTIONS = {
     "pip": word_set("--python --editor"),
     "env": word_set("-S --split-string"),
     "fc": word_set("-e"),
+    "nix-shell": word_set("--run --command"),
+    "cdk": word_set("-a --app"),
+    **dict.fromkeys(word_set("bazel bazelisk"), word_set("--run_under")),
+    "az": word_set("--scripts"),
     "npm": word_set("--call --script-shell --editor --viewer"),
     "cargo": word_set("-s --shell"),
     "helm": word_set("--post-renderer"),
@@ -157,7 +165,7 @@ SUBSCRIPTS = word_set(
 INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|g?awk|mawk|nawk|tclsh|wish|osascript|emacs|R|Rscript|"
     r"julia|octave|octave-cli|scala|groovy|jshell|ocaml|ghc|ghci|sbcl|guile|racket|clisp|elixir|iex|erl|crystal|dart|"
-    r"raku|swift|irb|pry|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima)[\d.]*"
+    r"raku|swift|irb|pry|mix|puppet|m4|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima)[\d.]*"
 )
 EDITORS = word_set(
     "vi vim nvim view ex ed emacs less more man gdb rvim vimdiff dc mail mailx ftp sftp telnet tftp lftp mysql mariadb "
@@ -257,13 +265,13 @@ OLD_TAR = re.compile(r"[A-Za-z]*[IF][A-Za-z]*")
 SHELL_ESCAPE = re.compile(
     r"(?:^|[\s;{])(?:\.?(?:shell|system|spawn|exec|exec-wrapper)\s+(?:-\w+\s+)*|\\!\s*)(.+)|^\s*\.?(?:sh|sy)\w*\s+(.+)|"
     r"^[.']\s*(?:pso|pi)\s+(.+)|"
-    r"^\s*(?:\.o\w*\s|\.imp\w*\s|pipe\s|target\s|\|)[^|]*\|\s*[\"']?(.+)",
+    r"^\s*(?:\.o\w*\s|\.imp\w*\s|pipe\s|target\s|\|)[^|]*\|\s*[\"']?(.+)|\be?syscmd\s*\([\s`]*([^')]+)",
     re.DOTALL,
 )
 CALLS_LANGUAGES = word_set("gdb lldb expect vi vim nvim view ex vimdiff tmux mutt gimp")
 """Programs that run code in other languages, with commands in quotes."""
 SHELL_ESCAPERS = word_set(
-    "gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot groff troff nroff gtroff pdfroff groffer"
+    "gdb lldb sqlite3 expect mysql mariadb psql maxima gnuplot groff troff nroff gtroff pdfroff groffer m4"
 )
 CODE_FLAGS = word_set(
     "-f -x -S -u -P -s -F -b -batch -init --file --makefile --justfile --batch --init-file --rcfile --source -c"
@@ -272,6 +280,16 @@ CODE_LOADERS = SHELL_ESCAPERS | EDITORS | word_set("cmake ctest just ninja ssh s
 MAKEFILE_IS_INPUT = re.compile(
     r"(?:-f|--file|--makefile) (?:-|/dev/stdin|/dev/fd/0)|.* (?:-f|--\w*file=)(?:-|/dev/stdin|/dev/fd/0)"
 )
+INLINE_CODE = re.compile(r"-\w*[ceEp].*|--(?:eval|execute|print|command|cmd|expression)(?:=.*)?", re.DOTALL)
+DATABASES = word_set("psql mysql mariadb sqlite3")
+META_COMMAND = re.compile(r"\s*[\\.]\s*[a-z.]|source\b")
+"""A command of a database client itself: `\\copy`, `.import`. What the server runs opens no file here."""
+COMPUTES = re.compile(
+    r"(?:[\s()\[\],:;+*/%<>=!-]|\d+(?:\.\d+)?|\b(?:print|len|range|sum|min|max|abs|round|sorted|int|float|str|bool|list|"
+    r"tuple|for|in|if|else|and|or|not|True|False|None)\b)*"
+)
+"""Python code that only computes: it names nothing that opens a file."""
+CODE_LETTERS = {"python": "c", "pypy": "c", "ipython": "c", "jython": "c", "php": "rRBE"}
 READS_INPUT = word_set("at batch crontab")
 CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
 # Programs that insert their input into a command.
@@ -413,7 +431,7 @@ def _option_values(options: frozenset[str], rest: Sequence[str]) -> Iterator[str
             for known in options:
                 before, letter, value = word.partition(known[1:])
                 if known[:2] != "--" and letter and CLUSTER.fullmatch(before):
-                    text = (value or following).lstrip("|!")
+                    text = (value or following).lstrip("|!=")
                     yield from (text, text.replace(",", " "))
 
 
@@ -443,8 +461,11 @@ def find_command_positions(name: str, literal: Sequence[str]) -> Iterator[int]:
     if name in COPYING_PROGRAMS:
         yield from (index for index, word in enumerate(literal) if index and PROGRAM.fullmatch(word))
     known = SUBRUNNERS.get(name)
-    if known:
-        begin = next((index for index, word in enumerate(literal) if index and word in known), len(literal))
+    runs_command = (
+        known.__contains__ if known else RUNS_COMMAND.fullmatch if name in BUILDS or name in SERVICES else None
+    )
+    if runs_command is not None:
+        begin = next((index for index, word in enumerate(literal) if index and runs_command(word)), len(literal))
         yield from range(begin + 1, len(literal))
 
 
@@ -468,13 +489,38 @@ def runs_its_input(name: str, literal: Sequence[str]) -> bool:
         return any(ENCODED.fullmatch(flag) and _decode_script(flag, word) is None for flag, word in pairwise(literal))
     if name not in FILLERS:
         return False
+    begin = find_filled_command(literal)
     marks = [] if name == "xargs" else ["{}"]
+    for index, word in enumerate(literal[1:begin], 1):
+        if found := FILLED.fullmatch(word):
+            marks += [found[1] or found[2] or next(iter(literal[index + 1 :]), "{}"), "{}"]
+    return _is_filled(literal[begin:], marks, name == "xargs")
+
+
+def find_filled_command(literal: Sequence[str]) -> int:
+    """Where the command begins in the arguments of a program that adds words to it."""
     begin = 1
     while begin < len(literal) and literal[begin][:1] == "-":
-        if found := FILLED.fullmatch(literal[begin]):
-            marks += [found[1] or found[2] or next(iter(literal[begin + 1 :]), "{}"), "{}"]
         begin += 2 if FILLER_VALUE.fullmatch(literal[begin]) else 1
-    return _is_filled(literal[begin:], marks, name == "xargs")
+    return begin
+
+
+def has_inline_code(name: str, words: tuple[str, ...]) -> bool:
+    """Whether a program takes code that may open files from its arguments or its input: `python -c`, `perl -ne`."""
+    if name in DATABASES:
+        return any(map(META_COMMAND.match, words[1:]))
+    if name in EDITORS:
+        return any(word[:1] == "+" or INLINE_CODE.fullmatch(word) for word in words[1:])
+    if not INTERPRETERS.fullmatch(name):
+        return False
+    if name in AWK:
+        return "-f" not in words
+    letters = CODE_LETTERS.get(name.rstrip("0123456789."))
+    inline = re.compile(rf"-\w*[{letters}].*", re.DOTALL) if letters else INLINE_CODE
+    flags = takewhile(lambda word: word[:1] == "-" and word != "-m", words[1:])
+    if letters == "c" and words[1:2] == ("-c",) and COMPUTES.fullmatch("".join(words[2:3])):
+        return False
+    return words[1:2] == ("eval",) or any(map(inline.fullmatch, flags)) or reads_program_from_input(words)
 
 
 def _runs_lines(script: str) -> bool:

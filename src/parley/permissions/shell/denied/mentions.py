@@ -3,22 +3,38 @@
 `find_targets` knows the files of proven lines. Here every command that the deny search finds counts: after `sudo`, in
 `bash -c`, in loops and substitutions. For a command that is in no table, every argument may be a file. A file too many
 costs a question; a missed file would be read.
+
+Not all files are known if a program that opens files gets a word that is only known at run time (a variable, a
+substitution, what xargs adds), if the text contains code in another language, or if it unpacks files.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 
+from parley.permissions.base import word_set
 from parley.permissions.patterns import may_be_path
+from parley.permissions.shell.arguments import UnwrappedCommand
 from parley.permissions.shell.change_directory import CD_COMMANDS
-from parley.permissions.shell.denied.search import ASSIGNMENT, survey_command
+from parley.permissions.shell.denied.inert import BUILDS, FILE_FREE, NAMES_NO_TARGET
+from parley.permissions.shell.denied.interpreters import (
+    FILLERS,
+    INTERPRETERS,
+    SUBRUNNERS,
+    find_filled_command,
+    has_inline_code,
+)
+from parley.permissions.shell.denied.search import ASSIGNMENT, SHELL, WRAPPERS, survey_command
+from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, ONLY_READ, file_words, find_concern
 from parley.permissions.shell.readonly.check import reads_whole_folders
+from parley.permissions.shell.readonly.git import parse_git_call
+from parley.permissions.shell.readonly.tables import READERS
 from parley.permissions.shell.strict_parser import DEV_NULL, CommandLine, SimpleCommand
-from parley.permissions.shell.targets import find_file_operands
-from parley.permissions.shell.treesitter import CommandWords
+from parley.permissions.shell.targets import DELETERS, find_file_operands
+from parley.permissions.shell.treesitter import CommandWords, may_expand
 from parley.protocol.base import Struct
 
 GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
@@ -32,6 +48,30 @@ TOP = re.compile(r"\$\(git rev-parse --show-toplevel\)|`git rev-parse --show-top
 HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 NAME = re.compile(r"[\w.~/-]+")
+SETS_HOME = re.compile(r"(?<![${\w])(?:HOME|PWD)\b")
+"""HOME or PWD other than as a value: something may set it."""
+EXPANSION = re.compile(r"[$`]|\{\}|^~(?!/|$)|^/_$")
+"""What is only known at run time; `{}` and `/_` are replaced by find, xargs and entr."""
+BRACES = re.compile(r"\{[^{}/$`]*\}")
+PROGRAM = re.compile(r"(?!\d+[smhd]?$)(?:.*/)?[\w\[:.][\w.+:\[-]*")
+"""The name of a program; any other first word is a flag or a value of a wrapper."""
+MESSAGES = ("-m", "--message", "-am")
+WRITING_READERS = word_set("sort uniq tree file rg")
+"""Readers that write or run something with a flag or an operand too many."""
+UNPACKS = {
+    **dict.fromkeys(("tar", "bsdtar", "gtar", "star"), re.compile(r"-?[A-Za-z]*x[A-Za-z]*|--(?:extract|get)")),
+    **dict.fromkeys(("7z", "7za", "7zr", "ar", "unrar", "jar"), re.compile(r"-?[A-Za-z]*[xe][A-Za-z]*|--extract")),
+    **dict.fromkeys(("cpio", "pax"), re.compile(r"-\w*[ir]\w*|--extract")),
+    **dict.fromkeys(("patch", "unzip"), re.compile(r"(?s:.)*")),
+    "find": re.compile(r"-delete|-f(?:print0?|printf|ls)"),
+}
+"""Programs that write files which other files name, or a search finds, and the words with which they do."""
+READS_LISTS = {
+    **dict.fromkeys(("tar", "bsdtar", "gtar", "star"), re.compile(r"-\w*T.*|--files-from.*")),
+    "cpio": re.compile(r"-\w*[op]\w*|--create|--pass-through"),
+    **dict.fromkeys(("zip", "pax"), re.compile(r"-@|-\w*w\w*")),
+}
+"""Programs that read files named in a list, and the words with which they do."""
 SEPARATORS = re.compile(r"[=:@,;<]")
 """Separators before or after a file name in a word: `if=x`, `HEAD:x`, `@x`, `f=<x;type=text/plain`."""
 
@@ -51,6 +91,16 @@ class Mentions(Struct, frozen=True):
     """There are too many files to check."""
     has_unknown_folder: bool = False
     """A command changes to an unknown folder."""
+    folders: tuple[str, ...] = ()
+    """Arguments of commands that may use everything in a folder."""
+    targets: tuple[str, ...] = ()
+    """Arguments of commands that are in no table: each may be a file that is written."""
+    unknown_read: str = ""
+    """The word or program because of which not all files that are read are known; empty if they are."""
+    unknown_write: str = ""
+    """The same for files that are written, by whatever program."""
+    unknown_target: str = ""
+    """The same for redirections, and for programs that write the files that they are given."""
 
 
 class BaseFolders:
@@ -82,14 +132,20 @@ def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -
     """The files besides those that a proven line is known to touch."""
     survey, bases = survey_command(command), BaseFolders(cwd, home)
     if survey.over_budget:
-        return Mentions(too_many=True)
-    commands = [words for words in map(_literal_words, survey.commands) if words]
+        reason = survey.over_budget
+        return Mentions(too_many=True, unknown_read=reason, unknown_write=reason, unknown_target=reason)
+    candidates = [(words, found) for found in survey.commands if (words := _literal_words(found))]
+    commands = [words for words, _ in candidates]
     for words in commands:
         if words[0] in CD_COMMANDS:
             bases.change_directory(words)
-    search = _MentionSearch(bases, line)
-    for words in commands:
+    search = _MentionSearch(bases, line, sets_home=SETS_HOME.search(command) is not None)
+    for words, found in candidates:
         search.add_command(words)
+        if words not in search.known:
+            search.add_unknown(words, found)
+    if survey.unresolved:
+        search.unknown_read = search.unknown_write = "a command that is only known when it runs"
     for operator, target in survey.redirects:
         search.add_redirect(operator, target)
     if line is None or line.has_documents or any("xargs" in words for words in commands):
@@ -103,11 +159,17 @@ def has_nested_commands(line: CommandLine) -> bool:
 
 
 class _MentionSearch:
-    def __init__(self, bases: BaseFolders, line: CommandLine | None) -> None:
+    def __init__(self, bases: BaseFolders, line: CommandLine | None, *, sets_home: bool) -> None:
         self._bases = bases
+        self._sets_home = sets_home
         simple = line.commands if line else ()
         self._proven = {command.argv for command in simple}
-        self._known = {command.argv for command in simple if find_file_operands(command) is not None}
+        self.known = {command.argv for command in simple if find_file_operands(command) is not None}
+        self.unknown_read = self.unknown_write = self.unknown_target = ""
+        self._has_writer = False
+        """A program writes files that its arguments may name."""
+        self._folders: dict[str, None] = {}
+        self._targets: dict[str, None] = {}
         self._known_redirects = {(found.operator, found.target) for command in simple for found in command.redirects}
         self._reads: dict[str, None] = {}
         self._writes: dict[str, None] = {}
@@ -118,15 +180,88 @@ class _MentionSearch:
 
     def add_command(self, words: tuple[str, ...]) -> None:
         found = find_file_operands(SimpleCommand(words, words, ""))
-        self._reads_whole_folders = self._reads_whole_folders or reads_whole_folders(words)
+        if words not in self._proven:
+            self._reads_whole_folders = self._reads_whole_folders or reads_whole_folders(words)
         if found is None:
             for word in words[1:]:
                 self._add(self._words, _names_in_word(word))
-        elif words not in self._known:
+        elif words not in self.known:
             self._add(self._reads, found.reads)
             self._add(self._writes, found.writes)
         if words not in self._proven:
             self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
+
+    def add_unknown(self, words: tuple[str, ...], candidate: CommandWords) -> None:
+        """Files that a command may use without naming them, and names that it may write."""
+        name = words[0].rpartition("/")[2]
+        if name in FILE_FREE or name in CD_COMMANDS or not PROGRAM.fullmatch(words[0]):
+            return
+        found = find_file_operands(SimpleCommand(words, words, ""))
+        begin = len(candidate.words) - len(words)
+        pairs = zip(candidate.words[begin:], candidate.raw_words[begin:], strict=True)
+        is_proven, only_reads = words in self._proven, found is not None and not found.writes
+        unknown = (
+            index
+            for index, (value, raw) in enumerate(pairs)
+            if index
+            and (self._is_dynamic(value, raw) or (not is_proven and _may_expand(raw, only_reads)))
+            and not _is_text(name, words[index - 1], raw)
+        )
+        dynamic = next((words[index] for index in unknown), "")
+        if name in ("fd", "fdfind") and SUBRUNNERS[name].intersection(words):
+            dynamic = name
+        elif name in FILLERS:
+            words, dynamic = words[find_filled_command(words) :], name
+            name = words[0].rpartition("/")[2] if words else "echo"
+            if name in FILE_FREE:
+                return
+        elif name in WRAPPERS:
+            # The command inside is another candidate; `env -C folder` changes where it runs.
+            for before, word in pairwise(words):
+                self._add(self._folders, _names_in_word(word) if before[:1] == "-" or WRAPPERS[name] else ())
+            return
+        if found is None:
+            if name not in BUILDS and name != "git":
+                for word in words[1:]:
+                    self._add(self._folders, _names_in_word(word))
+            if not is_proven:
+                self._add(self._targets, (target for _, target in file_words(UnwrappedCommand(words, words, ()))))
+                self._has_writer = self._has_writer or name not in NAMES_NO_TARGET
+            self._add_effects(name, words)
+        if dynamic:
+            self._add_dynamic(name, words, dynamic)
+
+    def _add_effects(self, name: str, words: tuple[str, ...]) -> None:
+        """What a command that is in no table may do besides using the files in its arguments."""
+        is_sed_code = name == "sed" and find_concern(UnwrappedCommand(words, words, ()), ()) != ""
+        is_code = is_sed_code or has_inline_code(name, words)
+        if is_code or _has_word(READS_LISTS, name, words):
+            self.unknown_read = self.unknown_read or name
+        changes_tree = name == "git" and parse_git_call(words).subcommand in GIT_CHANGES_TREE
+        if is_code or _has_word(UNPACKS, name, words) or (changes_tree and words not in self._proven):
+            self.unknown_write = self.unknown_write or name
+
+    def _add_dynamic(self, name: str, words: tuple[str, ...], dynamic: str) -> None:
+        """Add a command with a word that is only known at run time."""
+        self.unknown_read = self.unknown_read or dynamic
+        reads = name in READERS and name not in WRITING_READERS
+        if reads or name in ONLY_READ:
+            return
+        self.unknown_write = self.unknown_write or dynamic
+        if name in DELETERS and dynamic in FILLERS:
+            return
+        takes_code = INTERPRETERS.fullmatch(name) or SHELL.fullmatch(name)
+        sets_key = name == "git" and ("config" in words or dynamic == words[1])
+        if sets_key or not (name in NAMES_NO_TARGET or takes_code):
+            self.unknown_target = self.unknown_target or dynamic
+
+    def _is_dynamic(self, value: str | None, raw: str) -> bool:
+        """Whether a word is only known at run time. A process substitution is a pipe, and its command is searched."""
+        if value is not None:
+            return value == raw and EXPANSION.search(value) is not None
+        if raw[:2] in ("<(", ">(") and raw.endswith(")"):
+            return False
+        return self._sets_home or EXPANSION.search(HERE.sub("", HOME.sub("", QUOTES.sub("", raw)))) is not None
 
     def add_text(self, command: str) -> None:
         """Not everything that runs is known: any text that looks like a name may be a file."""
@@ -136,14 +271,33 @@ class _MentionSearch:
     def add_redirect(self, operator: str, target: str) -> None:
         if (operator, target) in self._known_redirects or target == DEV_NULL or DUPLICATE.fullmatch(operator + target):
             return
-        self._add(self._reads if operator == "<" else self._writes, [QUOTES.sub("", target)])
+        name = QUOTES.sub("", target)
+        self._add(self._reads if operator == "<" else self._writes, [name])
+        if name[:2] not in ("<(", ">(") and (WILD.search(name) or self._is_dynamic(None, name)):
+            if operator != ">" and "<" in operator:
+                self.unknown_read = self.unknown_read or name
+            if operator != "<":
+                self.unknown_write = self.unknown_target = name
 
     def result(self) -> Mentions:
-        kinds = (self._reads, self._writes, self._words, self._patterns)
+        kinds = (self._reads, self._writes, self._words, self._patterns, self._folders, self._targets)
         too_many = any(len(kind) > MAX_NAMES for kind in kinds)
-        reads, writes, words, patterns = (tuple(islice(kind, MAX_NAMES)) for kind in kinds)
+        if self._bases.has_unknown_folder and (self._has_writer or self._writes):
+            self.unknown_target = self.unknown_target or "its folder is not known"
+        reads, writes, words, patterns, folders, targets = (tuple(islice(kind, MAX_NAMES)) for kind in kinds)
         return Mentions(
-            reads, writes, words, patterns, self._reads_whole_folders, too_many, self._bases.has_unknown_folder
+            reads=reads,
+            writes=writes,
+            words=words,
+            patterns=patterns,
+            reads_whole_folders=self._reads_whole_folders,
+            too_many=too_many,
+            has_unknown_folder=self._bases.has_unknown_folder,
+            folders=folders,
+            targets=targets,
+            unknown_read=self.unknown_read,
+            unknown_write=self.unknown_write,
+            unknown_target=self.unknown_target,
         )
 
     def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
@@ -153,6 +307,21 @@ class _MentionSearch:
             if (id(to), name) not in self._added:
                 self._added.add((id(to), name))
                 to.update(dict.fromkeys(self._bases.resolve_all(name)))
+
+
+def _may_expand(raw: str, only_reads: bool) -> bool:
+    """Whether a word may become other names. What a reader may get is compared with the rules, unless it is nested."""
+    return may_expand(BRACES.sub("", raw) if only_reads else raw) and ("{" in raw or not only_reads)
+
+
+def _is_text(name: str, before: str, raw: str) -> bool:
+    """Whether a word is not a file: a quoted message, or `{}` in the command that find runs, which is searched too."""
+    return (name == "git" and before in MESSAGES and raw[:1] == '"') or (name == "find" and raw == "{}")
+
+
+def _has_word(table: Mapping[str, re.Pattern[str]], name: str, words: Sequence[str]) -> bool:
+    form = table.get(name)
+    return form is not None and any(map(form.fullmatch, words[1:]))
 
 
 def _literal_words(candidate: CommandWords) -> tuple[str, ...]:

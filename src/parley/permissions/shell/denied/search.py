@@ -19,6 +19,7 @@ from parley.permissions.base import word_set
 from parley.permissions.budget import describe_excess
 from parley.permissions.shell.command_rules import compile_patterns, matches, may_match
 from parley.permissions.shell.denied import interpreters
+from parley.permissions.shell.denied.inert import INERT
 from parley.permissions.shell.denied.interpreters import READS_INPUT, TEXTS
 from parley.permissions.shell.strict_parser import FORBIDDEN, MAX_COMMAND_CHARACTERS, CommandLine, parse_strict
 from parley.permissions.shell.treesitter import (
@@ -66,7 +67,7 @@ WRAPPERS = {
             "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
             "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
             "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
-            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks autossh sshpass "
+            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks sshpass "
             "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
             "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
             "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
@@ -76,8 +77,9 @@ WRAPPERS = {
     ),
     **dict.fromkeys(
         word_set(
-            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh faketime gosu su-exec setuidgid "
-            "envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh withlock proot"
+            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh autossh faketime gosu su-exec "
+            "setuidgid envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh "
+            "withlock proot"
         ),
         1,
     ),
@@ -99,7 +101,6 @@ KNOWN = (
     GIT_LIKE,
     TEXTS,
     READS_INPUT,
-    interpreters.SUBRUNNERS,
     interpreters.OPTIONS,
     interpreters.SUBSCRIPTS,
     interpreters.COPYING_PROGRAMS,
@@ -283,9 +284,10 @@ class _DenySearch:
 
     def search_command(self, candidate: CommandWords, depth: int, *, sure: bool = False) -> None:
         """Search one command and every command in its arguments. Raises TooComplex."""
-        if candidate.words in self.done:
+        key = candidate.raw_words if None in candidate.words else candidate.words
+        if key in self.done:
             return
-        self.done[candidate.words] = candidate
+        self.done[key] = candidate
         self._check_depth(depth)
         if len(self.done) > MAX_COMMANDS:
             raise TooComplex(f"It contains too many commands to check (at most {MAX_COMMANDS:,})")
@@ -361,6 +363,8 @@ class _DenySearch:
         for index in self._limit_positions(interpreters.find_command_positions(name, literal)):
             if candidate.words[index] is not None and "{}" not in literal[index]:
                 self.search_command(CommandWords(candidate.words[index:], candidate.raw_words[index:]), depth + 1)
+            if " " in literal[index] and len(literal[index]) <= MAX_PROSE:
+                self.search_text(literal[index], depth + 1)
         if interpreters.runs_its_input(name, literal) or interpreters.reads_code(name, candidate.raw_words):
             self.unresolved = True
         if name in EVALUATORS:
@@ -405,8 +409,6 @@ class _DenySearch:
 
 def _is_known_program(name: str) -> bool:
     """Whether it is known which arguments of a program may contain a command."""
-    from parley.permissions.shell.denied.inert import INERT  # rarely needed
-
     return name in INERT or any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
 
 

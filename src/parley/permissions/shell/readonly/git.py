@@ -322,7 +322,9 @@ def _shows_hunks(name: str, rest: Sequence[str]) -> bool:
         return True
     if name == "worktree":
         return "add" in rest[:1]  # a second checkout has every file under another path
-    if any(map(CURRENT_PATCH.fullmatch, rest)):
+    if name == "clone":
+        return not any(map(config.REMOTE_URL.match, rest))  # so has a clone of a repository on this machine
+    if name != "branch" and any(map(CURRENT_PATCH.fullmatch, rest)):
         return True
     return name in CHOOSES_HUNKS and any(map(HUNKS.fullmatch, rest))
 

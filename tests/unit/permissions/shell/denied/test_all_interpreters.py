@@ -624,6 +624,41 @@ meson test --gdb-path rm
 TS_ONFINISH=/bin/rm tsp ls
 PDSH_SSH_ARGS_APPEND="-o 'ProxyCommand rm x'" pdsh -w h ls
 GPROFNG_SSH_REMOTE_DISPLAY='rm x' gprofng a
+lerna exec -- rm x
+lerna exec "rm x"
+lerna exec --scope a rm x
+nx exec -- rm x
+nx exec "rm x"
+dotenv rm x
+dotenv -e .env rm x
+wsl rm x
+wsl -d Ubuntu rm x
+echo 'esyscmd(rm x)' | m4
+m4 <<< 'syscmd(`rm x'"'"')'
+nix-shell --run rm
+oc rsh p rm x
+crictl exec c rm x
+ctr run i c rm x
+minikube ssh "rm x"
+composer exec rm x
+gem exec rm x
+mix cmd rm x
+jj util exec -- rm x
+meson devenv rm x
+terragrunt exec -- rm x
+pulumi env run e -- rm x
+cdk synth --app "rm x"
+netlify dev:exec rm x
+firebase emulators:exec "rm x"
+brew bundle exec rm x
+bazel run --run_under="rm x" //a
+az vm run-command invoke --scripts "rm x"
+go vet -vettool=rm
+pipx run rm x
+heroku local:run rm x
+autossh h rm x
+bun exec 'rm x'
+git bisect view rm x
 """
 ASKED = r"""
 pwsh -EncodedCommand $X
