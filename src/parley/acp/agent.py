@@ -64,6 +64,8 @@ class AcpAgent:
         self._host = host
         self._editor = Editor(connection, schema.ClientCapabilities())
         self._sessions: dict[str, AcpSession] = {}
+        self._loading = asyncio.Lock()
+        """Held while a history is shown: a client that loads again and again has one in memory."""
         connection.refused = REFUSED
         connection.methods = {
             "initialize": Method(schema.InitializeParams, self.initialize),
@@ -177,9 +179,10 @@ class AcpAgent:
     async def _reopen(self, params: schema.OpenSessionParams, *, with_history: bool) -> AcpSession:
         """Raises RpcError. A session that is open here already is closed first."""
         self._check_params(params)
-        link = await self._host.find(params, self._editor)
-        await self._leave(params.session_id)
-        return await self._open(link, with_history=with_history)
+        async with self._loading:
+            link = await self._host.find(params, self._editor)
+            await self._leave(params.session_id)
+            return await self._open(link, with_history=with_history)
 
     async def _open(self, link: SessionLink, *, with_history: bool = False) -> AcpSession:
         """Raises RpcError."""

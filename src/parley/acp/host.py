@@ -6,7 +6,7 @@ Methods raise RpcError with what the editor is told.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
@@ -28,8 +28,8 @@ class SessionLink(Struct, kw_only=True):
     """The MCP servers of the editor, if the engine was not started with them."""
     may_bypass: bool = False
     """Whether the mode `bypassPermissions` is offered."""
-    read_history: Callable[[], Awaitable[Sequence[bytes]]] | None = None
-    """Reads the lines of the conversation so far; None if it is new."""
+    read_history: Callable[[], AsyncIterator[Sequence[bytes]]] | None = None
+    """Reads the lines of the conversation so far, in pages; None if it is new."""
     on_shown: Callable[[], None] = lambda: None
     """Called after the history was shown: new lines may follow it."""
     watch_output: Callable[[Callable[[str, bytes], None]], None] = lambda watch: None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,7 +41,11 @@ class LocalSessions(Struct, frozen=True, kw_only=True):
         info = await self._find_stored(params.session_id)
         link = self._link(params.session_id, params, editor, resume=params.session_id)
         link.title = info.summary
-        link.read_history = lambda: asyncio.to_thread(self._read_history, params)
+
+        async def read_history() -> AsyncIterator[Sequence[bytes]]:
+            yield await asyncio.to_thread(self._read_history, params)
+
+        link.read_history = read_history
         return link
 
     async def fork(self, params: OpenSessionParams, editor: Editor) -> SessionLink:

@@ -25,6 +25,8 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 CANCELLED = -32800
 CANCEL = "$/cancel_request"
+MOST_RUNNING = 1000
+"""How many requests of the peer may be handled at a time."""
 
 
 class RpcError(Exception):
@@ -54,13 +56,20 @@ class Method(Struct, frozen=True):
     handle: Callable[[Any], Awaitable[Json | None]]
 
 
-class RpcConnection:
-    """One connection. `write` sends a line."""
+async def never_full() -> None:
+    """For a connection that takes everything at once."""
 
-    def __init__(self, write: Callable[[bytes], None]) -> None:
+
+class RpcConnection:
+    """One connection. `write` sends a line; `wait_written` waits until the peer has read most of what was sent."""
+
+    def __init__(
+        self, write: Callable[[bytes], None], wait_written: Callable[[], Awaitable[None]] = never_full
+    ) -> None:
         self.methods: Mapping[str, Method] = {}
         self.refused: Mapping[str, str] = {}
         """Why methods are not supported, by their name or its part before the slash."""
+        self.wait_written = wait_written
         self._write = write
         self._pending: dict[int, asyncio.Future[Any]] = {}
         self._count = 0
@@ -71,7 +80,8 @@ class RpcConnection:
 
     # Receiving.
 
-    def receive(self, line: bytes) -> None:
+    def receive(self, line: bytes, refusal: RpcError | None = None) -> None:
+        """`refusal`: why the message must not be handled."""
         try:
             message = msgspec.json.decode(line, type=Incoming)
         except msgspec.ValidationError as exc:
@@ -79,11 +89,16 @@ class RpcConnection:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             self.send_error(None, RpcError(PARSE_ERROR, f"the message is not JSON: {exc}"))
         else:
-            self._dispatch(message)
+            if refusal is not None and isinstance(message.method, str):
+                self.send_error(message.id, refusal)
+            else:  # an answer to a request of ours is always taken
+                self._dispatch(message)
 
     def _dispatch(self, message: Incoming) -> None:
         if message.method == CANCEL:
             self._cancel(message.params)
+        elif isinstance(message.method, str) and len(self._tasks) >= MOST_RUNNING:
+            self.send_error(message.id, RpcError(INVALID_REQUEST, f"{MOST_RUNNING} requests are open; wait for one"))
         elif isinstance(message.method, str):
             task = asyncio.create_task(self._run(message, message.method))
             self._tasks.add(task)
@@ -179,7 +194,9 @@ class RpcConnection:
                 future.set_exception(ConnectionError("the client has disconnected"))
 
     async def close(self) -> None:
-        """Wait for the handlers that still run. Call it after what they wait for has ended."""
+        """End the handlers that still run. Call it after what they wait for has ended."""
         self.disconnect()
+        for task in self._tasks:
+            task.cancel()
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -7,7 +7,7 @@ the editor. A prompt returns when its turn has ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -82,19 +82,17 @@ class AcpSession:
             await self._engine.connect()
             if self._link.servers:
                 await self._engine.set_mcp_servers(self._link.servers)
-            settings = await self._engine.get_settings()
-            read = self._link.read_history if with_history else None
-            history = [] if read is None else await read()
+            self.config.read_info(self._engine.server_info or {}, await self._engine.get_settings())
+            if with_history and self._link.read_history is not None:
+                await self._replay(self._link.read_history())
         except BaseException as exc:
             await self._engine.close()
             if isinstance(exc, ClaudeSDKError):
                 raise RpcError(INTERNAL_ERROR, f"the session cannot be opened: {exc}") from None
             raise
-        self.config.read_info(self._engine.server_info or {}, settings)
         self._engine.router.watchers.append(self._receive)
         self._link.watch_output(self._watch_output)
         self._draining = asyncio.create_task(self._drain())
-        self._replay(history)
         self._link.on_shown()
 
     async def close(self, *, cancels: bool = False) -> None:
@@ -127,17 +125,20 @@ class AcpSession:
     def send_title(self) -> None:
         self.send({"sessionUpdate": "session_info_update", "title": self.title})
 
-    def _replay(self, lines: Sequence[bytes]) -> None:
-        """Send the updates of a stored conversation."""
+    async def _replay(self, pages: AsyncIterator[Sequence[bytes]]) -> None:
+        """Send the updates of a stored conversation, as fast as the client reads them."""
         translator = self._translator
         if not self._link.is_shared:  # else the turn that is shown last may still run
             translator = UpdateTranslator(self.cwd, self._editor, shows_prompts=True)
-        for line in lines:
-            message = decode(line)
-            if isinstance(message, Refused):
-                self._warn(f"session {self.id}: a stored message is not shown, because it is invalid: {message.reason}")
-            for update in translator.translate(message):
-                self.send(update)
+        async for page in pages:
+            for line in page:
+                message = decode(line)
+                if isinstance(message, Refused):
+                    reason = f"a stored message is not shown, because it is invalid: {message.reason}"
+                    self._warn(f"session {self.id}: {reason}")
+                for update in translator.translate(message):
+                    self.send(update)
+                await self._connection.wait_written()
 
     def _receive(self, message: Message) -> None:
         """Runs in the engine's reader, so that a call is announced before the request that asks about it."""

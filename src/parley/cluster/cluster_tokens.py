@@ -13,7 +13,17 @@ from parley.cluster.base import ClusterError, Registry, Row
 from parley.cluster.subjects import encode_token
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas, Scope, expand
-from parley.gateway.security.tokens import BOOTSTRAP, OWN_NAMES, TokenInfo, TokenRequest, Tokens, digest
+from parley.gateway.security.tokens import (
+    BOOTSTRAP,
+    NOWHERE,
+    OWN_NAMES,
+    Grants,
+    TokenInfo,
+    TokenRequest,
+    Tokens,
+    digest,
+    read_roots,
+)
 from parley.protocol.base import Struct
 
 PATTERN = "tokens.*"
@@ -91,8 +101,7 @@ class ClusterTokens(Tokens):
         self._by_hash = {token.hash: token for token in self._by_key.values()}
         self._by_name = {token.name: token for token in self._by_key.values()}
 
-    def find(self, token: str) -> Principal | None:
-        given = digest(token)
+    def find_hash(self, given: bytes) -> Principal | None:
         if self.is_bootstrap(given):
             return Principal.administrator(BOOTSTRAP)
         found = self._by_hash.get(given)
@@ -111,6 +120,10 @@ class ClusterTokens(Tokens):
     def find_quotas(self, name: str) -> Quotas:
         found = self._by_name.get(name)
         return Quotas() if found is None else found.quotas
+
+    def find_roots(self, name: str) -> tuple[str, ...] | None:
+        found = self._by_name.get(name)
+        return NOWHERE if found is None else read_roots(Grants(scopes=found.scopes, roots=found.roots))
 
     def list(self) -> list[TokenInfo]:
         return [

@@ -21,8 +21,8 @@ import msgspec
 from parley.cluster.base import Cluster
 from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
-from parley.cluster.operations.metrics_server import MetricsServer
 from parley.compose.workspace.server import format_address, serve_workspace
+from parley.gateway.metrics_server import MetricsServer
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
 from parley.gateway.server_log import ServerLog
 

@@ -16,7 +16,8 @@ export const UNREACHABLE = "unreachable";
 export const UNAUTHORIZED = "unauthorized";
 
 export class Api {
-  constructor({ base = location.origin, token = "", fetcher = (...args) => fetch(...args) } = {}) {
+  /* The page is at PREFIX/console/, where a proxy may have chosen the prefix. */
+  constructor({ base = new URL("..", location.href).href.replace(/\/$/, ""), token = "", fetcher = (...args) => fetch(...args) } = {}) {
     this.base = base;
     this.token = token;
     this.skewMs = 0; /* what to add to our clock to get the server's */

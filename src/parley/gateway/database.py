@@ -135,7 +135,16 @@ CREATE TABLE usage (
 WORKSPACE_SCHEMA = """
 ALTER TABLE sessions ADD COLUMN workspace TEXT;
 """
-STEPS = (FIRST_SCHEMA, INDEX_SCHEMA, WORKSPACE_SCHEMA)
+READER_SCHEMA = """
+CREATE INDEX sessions_by_tenant ON sessions (tenant, used_at);
+CREATE INDEX sessions_by_use ON sessions (used_at);
+CREATE INDEX sessions_by_creator ON sessions (creator);
+ALTER TABLE prompts ADD COLUMN unread_by TEXT;
+ALTER TABLE prompts ADD COLUMN start INTEGER;
+ALTER TABLE prompts ADD COLUMN result INTEGER;
+CREATE INDEX unread_prompts ON prompts (session, unread_by) WHERE unread_by IS NOT NULL;
+"""
+STEPS = (FIRST_SCHEMA, INDEX_SCHEMA, WORKSPACE_SCHEMA, READER_SCHEMA)
 """Step n brings a file from version n to version n + 1."""
 VERSION = len(STEPS)
 
@@ -148,6 +157,7 @@ class Database:
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON")
+            self._connection.create_function("casefold", 1, str.casefold, deterministic=True)
             self._migrate(path)
         except (sqlite3.Error, OSError) as exc:
             raise SessionError(f"cannot open {path}: {exc}") from None

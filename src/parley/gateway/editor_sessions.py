@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +23,7 @@ from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.acp.schema import NewSessionParams, OpenSessionParams, unknown_session
 from parley.errors import SessionError, UsageError
 from parley.gateway.hub import SessionHub
+from parley.gateway.index.session_list import SessionQuery
 from parley.gateway.live_session import Client, LiveSession
 from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
@@ -83,13 +84,9 @@ class HubSessions(Struct, frozen=True):
     async def list(self, cwd: str | None, offset: int, limit: int) -> list[SessionSummary]:
         with refusals():
             require(self.principal, Scope.VIEW, "listing sessions")
-            found = self.hub.list_sessions(self.principal)
-        listed = [
-            SessionSummary(id=info.id, cwd=info.cwd, title=info.title, updated_at=info.used_at)
-            for info in found
-            if cwd is None or is_same_folder(cwd, info.cwd)
-        ]
-        return listed[offset : offset + limit]
+            query = SessionQuery(limit=limit, offset=offset, cwd="" if cwd is None else resolve_folder(cwd))
+            found, _ = self.hub.find_sessions(self.principal, query)
+        return [SessionSummary(id=info.id, cwd=info.cwd, title=info.title, updated_at=info.used_at) for info in found]
 
     async def find_title(self, session_id: str, cwd: str) -> str:
         with refusals(session_id):
@@ -131,7 +128,7 @@ class HubSessions(Struct, frozen=True):
         """Raises Refusal if a session that exists would have to be another one."""
         options = self._options(params.session_id)
         problem = ""
-        if not is_same_folder(params.cwd, cwd):
+        if resolve_folder(params.cwd) != cwd:
             problem = f"the session works in {cwd!r}, and cwd must be that directory"
         elif not set(map(os.path.realpath, params.additional_directories or ())) <= set(options.add_dirs or ()):
             problem = "a session keeps the additionalDirectories that it was created with"
@@ -184,25 +181,25 @@ class HubWire:
         from parley.sdk.errors import CLIConnectionError
 
         try:
-            self._client = self._session.attach(self._principal, None, lambda line: not line.startswith(GATEWAY))
+            last = self._session.log.last
+            self._client = self._session.attach(self._principal, last, lambda line: not line.startswith(GATEWAY))
         except (Refusal, SessionError) as exc:
             raise CLIConnectionError(str(exc)) from None
         self._last_shown = self._client.subscriber.cursor
 
-    async def read_history(self) -> list[bytes]:
+    async def read_history(self) -> AsyncIterator[Sequence[bytes]]:
         """The messages before this client connected. Questions that are still open come later."""
-        number, history = 0, list[bytes]()
+        number = 0
         # Not in a thread, because the session may be deleted, which closes its file.
         while number < self._last_shown and self._client in self._session.clients:
             lines = self._session.log.read(number)
-            history += [
+            yield [
                 line
                 for number, line in lines
                 if number <= self._last_shown and not line.startswith((GATEWAY, QUESTION, WITHDRAWN))
             ]
             number = lines[-1][0] if lines else self._last_shown
             await asyncio.sleep(0)  # others wait for the loop
-        return history
 
     def show_new(self) -> None:
         """The history has been shown: from here on, new lines are passed on."""
@@ -271,8 +268,9 @@ class HubWire:
             self._session.detach(self._client)
 
 
-def is_same_folder(given: str, real: str) -> bool:
-    return os.path.realpath(given) == real
+def resolve_folder(given: str) -> str:
+    """A folder as sessions name it: without symbolic links."""
+    return os.path.realpath(given)
 
 
 @contextmanager

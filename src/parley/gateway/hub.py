@@ -42,7 +42,9 @@ from parley.gateway.security.quotas import Spending
 from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
 from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
+from parley.models.base import MODEL_ROOTS, find_model_file
 from parley.protocol.base import Json, Struct
+from parley.protocol.options import CliOptions, parse
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry, Store
 from parley.workspace.remote.choice import SessionWorkspace, read_workspace
@@ -56,6 +58,7 @@ ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
 SERVER = Principal.administrator("server")
 DENIAL = "The question was not answered in time."
 TITLE_CHARS = 200
+FILE_MODELS = ("scripted", "replay")
 LEAST_COLLECTED = 100
 """Fewer unloaded sessions are not worth a collection of garbage while others run."""
 
@@ -112,6 +115,8 @@ class SessionHub:
         self.metrics = Metrics()
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
+        self.find_roots: Callable[[str], Sequence[str] | None] = lambda name: None
+        """The roots of a token, by its name; None for an administrator."""
         self.find_secrets: Callable[[str], Mapping[str, str]] = lambda tenant: {}
         """The environment variables with the keys of a tenant. Raises UsageError."""
         self.is_draining = False
@@ -174,6 +179,7 @@ class SessionHub:
             raise Refusal("invalid_options", "cwd: the folder of a remote workspace is a part of its address")
         cwd = self.find_directory(wanted.cwd or ".", principal)
         argv = [*format_options(wanted, principal), *checked]
+        self._check_models(argv, cwd, principal)
         self._check_session_quota(principal)
         session_id = self.new_id()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
@@ -216,7 +222,7 @@ class SessionHub:
         return copy
 
     def _insert(self, new: NewSession, title: str) -> None:
-        now = time.time()
+        now, title = time.time(), shorten_title(title)
         self.database.change(
             "INSERT INTO sessions (id, tenant, creator, cwd, options, workspace, engine_id, title, created_at, used_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -235,22 +241,19 @@ class SessionHub:
             self._sessions[session_id] = live
         return live
 
-    def list_sessions(self, principal: Principal) -> list[SessionInfo]:
-        """The sessions that a principal may see, the last used first."""
-        return self.find_sessions(principal, SessionQuery())[0]
-
     def find_sessions(self, principal: Principal, query: SessionQuery) -> tuple[list[SessionInfo], int]:
-        """Those of them that match, and how many there are without the limit."""
+        """The sessions that a principal may see and that match, the last used first; how many without the limit."""
         self.indexer.index_marked()
         found = self.indexer.search.find(principal, query.search) if query.search else {}
-        rows = self.database.rows(f"{SELECT_SESSIONS} ORDER BY used_at DESC")
-        infos = [
-            describe_session(row, self._sessions.get(row["id"]), found.get(row["id"]))
-            for row in rows
-            if principal.may_see(row["tenant"]) and query.matches(row, found)
-        ]
-        infos = [info for info in infos if not query.states or info.state in query.states]
-        return infos[query.offset :][: query.limit], len(infos)
+        running = {live.id: live.state for live in self._sessions.values() if live.engine is not None}
+        where, values = query.condition(principal, found, running if query.states else {})
+        rows = self.database.rows(
+            f"{SELECT_SESSIONS} WHERE {where} ORDER BY used_at DESC LIMIT ? OFFSET ?",
+            *(*values, query.limit, query.offset),
+        )
+        count = self.database.row(f"SELECT count(*) AS n FROM sessions WHERE {where}", *values)
+        infos = [describe_session(row, self._sessions.get(row["id"]), found.get(row["id"])) for row in rows]
+        return infos, 0 if count is None else count["n"]
 
     def describe(self, principal: Principal, session_id: str) -> SessionInfo:
         """Raises Refusal."""
@@ -293,7 +296,7 @@ class SessionHub:
         """Change the title of a session; returns it as it is stored. Raises Refusal."""
         require(principal, Scope.PROMPT, "renaming a session")
         self._row(principal, session_id)
-        title = " ".join(title.split())[:TITLE_CHARS]
+        title = shorten_title(title)
         if not title:
             raise Refusal("invalid_body", "a title must not be empty")
         self.audit.write("rename", principal, session=session_id)
@@ -369,6 +372,26 @@ class SessionHub:
         root = self.settings.root
         return [os.path.join(root, each) for each in principal.roots] or [root]
 
+    def _model_roots(self, roots: Sequence[str] | None, cwd: str) -> dict[str, str]:
+        """The variable that says where the model files of a session may be.
+
+        That of the operator and the directory of the session are always allowed.
+        """
+        if roots is None:
+            return {}
+        own = [find_file_name(name) for name in model_names(parse(self.settings.argv).options)]
+        folders = [os.path.join(self.settings.root, each) for each in (*roots, cwd, *filter(None, own))]
+        return {MODEL_ROOTS: os.pathsep.join(folders)}
+
+    def _check_models(self, argv: Sequence[str], cwd: str, principal: Principal) -> None:
+        """Raises Refusal if a session would play a file that its creator cannot name."""
+        roots = None if principal.may(Scope.ADMIN) else principal.roots or ("",)
+        for name in model_names(parse(argv).options):
+            try:
+                find_model_file(cwd, find_file_name(name) or ".", self._model_roots(roots, cwd))
+            except UsageError as exc:
+                raise Refusal("outside_roots", str(exc)) from None
+
     def _check_session_quota(self, principal: Principal) -> None:
         most = principal.quotas.sessions
         if most is None:
@@ -427,6 +450,7 @@ class SessionHub:
                 **self.find_secrets(row["tenant"]),
                 STATE_EVENTS: "1",
                 **({CONTINUES: "1"} if self.continues_turns else {}),
+                **self._model_roots(self.find_roots(row["creator"]), row["cwd"]),
             },
             on_lines=live.on_lines if wire is None else record_output(wire, live.on_lines),
             on_end=live.on_end,
@@ -517,13 +541,6 @@ class SessionHub:
             self._unloaded = 0
             gc.collect()
 
-    def disconnect(self, is_allowed: Callable[[str], bool]) -> None:
-        """End the connections of tokens that are not allowed any more, by their names."""
-        for live in self._sessions.values():
-            for client in list(live.clients):
-                if not is_allowed(client.principal.name):
-                    live.detach(client)
-
     async def expire_questions(self) -> None:
         """Deny the questions that have expired. Raises what the last one failed with."""
         problem: Exception | None = None
@@ -609,6 +626,22 @@ def is_below(path: str, roots: Iterable[str]) -> bool:
     """Whether a path without links is in one of the folders."""
     folders = map(os.path.realpath, roots)
     return any(path == folder or path.startswith(os.path.join(folder, "")) for folder in folders)
+
+
+def shorten_title(title: str) -> str:
+    """A title in one line, with a limit of its length."""
+    return " ".join(title[: 10 * TITLE_CHARS].split())[:TITLE_CHARS]
+
+
+def model_names(options: CliOptions) -> list[str]:
+    """The models that the options of a session name."""
+    return [name for name in (options.model, *(options.fallback_model or "").split(",")) if name]
+
+
+def find_file_name(model: str) -> str:
+    """The file that a fake model plays; empty if it plays none."""
+    adapter, _, rest = model.partition(":")
+    return rest if adapter in FILE_MODELS and not rest.startswith("{") else ""
 
 
 def listed_uuids(message: Json) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from array import array
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
@@ -26,8 +27,6 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Struct
 
-INDEX_EVERY = 256
-"""The position of every 256th line is kept in memory."""
 READ_BYTES = 256 * 1024
 TIME = struct.Struct("<d")
 TIMES = ".times"
@@ -49,8 +48,8 @@ class LineLog:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as exc:
             raise SessionError(f"cannot open {path}: {exc.strerror}") from None
-        self._positions = [0]
-        """Where the lines 1, 257, 513, ... begin."""
+        self._positions = array("Q", [0])
+        """Where each line begins. A line may be long, so none is read to find another."""
         self.last = 0
         """The number of the last line."""
         self._size = 0
@@ -71,8 +70,7 @@ class LineLog:
     def _count(self, size: int) -> None:
         self.last += 1
         self._size = size
-        if self.last % INDEX_EVERY == 0:
-            self._positions.append(size)
+        self._positions.append(size)
 
     def append(self, line: bytes) -> int:
         """Write a line, without its end, and return its number. Raises SessionError."""
@@ -111,9 +109,10 @@ class LineLog:
         after = max(after, 0)
         if after >= self.last:
             return []
-        block, skip = divmod(after, INDEX_EVERY)
-        position, number, size, rest = self._positions[block], block * INDEX_EVERY, 0, b""
+        position, number, size = self._positions[after], after, 0
         found: list[tuple[int, bytes]] = []
+        started: list[bytes] = []
+        """The parts of a line whose end was not read."""
         while number < self.last and (size < max_bytes or not found):
             try:
                 chunk = os.pread(self._file, READ_BYTES, position)
@@ -122,12 +121,15 @@ class LineLog:
             if not chunk:
                 break
             position += len(chunk)
-            *lines, rest = (rest + chunk).split(b"\n")
+            first, *others = chunk.split(b"\n")
+            started.append(first)
+            if not others:
+                continue
+            *lines, rest = b"".join(started), *others
+            started = [rest]
             for line in lines:
-                number += 1
-                if skip:
-                    skip -= 1
-                elif size < max_bytes or not found:
+                if size < max_bytes or not found:
+                    number += 1
                     found.append((number, line))
                     size += len(line)
         return found

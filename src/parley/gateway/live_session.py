@@ -22,6 +22,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid4
@@ -117,6 +118,12 @@ class Client:
         return f"{self.number}-{request_id}"
 
 
+class TakenPrompt(Struct, frozen=True):
+    uuid: str
+    after: int
+    """The number of the last line before it."""
+
+
 class PendingRequest(Struct):
     """A control request that the engine has not answered."""
 
@@ -178,15 +185,37 @@ class LiveSession:
     # Clients.
 
     def attach(self, principal: Principal, after: int | None, wants: Callable[[bytes], bool]) -> Client:
-        """Connect a client: with the lines after a number, or with new lines only. Raises Refusal."""
+        """Connect a client: with the lines after a number, or with new lines only. Raises Refusal.
+
+        New are also those after a prompt that the same token has posted, until a connection of the token has got its
+        result: who prompts first and then reads misses nothing.
+        """
         if after is not None and after > self.log.last:
             text = f"`after` is {after}, but the last line of the session is {self.log.last}"
             raise Refusal("cursor_in_the_future", text)
-        client = self._make_client(principal, self.log.last if after is None else after, wants)
+        unread = self._database.row(
+            "SELECT min(start) AS start FROM prompts WHERE session=? AND unread_by=?", self.id, principal.name
+        )
+        start = None if unread is None else unread["start"]
+        if after is None:
+            after = self.log.last if start is None else start
+        client = self._make_client(principal, after, wants)
+        if start is not None:
+            client.subscriber.on_advance = partial(self._mark_read, client, client.subscriber.cursor)
         self.clients.append(client)
         self._subscribers.append(client.subscriber)
         self._services.mark(self.id)
         return client
+
+    def _mark_read(self, client: Client, start: int, cursor: int) -> None:
+        """A client has got the lines from after one number to another."""
+        name = client.principal.name
+        self._database.change(
+            "UPDATE prompts SET unread_by=NULL WHERE session=? AND unread_by=? AND result>? AND result<=?",
+            *(self.id, name, start, cursor),
+        )
+        if self._database.row("SELECT 1 FROM prompts WHERE session=? AND unread_by=?", self.id, name) is None:
+            client.subscriber.on_advance = None
 
     def _make_client(
         self, principal: Principal, after: int, wants: Callable[[bytes], bool] = lambda line: True
@@ -235,11 +264,21 @@ class LiveSession:
             if line := line.strip():
                 self._receive_line(client, line)
 
-    def _receive_line(self, client: Client, line: bytes) -> None:
+    def refuse(self, client: Client, line: bytes, refusal: Refusal) -> None:
+        """Tell a client that a line of it is not taken."""
+        if (head := self._read_head(client, line)) is not None:
+            self._reject(client, head, refusal)
+
+    def _read_head(self, client: Client, line: bytes) -> Head | None:
         try:
-            head = _head.decode(line)
+            return _head.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             self._report(client, Refusal("invalid_line", f"the line is not a JSON object: {exc}"))
+            return None
+
+    def _receive_line(self, client: Client, line: bytes) -> None:
+        head = self._read_head(client, line)
+        if head is None:
             return
         try:
             match head.type:
@@ -405,8 +444,11 @@ class LiveSession:
 
     # Prompts.
 
-    def prompt(self, principal: Principal, line: bytes, sender: Client | None = None) -> str:
-        """Take a prompt; returns its id. A repeated prompt is not run again. Raises Refusal."""
+    def prompt(self, principal: Principal, line: bytes, sender: Client | None = None) -> TakenPrompt:
+        """Take a prompt. A repeated prompt is not run again. Raises Refusal.
+
+        `sender`: the connection that it came on; None if it was posted, so that another one will read what follows.
+        """
         self._check(principal, Scope.PROMPT)
         message = msgspec.json.decode(line)
         uuid = message.get("uuid")
@@ -417,37 +459,48 @@ class LiveSession:
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         digest = digest_of(message["message"])
-        known = self._database.row("SELECT digest, line FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        known = self._database.row("SELECT digest, line, start FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
         if known is not None:
             if known["digest"] not in (None, digest):  # an earlier version did not keep it
                 raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
             if known["line"] is not None:
                 self.ensure_loaded()  # it has no result yet
-            return uuid
+            return TakenPrompt(uuid, known["start"] or 0)
         self._admit(self)
         self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
+        taken = TakenPrompt(uuid, self.log.last)
         if has_only_tool_results(message["message"]):  # part of a turn that runs, and not a prompt with a result
             self._publish(line, sender)
             self._write(line)
-            return uuid
+            return taken
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
         self._database.change(
-            "INSERT INTO prompts (session, uuid, line, digest) VALUES (?, ?, ?, ?)", self.id, uuid, line, digest
+            "INSERT INTO prompts (session, uuid, line, digest, unread_by, start) VALUES (?, ?, ?, ?, ?, ?)",
+            *(self.id, uuid, line, digest, None if sender is not None else principal.name, taken.after),
         )
+        if sender is None:
+            for client in self.clients:
+                if client.principal.name == principal.name:
+                    client.subscriber.on_advance = partial(self._mark_read, client, client.subscriber.cursor)
         self._services.metrics.count("parley_prompts_total")
         self._publish(line, sender)
         self._write(line)
-        return uuid
+        return taken
 
-    def _finish_prompts(self, uuids: object) -> None:
+    def _finish_prompts(self, uuids: object, number: int) -> None:
+        """The line with a number is the result of prompts."""
         if not isinstance(uuids, list):
             return
         for uuid in uuids:
             self._finish_prompt(uuid)
+            self._database.change("UPDATE prompts SET result=? WHERE session=? AND uuid=?", number, self.id, uuid)
 
     def _finish_prompt(self, uuid: object) -> None:
         """Its id stays known: a client that sends it again has missed the first reply."""
-        self._database.change("UPDATE prompts SET line=NULL WHERE session=? AND uuid=?", self.id, uuid)
+        self._database.change(
+            "UPDATE prompts SET line=NULL, result=coalesce(result, ?) WHERE session=? AND uuid=?",
+            *(self.log.last + 1, self.id, uuid),
+        )
 
     def _end_prompt(self, uuid: object, state: object) -> None:
         if state == "completed":
@@ -540,7 +593,7 @@ class LiveSession:
                     *(head.session_id, self.id, head.session_id),
                 )
             case "result", _:
-                self._finish_prompts(head.user_message_uuids)
+                self._finish_prompts(head.user_message_uuids, self.log.last + 1)
             case "command_lifecycle", _:
                 self._end_prompt(head.command_uuid, head.state)
             case "control_cancel_request", _:
@@ -606,7 +659,7 @@ class LiveSession:
             uuids = [uuid for uuid, _ in self.unfinished_prompts()]
         if uuids:
             self._publish(make_failure(reason, self.id, uuids))
-            self._finish_prompts(uuids)
+            self._finish_prompts(uuids, self.log.last)
 
     @property
     def is_busy(self) -> bool:

@@ -14,12 +14,14 @@ from sqlite3 import Row
 import msgspec
 
 from parley.gateway.database import Database
-from parley.gateway.security.access import Principal
+from parley.gateway.security.access import Principal, Scope
 from parley.protocol.base import Json, Struct
 
 OPEN, DECIDED, WITHDRAWN = "open", "decided", "withdrawn"
 EXPIRED = "the time limit"
 """Who decided a question that was not answered in time."""
+MOST_LISTED = 1000
+"""How many open questions a list has at most: the oldest."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -131,12 +133,13 @@ class Questions:
 
     def list_open(self, principal: Principal, session: str | None = None) -> list[Question]:
         """The open questions that a principal may see, oldest first."""
+        tenant = None if principal.may(Scope.ADMIN) else principal.tenant
         rows = self._database.rows(
-            "SELECT questions.*, sessions.tenant FROM questions JOIN sessions ON sessions.id = questions.session"
-            " WHERE state='open' AND (? IS NULL OR session=?) ORDER BY asked_at",
-            *(session, session),
+            "SELECT questions.* FROM questions JOIN sessions ON sessions.id = questions.session WHERE state='open'"
+            " AND (? IS NULL OR session=?) AND (? IS NULL OR tenant=?) ORDER BY asked_at LIMIT ?",
+            *(session, session, tenant, tenant, MOST_LISTED),
         )
-        return [Question.from_row(row) for row in rows if principal.may_see(row["tenant"])]
+        return [Question.from_row(row) for row in rows]
 
     def list_expired(self) -> list[Question]:
         rows = self._database.rows("SELECT * FROM questions WHERE state='open' AND expires_at <= ?", time.time())

@@ -16,7 +16,7 @@ import socket
 import ssl
 import stat
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import uvicorn
@@ -25,18 +25,18 @@ from starlette.types import ASGIApp
 from parley.errors import UsageError
 from parley.gateway.http.auth import LOOPBACK, Gate
 from parley.gateway.http.connections import limit_connections
-from parley.gateway.http.frames import FrameSocket
+from parley.gateway.http.frames import TOKEN_BYTES
+from parley.gateway.http.query import PREFIX_PATH, PathPrefix
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.metrics import Metrics
+from parley.gateway.metrics_server import health_checks
 from parley.gateway.notifications import Notifier, NotifySettings
 from parley.gateway.security.tokens import Tokens, read_existing, read_token_file
 from parley.gateway.server_config import ServerConfig, read_config
 from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 
-FRAME_BYTES = 64 * 1024 * 1024
-"""The longest frame of a WebSocket."""
 UPKEEP_SECONDS = 1.0
 LAG_SECONDS = 0.02
 """How often the lag of the event loop is measured."""
@@ -57,14 +57,14 @@ class Address(Struct, frozen=True):
     path: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Address:
+    def parse(cls, text: str, option: str = "--listen") -> Address:
         """Raises UsageError."""
         if text.startswith("unix:"):
             return cls(path=os.path.abspath(text.removeprefix("unix:")))
         host, colon, port = text.rpartition(":")
         host = host.strip("[]")
         if not colon or not host or not port.isdecimal() or int(port) > 65_535:
-            raise UsageError(f"option '--listen' needs HOST:PORT or unix:PATH, not {text!r}")
+            raise UsageError(f"option '{option}' needs HOST:PORT or unix:PATH, not {text!r}")
         return cls(host=host, port=int(port))
 
 
@@ -86,6 +86,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """How often a WebSocket is pinged, and how long it may take to answer."""
     proxies: tuple[str, ...] = ()
     """The addresses whose X-Forwarded headers are believed; empty for this machine."""
+    path_prefix: str = ""
+    """The path before ours in URLs, behind a proxy that serves something else, too."""
+    health: Address | None = None
+    """Where to answer health checks besides the other requests; None for nowhere."""
 
 
 def run_server(
@@ -221,6 +225,7 @@ async def serve(
     hub = SessionHub(settings.hub, log)
     tokens = Tokens(hub.database, token)
     hub.find_quotas = tokens.find_quotas
+    hub.find_roots = tokens.find_roots
     gate = Gate(tokens, is_open=token is None)
     apply_config(gate, settings)
     config = make_config(settings, gate, Routes(gate, hub).app())
@@ -236,7 +241,7 @@ async def serve(
             log.say("reloaded", "reload")
 
     async def end_connections() -> None:
-        hub.disconnect(tokens.is_valid)
+        gate.connections.end_invalid()
 
     watch_signals(stop, reload)
     hub.load_interrupted(log.warn)
@@ -249,29 +254,48 @@ async def serve(
         measure_lag(hub.metrics),
         notify(settings.notify, hub, log),
     )
-    address = describe(settings, listener)
-    log.say(f"listening on {address}", "listening", address=address)
-    on_ready(hub, address)
-    waiting = asyncio.create_task(stop.wait())
-    await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
-    upkeep.cancel()
-    with suppress(asyncio.CancelledError):
-        await upkeep
-    log.note("draining", seconds=settings.drain_seconds)
-    await hub.drain(settings.drain_seconds)
-    server.should_exit = True
-    await serving
+    async with answer_probes(settings, lambda: not hub.is_draining):
+        address = describe(settings, listener)
+        log.say(f"listening on {address}", "listening", address=address)
+        on_ready(hub, address)
+        waiting = asyncio.create_task(stop.wait())
+        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        upkeep.cancel()
+        with suppress(asyncio.CancelledError):
+            await upkeep
+        log.note("draining", seconds=settings.drain_seconds)
+        await hub.drain(settings.drain_seconds)
+        server.should_exit = True
+        await serving
     hub.close()
     log.note("stopped")
 
 
+def answer_probes(settings: ServerSettings, is_ready: Callable[[], bool]) -> AbstractAsyncContextManager[None]:
+    """Answer health checks at the address of `--health`. Raises UsageError."""
+    if settings.health is None:
+        return nullcontext()
+    if settings.health.path:
+        raise UsageError("option '--health' needs HOST:PORT, not a Unix socket")
+    return health_checks(settings.health.host, settings.health.port, is_ready)
+
+
+def check_prefix(given: str) -> str:
+    """The path of `--path-prefix`. Raises UsageError."""
+    prefix = given.rstrip("/")
+    if not PREFIX_PATH.fullmatch(prefix):
+        raise UsageError(f"option '--path-prefix' needs a path such as /parley, not {given!r}")
+    return prefix
+
+
 def make_config(settings: ServerSettings, gate: Gate, app: ASGIApp) -> uvicorn.Config:
+    http, sockets = limit_connections(gate)
     return uvicorn.Config(
-        app,
-        http=limit_connections(gate),
-        ws=FrameSocket,
+        PathPrefix(app, settings.path_prefix),
+        http=http,
+        ws=sockets,
         ws_per_message_deflate=False,  # a compressed frame would be another one for every viewer
-        ws_max_size=FRAME_BYTES,
+        ws_max_size=TOKEN_BYTES,
         ws_ping_interval=settings.ping_seconds,
         ws_ping_timeout=settings.ping_seconds,
         forwarded_allow_ips=list(settings.proxies or OWN_ADDRESSES),
@@ -303,6 +327,7 @@ def reload_settings(settings: ServerSettings, gate: Gate, context: ssl.SSLContex
         load_certificate(context, settings)  # for the connections that are made from now on
     apply_config(gate, settings, config)
     gate.tokens.set_bootstrap(token)
+    gate.connections.end_invalid()
 
 
 def apply_config(gate: Gate, settings: ServerSettings, config: ServerConfig | None = None) -> None:

@@ -17,11 +17,21 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     connections: Positive = 10_000
     """How many connections may be open at a time."""
     waiting: Positive = 1000
-    """How many of them may have sent no request yet; the oldest make room for new ones."""
+    """How many of them may have sent no token yet; the oldest of the address with the most make room for new ones."""
     head_seconds: Positive = 10
     """How long the head of a request may take to arrive."""
+    head_bytes: Positive = 16 * 1024
+    """How long the head of a request may be."""
+    line_bytes: Positive = 16 * 1024 * 1024
+    """How long the body of a request or a frame may be, once the client has sent its token."""
     requests_per_minute: Positive = 60_000
-    """How many requests and connections a token may make, unless its quota says otherwise."""
+    """How many requests, connections and lines a token may make or send, unless its quota says otherwise."""
+    connections_per_token: Positive = 1000
+    """How many requests and connections of a token may be open at a time, unless its quota says otherwise."""
+    bytes_per_token: Positive = 64 * 1024 * 1024
+    """How much of what a token sends may be waiting for its end, unless its quota says otherwise."""
+    sessions_per_token: Positive = 10_000
+    """How many sessions a token may have, unless its quota says otherwise. The administrator has no such limit."""
     wrong_tokens_per_minute: Positive = 60
     """How many wrong tokens an address may send."""
 

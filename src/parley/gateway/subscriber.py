@@ -17,6 +17,9 @@ QUEUE_BYTES = 4 * 1024 * 1024
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 """How many bytes of replies may wait for one subscriber. They cannot be read again, so it is disconnected."""
 
+UNREAD_REPLY_BYTES = 64 * 1024
+"""How many bytes of replies may wait before the next line of the same client is handled."""
+
 REPLY = 0
 Numbered = tuple[int | None, bytes]
 """A line and its number. Lines that are not stored have none; a reply to this subscriber has the number `REPLY`."""
@@ -57,6 +60,8 @@ class Subscriber:
         """How often it was too slow."""
         self.write_now: Callable[[Batch], bool] | None = None
         """Sends new lines at once, without waking the task that takes them; False if they have to wait."""
+        self.on_advance: Callable[[int], None] | None = None
+        """Called with the number of the last line that was taken or sent."""
         self._log = log
         self._wants = wants
         self._max_bytes = max_bytes
@@ -71,6 +76,8 @@ class Subscriber:
         self._is_waiting = False
         """Whether `take` waits, so that all lines before the next one are sent."""
         self._wake = asyncio.Event()
+        self._taken = asyncio.Event()
+        """Set when lines are taken."""
 
     def offer(self, batch: Batch) -> None:
         """Add new lines. Never waits."""
@@ -103,6 +110,12 @@ class Subscriber:
             self.close()
         self._wake.set()
 
+    async def wait_replies_taken(self) -> None:
+        """Wait until few replies wait: who asks must read."""
+        while self._reply_bytes > UNREAD_REPLY_BYTES and not self._is_closed:
+            self._taken.clear()
+            await self._taken.wait()
+
     def take_replies(self) -> list[bytes]:
         """The replies that were not taken yet."""
         replies = [line for number, line in self._queue if number == REPLY]
@@ -115,6 +128,7 @@ class Subscriber:
         while not self._is_closed:
             if self._queue:
                 batch, self._queue, self._queued_bytes, self._reply_bytes = self._queue, [], 0, 0
+                self._taken.set()
                 self._advance(last_number(batch) or self.cursor)
                 return batch
             if not self._is_live:
@@ -137,6 +151,8 @@ class Subscriber:
         return []
 
     def _advance(self, cursor: int) -> None:
+        if self.on_advance is not None and cursor != self.cursor:
+            self.on_advance(cursor)
         self.cursor = cursor
         if self._skipped:
             self._skipped = {number for number in self._skipped if number > cursor}
@@ -144,6 +160,7 @@ class Subscriber:
     def close(self) -> None:
         self._is_closed = True
         self._wake.set()
+        self._taken.set()
 
 
 def last_number(lines: list[Numbered]) -> int | None:

@@ -9,19 +9,20 @@ See also: implementations in `backends/`, `fake/` and `recording/`; `accumulator
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from parley.errors import ModelError
+from parley.errors import ModelError, UsageError
 from parley.protocol.base import Json, Struct, replace_lone_surrogates
 from parley.protocol.messages.notices import RateLimitInfo
 
 if TYPE_CHECKING:
     import ssl
-    from pathlib import Path
 
     from parley.models.endpoint import ModelEndpoint
     from parley.models.http.call import Deadlines
@@ -217,6 +218,22 @@ class Model(Protocol):
 
     async def close(self) -> None:
         """Close all connections."""
+
+
+MODEL_ROOTS = "PARLEY_MODEL_ROOTS"
+"""A gateway sets it: the folders that a session of a token may name files in. The sessions of the server's operator,
+and engines without a gateway, do not have it."""
+
+
+def find_model_file(cwd: str, name: str, environment: Mapping[str, str]) -> Path:
+    """Raises UsageError if the file is outside of the folders that the environment names."""
+    roots = environment.get(MODEL_ROOTS)
+    if roots is None:
+        return Path(cwd, name)
+    path = Path(os.path.realpath(os.path.join(cwd, name)))
+    if not any(path.is_relative_to(os.path.realpath(root)) for root in filter(None, roots.split(os.pathsep))):
+        raise UsageError(f"the model file {name!r:.200} is outside the roots that the token allows")
+    return path
 
 
 class ModelSetup(Protocol):

@@ -75,7 +75,7 @@ def first_prompt(kind: str, message: Json) -> str | None:
         content = "\n".join(
             block["text"] for block in content if isinstance(block, dict) and isinstance(block.get("text"), str)
         )
-    text = " ".join(content.split()) if isinstance(content, str) else ""
+    text = " ".join(content.lstrip()[: 8 * LONGEST_PROMPT].split()) if isinstance(content, str) else ""
     if not text or text.startswith(("<local-command-stdout>", "[Request interrupted by user")):
         return None
     return text if len(text) <= LONGEST_PROMPT else text[:LONGEST_PROMPT].rstrip() + "…"

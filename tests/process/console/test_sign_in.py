@@ -71,3 +71,23 @@ async def test_a_viewer_sees_no_controls_that_its_token_cannot_use(tmp_path: Pat
         await expect(page.get_by_role("menuitem", name="Compare with…")).to_be_visible()
         await expect(page.get_by_role("menuitem", name="Wire view")).to_have_count(0)
         await expect(page.get_by_role("menuitem", name="Delete")).to_have_count(0)
+
+
+class ServerBehindProxy(Server):
+    """A server whose pages have a prefix."""
+
+    @property
+    def url(self) -> str:
+        return f"{super().url}/team/parley"
+
+
+async def test_the_page_signs_in_behind_a_path_prefix(tmp_path: Path) -> None:
+    options = ("--model", "offline", "--path-prefix", "/team/parley")
+    async with ServerBehindProxy(tmp_path, *options) as server, Browser(server) as browser:
+        session = await server.create(title="Behind a proxy")
+        page = await browser.open("/", token="")
+        await page.get_by_label("Token").fill(server.token)
+        await page.keyboard.press("Enter")
+        await page.get_by_text("Behind a proxy").first.click()
+        await expect(page.get_by_role("heading", name="Behind a proxy")).to_be_visible()
+        assert page.url == f"{server.url}/console/#/s/{session}"

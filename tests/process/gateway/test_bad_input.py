@@ -256,7 +256,7 @@ async def test_two_prompts_with_one_id(tmp_path: Path) -> None:
             await server.start()
             status, answer = await server.request("POST", path, {"content": "say Other.", "uuid": UUID})
             assert (status, answer["error"]["code"]) == (409, "duplicate_prompt")
-            client = await server.connect(f"/sessions/{session}/ws")
+            client = await server.connect(f"/sessions/{session}/ws?after={viewer.last}")
             await client.send(user("say Other.", uuid=UUID))
             refused = (await read_until(client, "result"))[-1]
             assert "another prompt has the id" in refused["errors"][0]

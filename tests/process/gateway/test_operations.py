@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
 
 from tests.helpers.forked import run_parley
 from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
@@ -35,7 +36,13 @@ async def reload(server: Server) -> None:
 
 
 def send(
-    server: Server, path: str, headers: dict[str, str], context: ssl.SSLContext | None = None, *, method: str = "GET"
+    server: Server,
+    path: str,
+    headers: dict[str, str],
+    context: ssl.SSLContext | None = None,
+    *,
+    method: str = "GET",
+    body: object = None,
 ) -> tuple[int, Any, bytes]:
     """The status, headers and body of a response."""
     address: Any = ("127.0.0.1", server.port)
@@ -44,7 +51,7 @@ def send(
         HTTPConnection(*address, **more) if context is None else HTTPSConnection(*address, **more, context=context)
     )
     try:
-        connection.request(method, path, headers=headers)
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
         return response.status, response.headers, response.read()
     finally:
@@ -68,9 +75,18 @@ async def test_sighup_reads_the_configuration_the_token_and_the_certificate(tmp_
         assert status(first, old, Origin="https://two.example") == 403
         assert status(first, old, Host="agents.example") == 421
 
-        open_before = await connect(
-            f"wss://127.0.0.1:{server.port}/ws", ssl=first, additional_headers={"Authorization": old}
+        made = send(
+            server,
+            "/tokens",
+            {"Authorization": old},
+            first,
+            method="POST",
+            body={"name": "ann", "scopes": ["create", "prompt"]},
         )
+        of_ann, of_admin = [
+            await connect(f"wss://127.0.0.1:{server.port}/ws", ssl=first, additional_headers={"Authorization": token})
+            for token in (f"Bearer {json.loads(made[2])['token']}", old)
+        ]
         server.token_file.write_text("another-token-of-the-administrator\n")
         config.write_text('allow_origin = ["https://two.example"]\nallow_host = ["agents.example"]\n')
         second = ssl.create_default_context(cafile=make_certificate(tmp_path, "second")[0])
@@ -85,8 +101,10 @@ async def test_sighup_reads_the_configuration_the_token_and_the_certificate(tmp_
         assert status(second, new, Origin="https://two.example") == 200
         assert status(second, new, Origin="https://one.example") == 403
         assert status(second, new, Host="agents.example") == 200
-        await open_before.send(user("say Still here."))
-        assert (await read_until(open_before, "result"))[-1]["result"] == "Still here."
+        with pytest.raises(ConnectionClosed, match="unauthorized"):
+            await of_admin.recv()
+        await of_ann.send(user("say Still here."))
+        assert (await read_until(of_ann, "result"))[-1]["result"] == "Still here."
 
         # What is wrong changes nothing.
         for path, text, reason in (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import parley
-from tests.helpers.gateway import Server
+from tests.helpers.gateway import PATIENCE_SECONDS, Server
 
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
 
@@ -21,6 +21,8 @@ class Cutter:
         self._port = port
         self._writers: list[asyncio.StreamWriter] = []
         self.connections = 0
+        self.is_mute = False
+        """Whether nothing of the server passes."""
 
     async def __aenter__(self) -> Cutter:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -43,13 +45,17 @@ class Cutter:
         self.connections += 1
         there, back = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers += [writer, back]
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+        await asyncio.gather(self._pump(reader, back), self._pump(there, writer, is_answer=True))
         for end in (writer, back):
             end.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool = False
+    ) -> None:
         try:
             while data := await reader.read(65536):
+                if is_answer and self.is_mute:
+                    continue
                 writer.write(data)
                 await writer.drain()
         except OSError:
@@ -167,3 +173,20 @@ async def test_what_is_wrong_is_said(tmp_path: Path) -> None:
             await parley.Client(parley.Options(token="x")).connect()
     with pytest.raises(parley.CLIConnectionError, match="cannot reach the gateway"):
         await parley.Client(options(server)).connect()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_first_connection_that_is_cut_before_its_first_line_loses_nothing(tmp_path: Path, is_new: bool) -> None:
+    async with Server(tmp_path) as server, Cutter(server.port) as cutter:
+        session = None if is_new else await server.create()
+        options = parley.Options(engine=cutter.url, token=server.token, resume=session)
+        async with parley.Client(options) as client:
+            cutter.is_mute = True
+            turn = await client.ask("say All of it.")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while sum(each["turns"] for each in (await server.get("/sessions"))["sessions"]) == 0:
+                    pass
+            cutter.is_mute = False
+            cutter.cut()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                assert await turn.text() == "All of it."

@@ -122,7 +122,7 @@ async def test_a_token_of_one_gateway_is_valid_at_the_other(tmp_path: Path) -> N
         assert (await first.request("DELETE", "/tokens/ann"))[0] == 204
         async with asyncio.timeout(PATIENCE_SECONDS):
             await socket.wait_closed()
-        assert socket.close_code == 1012
+        assert socket.close_code == 4401
         assert (await second.request("GET", "/me", token=token))[0] == 401
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress.gateway import connects, cut_sockets, fuzz, one_decision
+from tests.stress.gateway import connects, cut_sockets, fuzz, hostile_load, one_decision
 
 
 async def test_a_flood_of_connections(tmp_path: Path) -> None:
@@ -25,3 +25,8 @@ async def test_every_viewer_sees_every_line_once(tmp_path: Path, isolation: str)
 @pytest.mark.parametrize("isolation", ["task", "process"])
 async def test_one_of_three_answers_counts(tmp_path: Path, isolation: str) -> None:
     assert await one_decision.run(tmp_path, rounds=12, kills=2, sessions=3, seed=5, isolation=isolation) == []
+
+
+@pytest.mark.parametrize("case", hostile_load.CASES)
+async def test_one_client_does_not_take_all(tmp_path: Path, case: str) -> None:
+    assert await hostile_load.run(tmp_path, 0.05, (case,)) == []

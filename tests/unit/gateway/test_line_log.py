@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import SessionError
-from parley.gateway.line_log import INDEX_EVERY, LineLog, remove_log
+from parley.gateway.line_log import LineLog, remove_log
 
-LINES = st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=3 * INDEX_EVERY)
+LINES = st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=768)
 
 
 def read_all(log: LineLog, after: int = 0, max_bytes: int = 100) -> list[tuple[int, bytes]]:

@@ -6,7 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 
-from parley.gateway.security.tokens import read_token_file
+import pytest
+
+from parley.errors import UsageError
+from parley.gateway.security.tokens import read_existing, read_token_file
 
 SERVERS = 8
 
@@ -25,3 +28,17 @@ def test_servers_that_are_started_together_have_the_same_new_token(tmp_path: Pat
     assert sum(is_new for _, is_new in found) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["token"]
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_read"), [(0o400, True), (0o440, True), (0o640, True), (0o660, False), (0o604, False)]
+)
+def test_the_group_of_a_token_file_may_read_it(tmp_path: Path, mode: int, is_read: bool) -> None:
+    path = tmp_path / "token"
+    path.write_text("a-token-of-some-length\n")
+    path.chmod(mode)
+    if is_read:
+        assert read_existing(str(path)) == "a-token-of-some-length"
+    else:
+        with pytest.raises(UsageError, match="other users can read or change"):
+            read_existing(str(path))

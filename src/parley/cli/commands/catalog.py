@@ -801,6 +801,8 @@ ROWS: tuple[Command, ...] = (
                     Flag("--tls-cert", "The certificate chain for HTTPS (PEM).", "FILE"),
                     Flag("--tls-key", "The private key of the certificate (PEM).", "FILE"),
                     Flag("--trust-proxy", "Believe X-Forwarded headers of this address. Repeatable.", "ADDRESS"),
+                    Flag("--path-prefix", "The path of the server in URLs, if a proxy has others.", "PATH"),
+                    Flag("--health", "Answer /healthz and /readyz here too, whatever sessions do.", "HOST:PORT"),
                     Flag("--config", "Origins, host names and limits (TOML), read again at SIGHUP.", "FILE"),
                     Flag("--ping-seconds", "How often to ping a WebSocket, and to wait (default: 20).", "N"),
                     *CLUSTER_FLAGS,

@@ -47,6 +47,8 @@ from parley.gateway.security.access import Principal
 WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
 """The ends of the paths whose commands wait for the engine or for a copy."""
 REFUSED = 400
+LIST_SECONDS = 0.5
+"""How long a reply about all sessions waits for what they are committing."""
 logger = logging.getLogger(__name__)
 _replies = msgspec.msgpack.Decoder(WholeReply)
 
@@ -164,12 +166,20 @@ class BridgeHost:
                     await self._bus.publish(peer, encode(Alive(self._inbox, streams)))
 
     async def _wait_all(self) -> None:
-        """Wait until what any session has said so far is committed. Nothing waits for a session that dies."""
+        """Wait until what any session has said so far is committed.
+
+        Nothing waits for a session that dies, nor for long: a session whose log is full or away must not hold up the
+        lists of all others.
+        """
         await asyncio.sleep(0)  # writers hear of changed rows in the next round of the loop
-        for hosted in self._sessions:
-            if hosted.writer.is_behind:
-                with suppress(ClusterError):
-                    await hosted.writer.wait_committed(hosted.writer.position)
+        behind = [hosted.writer for hosted in self._sessions if hosted.writer.is_behind]
+        if behind:
+            waiting = [asyncio.create_task(writer.wait_committed(writer.position)) for writer in behind]
+            done, late = await asyncio.wait(waiting, timeout=LIST_SECONDS)
+            for task in late:
+                task.cancel()
+            for task in done:
+                task.exception()  # a session that dies
 
     # Requests.
 
@@ -296,6 +306,7 @@ async def add_bridge(host: Host, prefix: str) -> HostServices:
     limits = TenantLimits(registry, quotas, spending, hub.database)
     host.gate = HostGate(tokens)
     hub.find_quotas = tokens.find_quotas
+    hub.find_roots = tokens.find_roots
     hub.limits = limits
     app = HostRoutes(host.app, hub, host.sessions.resting)
     bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions)

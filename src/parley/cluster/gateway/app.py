@@ -88,9 +88,7 @@ class ClusterApp:
 
     async def end_revoked(self) -> None:
         """End the connections of tokens that are not valid any more."""
-        for task, name in list(self._connections.items()):
-            if not self._tokens.is_valid(name):
-                task.cancel()
+        self._gate.connections.end_invalid()
 
     def stop(self) -> None:
         """End all connections; clients connect again, to another gateway."""

@@ -223,7 +223,7 @@ class ClusterWire:
         reply = await self._router.call(opened)
         return reply.body if reply.status == OK else b""
 
-    async def read_history(self) -> Sequence[bytes]:
+    async def read_history(self) -> AsyncIterator[Sequence[bytes]]:
         """The messages before this client connected. Questions that are still open come later."""
         pages: list[list[bytes]] = []
         before = self._last_shown + 1
@@ -237,7 +237,8 @@ class ClusterWire:
                 lines = [bytes(line) for _, _, line in page.lines]
                 pages.append([line for line in lines if not line.startswith((GATEWAY, QUESTION, WITHDRAWN))])
                 before = page.first
-        return [line for page in reversed(pages) for line in page]
+        for found in reversed(pages):
+            yield found
 
     def show_new(self) -> None:
         """The history has been shown: from here on, new lines are passed on."""

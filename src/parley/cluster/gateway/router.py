@@ -26,7 +26,7 @@ SETTLED_SECONDS = 1.0
 MOST_ATTEMPTS = 5
 """How many owners may die of a request."""
 MOST_TENANTS = 10_000
-FORWARDED = frozenset({b"host", b"last-event-id", b"content-type"})
+FORWARDED = frozenset({b"host", b"last-event-id", b"content-type", b"x-forwarded-prefix"})
 """The headers that the routes of a host read."""
 
 

@@ -28,6 +28,7 @@ from parley.gateway.server import (
     GC_THRESHOLD,
     QuietServer,
     ServerSettings,
+    answer_probes,
     apply_config,
     check_certificate,
     describe,
@@ -133,10 +134,11 @@ async def serve_cluster(
         gateway = ClusterGateway(cluster, prefix, settings, token, log)
         stop = asyncio.Event()
         watch_signals(stop, gateway.reload)
-        await gateway.start(listener)
-        stopped, ended = asyncio.create_task(stop.wait()), asyncio.create_task(gateway.wait())
-        await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
-        await gateway.stop()
+        async with answer_probes(settings, lambda: not stop.is_set()):
+            await gateway.start(listener)
+            stopped, ended = asyncio.create_task(stop.wait()), asyncio.create_task(gateway.wait())
+            await asyncio.wait([stopped, ended], return_when=asyncio.FIRST_COMPLETED)
+            await gateway.stop()
     finally:
         await cluster.close()
 

@@ -14,7 +14,7 @@ from parley.cluster.gateway.router import Router
 from parley.cluster.gateway.session_connection import RESTART, SessionConnection, Target
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.frames import find_line_socket
-from parley.gateway.http.sockets import admit, is_on, read_cursor, receive, refuse
+from parley.gateway.http.sockets import admit, is_on, read_cursor, read_lines, refuse
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Numbered
@@ -78,8 +78,11 @@ async def relay(socket: WebSocket, router: Router, target: Target) -> None:
 
     async def read_client() -> None:
         with suppress(WebSocketDisconnect):
-            while True:
-                await connection.send(await receive(socket))
+            async for line, refusal in read_lines(socket):
+                if refusal is not None:
+                    await refuse(socket, refusal)
+                    return
+                await connection.send(line)
 
     reader, writer = asyncio.create_task(read_client()), asyncio.create_task(connection.run())
     try:

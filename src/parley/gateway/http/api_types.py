@@ -53,6 +53,8 @@ class PromptRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class AcceptedPrompt(Struct, frozen=True, kw_only=True):
     uuid: str
+    after: int
+    """The number of the last line before the prompt: the lines after it are what the prompt leads to."""
 
 
 class ControlRequestBody(Struct, frozen=True, kw_only=True):

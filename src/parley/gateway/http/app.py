@@ -25,12 +25,13 @@ from parley.gateway.http.api_types import (
     ServerStatus,
     TokenList,
 )
-from parley.gateway.http.auth import Gate
+from parley.gateway.http.auth import PEER, Gate
 from parley.gateway.http.console.overview import OverviewHandlers
 from parley.gateway.http.console.session_views import SessionHandlers
 from parley.gateway.http.event_stream import EventStream, format_client_event, format_event
+from parley.gateway.http.query import read_prefix
 from parley.gateway.http.replies import ask_engine, json_response, read_as, read_body
-from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket
+from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket, take_turn
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession
 from parley.gateway.questions import Question
@@ -75,9 +76,9 @@ class Api(OverviewHandlers, SessionHandlers):
 
     def _describe_new(self, request: Request, principal: Principal, session: LiveSession) -> Response:
         url = request.url_for("socket", session_id=session.id)
-        scheme = "wss" if request.url.scheme == "https" else "ws"
+        url = url.replace(scheme="wss" if request.url.scheme == "https" else "ws", path=read_prefix(request) + url.path)
         info = self._hub.describe(principal, session.id)
-        made = CreatedSession(session_id=session.id, ws_url=str(url.replace(scheme=scheme)), work_dir=info.cwd)
+        made = CreatedSession(session_id=session.id, ws_url=str(url), work_dir=info.cwd)
         return json_response(made, 201)
 
     async def get_session(self, request: Request, principal: Principal) -> Response:
@@ -92,8 +93,8 @@ class Api(OverviewHandlers, SessionHandlers):
         message: Json = {"type": "user", "message": {"role": "user", "content": body.content}}
         if body.uuid:
             message["uuid"] = body.uuid
-        uuid = self._session(request, principal).prompt(principal, msgspec.json.encode(message))
-        return json_response(AcceptedPrompt(uuid=uuid), 202)
+        taken = self._session(request, principal).prompt(principal, msgspec.json.encode(message))
+        return json_response(AcceptedPrompt(uuid=taken.uuid, after=taken.after), 202)
 
     async def send_request(self, request: Request, principal: Principal) -> Response:
         body = await read_body(request)
@@ -139,6 +140,7 @@ class Api(OverviewHandlers, SessionHandlers):
         events = (await read_as(request, ClientEvents)).events
         session = self._session(request, principal)
         for event in events:
+            await take_turn(request)
             session.receive(session.stream_client(principal), msgspec.json.encode(event.payload))
         return json_response(Nothing(), 202)
 
@@ -162,8 +164,7 @@ class Api(OverviewHandlers, SessionHandlers):
         async def take() -> bytes:
             question = await queue.get()
             # A reader that is too slow has missed questions: it connects again and gets those that are open.
-            is_served = self._gate.tokens.is_valid(principal.name) and queue.qsize() < most
-            return format_event(msgspec.json.encode(question)) if is_served else b""
+            return format_event(msgspec.json.encode(question)) if queue.qsize() < most else b""
 
         self._hub.questions.listeners.append(listen)
         return EventStream(take, lambda: self._hub.questions.listeners.remove(listen), self._hub.stopped)
@@ -204,7 +205,7 @@ class Api(OverviewHandlers, SessionHandlers):
         self._hub.audit.write("revoke_token", principal, name=request.path_params["name"])
         if not self._gate.tokens.revoke(request.path_params["name"]):
             raise Refusal("unknown_token", f"there is no token {request.path_params['name']!r}")
-        self._hub.disconnect(self._gate.tokens.is_valid)
+        self._gate.connections.end_invalid(besides=request.scope.get(PEER))
         return Response(status_code=204)
 
     # The server itself.

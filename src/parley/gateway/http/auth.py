@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import HTTPConnection
 
 from parley.gateway.refusal import Refusal
-from parley.gateway.security.access import Principal
-from parley.gateway.security.quotas import RateLimiter
-from parley.gateway.security.tokens import LOCAL, Tokens
+from parley.gateway.security.access import Principal, Quotas
+from parley.gateway.security.quotas import OpenConnections, Peer, RateLimiter, TokenUse
+from parley.gateway.security.tokens import LOCAL, OWN_NAMES, Tokens, digest
 from parley.gateway.server_config import Limits
 from parley.gateway.server_log import WHO
 from parley.protocol.base import Json, Struct
@@ -20,6 +21,23 @@ SUBPROTOCOL = "parley"
 TOKEN_SUBPROTOCOL = "parley.token."
 """Browsers cannot set headers of a WebSocket: they offer the protocols `parley` and `parley.token.TOKEN`."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+PEER = "parley.peer"
+"""The key of an ASGI scope with the connection."""
+ADMITTED = "parley.admitted"
+"""The key of an ASGI scope with what the gate knows of a connection whose token was accepted."""
+
+
+class Admitted(Struct, frozen=True):
+    """A connection of a token."""
+
+    principal: Principal
+    use: TokenUse
+    is_current: Callable[[], bool]
+    """Whether the token still allows what it did."""
+    count: Callable[[], None]
+    """Counts a line or a request. Raises Refusal if there were too many."""
+    line_bytes: int
+    """How long a body or a line may be."""
 
 
 class Gate(Struct):
@@ -34,6 +52,7 @@ class Gate(Struct):
     """The origins of pages that may connect, besides the server's own."""
     limits: Limits = Limits()
     limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
+    connections: OpenConnections = msgspec.field(default_factory=OpenConnections)
 
     def check_headers(self, connection: HTTPConnection) -> None:
         """Refuse pages of other sites, and names that were made to point here. Raises Refusal."""
@@ -49,8 +68,7 @@ class Gate(Struct):
     def authenticate(self, connection: HTTPConnection) -> Principal | None:
         """Who sends a request; None if it has no token. Raises Refusal if the token is wrong."""
         if self.is_open:
-            connection.scope[WHO] = LOCAL
-            return Principal.administrator(LOCAL)
+            return self._admit(connection, Principal.administrator(LOCAL), lambda: True)
         token = find_token(connection.headers, connection.scope.get("subprotocols") or ())
         return None if token is None else self.check_token(token, connection)
 
@@ -70,14 +88,39 @@ class Gate(Struct):
             if not self.limiter.allow(f"address {address}", self.limits.wrong_tokens_per_minute):
                 raise Refusal("rate_limited", "too many wrong tokens came from this address; wait a minute")
             raise Refusal("unauthorized", "the token is unknown")
+        given = digest(token)
+        return self._admit(connection, principal, lambda: self.tokens.is_current(given, principal))
+
+    def _admit(self, connection: HTTPConnection, holder: Principal, is_current: Callable[[], bool]) -> Principal:
+        """Hold the connection to the limits of its token. Raises Refusal."""
+        principal = msgspec.structs.replace(holder, quotas=fill_quotas(holder, self.limits))
         connection.scope[WHO] = principal.name
+        self._count(principal)
+        peer: Peer | None = connection.scope.get(PEER)
+        if peer is not None:
+            line_bytes = self.limits.line_bytes
+            use = self.connections.add(principal, peer, is_current, line_bytes)
+            count = partial(self._count, principal)
+            connection.scope[ADMITTED] = Admitted(principal, use, is_current, count, line_bytes)
+        return principal
+
+    def _count(self, principal: Principal) -> None:
+        """Raises Refusal."""
         per_minute = principal.quotas.requests_per_minute or self.limits.requests_per_minute
         if not self.limiter.allow(f"token {principal.name}", per_minute):
-            raise Refusal(
-                "rate_limited",
-                f"the token {principal.name!r} has reached its limit of {per_minute} requests per minute",
-            )
-        return principal
+            text = f"the token {principal.name!r} has reached its limit of {per_minute} requests and lines per minute"
+            raise Refusal("rate_limited", text)
+
+
+def fill_quotas(principal: Principal, limits: Limits) -> Quotas:
+    """The quotas of a token, with the limits of the server where it has none."""
+    quotas, is_own = principal.quotas, principal.name in OWN_NAMES
+    return msgspec.structs.replace(
+        quotas,
+        connections=limits.connections_per_token if quotas.connections is None else quotas.connections,
+        bytes=limits.bytes_per_token if quotas.bytes is None else quotas.bytes,
+        sessions=limits.sessions_per_token if quotas.sessions is None and not is_own else quotas.sessions,
+    )
 
 
 def read_host(url: str) -> str:

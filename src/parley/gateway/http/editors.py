@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from parley.acp.agent import AcpAgent
-from parley.acp.rpc import RpcConnection
+from parley.acp.rpc import INVALID_REQUEST, RpcConnection, RpcError
 from parley.gateway.editor_sessions import HubSessions
 from parley.gateway.http.auth import Gate
-from parley.gateway.http.sockets import admit, receive, refuse
+from parley.gateway.http.sockets import admit, read_lines, refuse
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Scope
 from parley.gateway.session_options import require
 
-MAX_WAITING = 100_000
-"""How many messages may wait for a slow client. One that is slower is disconnected; it can load its sessions again."""
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+"""How much may wait for a slow client. One that is slower is disconnected; it can load its sessions again."""
+DRAINED_BYTES = 256 * 1024
+"""How much may wait when the next message of the client is handled, or more of a history is read."""
 
 
 async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
@@ -41,25 +44,45 @@ async def serve_editor(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
 
 async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], AcpAgent]) -> None:
     """Pass messages between an editor and its agent in both directions."""
-    waiting: asyncio.Queue[bytes] = asyncio.Queue(MAX_WAITING)
+    waiting: deque[bytes] = deque()
+    waiting_bytes = 0
+    changed = asyncio.Condition()
 
     def write(line: bytes) -> None:
-        try:
-            waiting.put_nowait(line)
-        except asyncio.QueueFull:
+        nonlocal waiting_bytes
+        waiting.append(line)
+        waiting_bytes += len(line)
+        came.set()
+        if waiting_bytes > MAX_WAITING_BYTES:
             reader.cancel()
 
+    async def wait_written() -> None:
+        """Wait until little waits for the editor."""
+        async with changed:
+            await changed.wait_for(lambda: waiting_bytes < DRAINED_BYTES)
+
     async def write_messages() -> None:
+        nonlocal waiting_bytes
         with suppress(WebSocketDisconnect):
             while True:
-                await socket.send_text((await waiting.get()).decode().rstrip("\n"))
+                while not waiting:
+                    came.clear()
+                    await came.wait()
+                line = waiting.popleft()
+                await socket.send_text(line.decode().rstrip("\n"))
+                waiting_bytes -= len(line)
+                async with changed:
+                    changed.notify_all()
 
     async def read_messages() -> None:
         with suppress(WebSocketDisconnect):
-            while True:
-                connection.receive(await receive(socket))
+            async for line, refusal in read_lines(socket):
+                error = None if refusal is None else RpcError(INVALID_REQUEST, str(refusal), {"code": refusal.code})
+                connection.receive(line, error)
+                await wait_written()
 
-    connection = RpcConnection(write)
+    came = asyncio.Event()
+    connection = RpcConnection(write, wait_written)
     agent = make_agent(connection)
     reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
     try:

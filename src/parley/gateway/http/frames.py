@@ -13,20 +13,32 @@ In a cluster, the client is connected to a gateway elsewhere, and the lines are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.websockets import WebSocket
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from parley.gateway.http.auth import ADMITTED, PEER, Admitted
+from parley.gateway.http.errors import close_code
+from parley.gateway.refusal import Refusal
 from parley.gateway.subscriber import Batch, Numbered
 
 if TYPE_CHECKING:
+    from websockets.frames import Frame
     from websockets.http11 import Request
 
 EXTENSION = "parley.frames"
 TEXT = 0x81
 """The first byte of a text message in one frame."""
+TOKEN_BYTES = 4096
+"""The longest frame before the token was accepted."""
+MOST_PARTS = 4096
+"""Of how many frames a message may consist: empty ones cost memory, too."""
+REASON_BYTES = 120
+END_SECONDS = 1.0
+"""How long a client has to read why its connection ends."""
 
 
 class LineSocket(Protocol):
@@ -53,9 +65,74 @@ def find_line_socket(socket: WebSocket) -> LineSocket:
 class FrameSocket(WebSocketsSansIOProtocol):
     """A WebSocket of the server."""
 
+    _release: Callable[[], None] | None = None
+    """Called when the connection has ended, if its token was accepted."""
+    _held_bytes = 0
+    """What counts as held by the token: a message that is not complete, or was not taken."""
+
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
-        self.scope["extensions"][EXTENSION] = {"socket": self}
+        if self.response.status_code == 101:
+            self.scope["extensions"][EXTENSION] = {"socket": self}
+            self.scope[PEER] = self  # type: ignore[literal-required]
+
+    def admit(self, line_bytes: int, release: Callable[[], None]) -> None:
+        self.conn.max_message_size = line_bytes
+        self._release = release
+
+    @property
+    def _admitted(self) -> Admitted:
+        found: Admitted = self.scope[ADMITTED]  # type: ignore[literal-required]
+        return found
+
+    def end(self, code: str, reason: str) -> None:
+        if self.transport.is_closing():
+            return
+        if not (self.handshake_complete and self.is_writable):  # what the client does not read would wait for it
+            self.transport.abort()
+            return
+        self.conn.send_close(close_code(code), shorten_reason(code, reason))
+        self.close_sent = True
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": close_code(code)})
+        self.transport.close()
+        self.loop.call_later(END_SECONDS, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if self._release is not None:
+            self._held_bytes += len(data)
+            try:
+                self._admitted.use.hold(self._admitted.principal, len(data))
+            except Refusal as refusal:
+                self.end(refusal.code, str(refusal))
+                return
+        super().data_received(data)
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        if self._release is not None and self.queue.empty():
+            self._keep_bytes(len(self.conn.reader.buffer))
+        return message
+
+    def _keep_bytes(self, count: int) -> None:
+        """Only so many of the bytes that were received are still here."""
+        self._admitted.use.release(self._held_bytes - count)
+        self._held_bytes = count
+
+    def handle_cont(self, event: Frame) -> None:
+        super().handle_cont(event)
+        if len(self.frames) > MOST_PARTS:
+            self.end("too_large", f"a message has more than {MOST_PARTS} parts")
+
+    def handle_ping(self) -> None:
+        if self.writable.is_set():
+            super().handle_ping()
+        else:  # the answers to one that sends and does not read would wait for it
+            self.transport.abort()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.loop.call_later(END_SECONDS, self.transport.abort)
 
     # Older versions of uvicorn do not know whether the client keeps up.
 
@@ -68,6 +145,11 @@ class FrameSocket(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self.writable.set()
+        self.conn.reader.discard()  # at once, and not when the garbage is collected
+        self.frames.clear()
+        if self._release is not None:
+            self._keep_bytes(0)
+            self._release()
 
     @property
     def is_writable(self) -> bool:
@@ -85,6 +167,11 @@ class FrameSocket(WebSocketsSansIOProtocol):
         if not self.is_writable:
             raise ClientDisconnected
         self.transport.write(encode_numbered(lines) if numbered else encode_plain(lines))
+
+
+def shorten_reason(code: str, reason: str) -> str:
+    """Why a connection is closed. A close frame has room for 123 bytes."""
+    return f"{code}: {reason}".encode()[:REASON_BYTES].decode(errors="ignore")
 
 
 def encode_numbered(lines: list[Numbered]) -> bytes:

@@ -9,13 +9,14 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from parley.gateway.http.auth import ADMITTED, Admitted
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.protocol.base import Json
 
 BODY_BYTES = 64 * 1024 * 1024
-"""The longest body of a request."""
+"""The longest body of a request that a gateway elsewhere passes on."""
 BODY_SECONDS = 60
 """How long the body of a request may take to arrive."""
 
@@ -60,17 +61,26 @@ async def read_body(request: Request) -> Json:
 async def receive_body(request: Request) -> bytearray:
     """Raises Refusal."""
     body = bytearray()
+    admitted: Admitted | None = request.scope.get(ADMITTED)
+    most = BODY_BYTES if admitted is None else admitted.line_bytes
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and int(declared) > BODY_BYTES:
-        raise Refusal("too_large", f"the request body is longer than {BODY_BYTES} bytes")
+    if declared.isdecimal() and int(declared) > most:
+        raise Refusal("too_large", f"the request body is longer than {most} bytes")
+    held = 0
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for chunk in request.stream():
+                if admitted is not None:
+                    held += len(chunk)
+                    admitted.use.hold(admitted.principal, len(chunk))
                 body += chunk
-                if len(body) > BODY_BYTES:
-                    raise Refusal("too_large", f"the request body is longer than {BODY_BYTES} bytes")
+                if len(body) > most:
+                    raise Refusal("too_large", f"the request body is longer than {most} bytes")
     except ClientDisconnect:
         raise Refusal("invalid_body", "the client disconnected before the end of the body") from None
     except TimeoutError:
         raise Refusal("timed_out", f"the request body did not arrive within {BODY_SECONDS} seconds") from None
+    finally:
+        if admitted is not None:
+            admitted.use.release(held)
     return body

@@ -34,7 +34,7 @@ from parley.gateway.http.api_types import (
     TokenList,
 )
 from parley.gateway.http.app import Api
-from parley.gateway.http.auth import Gate
+from parley.gateway.http.auth import ADMITTED, Gate
 from parley.gateway.http.console.routes import CONSOLE_ENDPOINTS, LIST_SESSIONS
 from parley.gateway.http.console.static_files import StaticFiles
 from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, OpenEndpoint, Parameter, SocketEndpoint
@@ -288,6 +288,8 @@ class Routes:
             row = by_method["GET" if request.method == "HEAD" else request.method]
             try:
                 principal = self._gate.require(request)
+                if (admitted := request.scope.get(ADMITTED)) is not None:
+                    await admitted.use.take_turn()
                 if row.scope is not None:
                     require(principal, row.scope, f"{row.method} {path}")
                 return await row.handler(self._api, request, principal)

@@ -11,18 +11,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from functools import cache
 
 import msgspec
 from starlette.datastructures import QueryParams
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from parley.errors import SessionError, UsageError
-from parley.gateway.http.auth import SUBPROTOCOL, Gate, token_in_message
+from parley.gateway.http.auth import ADMITTED, SUBPROTOCOL, Admitted, Gate, token_in_message
 from parley.gateway.http.errors import close_code
-from parley.gateway.http.frames import find_line_socket
+from parley.gateway.http.frames import find_line_socket, shorten_reason
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.own_messages import Resync
@@ -36,6 +37,8 @@ AUTH_SECONDS = 10
 WRITE_BYTES = 64 * 1024
 """How much of what waits for a client is encoded and written at a time."""
 MAX_DIGITS = 18
+MOST_REFUSED = 100
+"""How many lines above its limit a client may send one after another before it is disconnected."""
 GATEWAY = b'{"type":"gateway"'
 STATE = b'{"type":"system","subtype":"session_state_changed"'
 
@@ -155,18 +158,27 @@ def is_on(query: QueryParams, name: str) -> bool:
 
 
 async def relay(socket: WebSocket, session: LiveSession, client: Client) -> None:
-    """Pass lines in both directions. The reader notices a disconnect while the writer waits for lines."""
-    writer = asyncio.create_task(write_lines(socket, client))
-    try:
+    """Pass lines in both directions until either end has enough."""
+
+    async def read_client() -> None:
         with suppress(WebSocketDisconnect):
-            while True:
-                session.receive(client, await receive(socket))
-                if writer.done():
-                    break
+            async for line, refusal in read_lines(socket):
+                if refusal is None:
+                    session.receive(client, line)
+                else:
+                    session.refuse(client, line, refusal)
+                await client.subscriber.wait_replies_taken()
+
+    reader, writer = asyncio.create_task(read_client()), asyncio.create_task(write_lines(socket, client))
+    try:
+        await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)
+        if reader.done():
+            reader.result()
     finally:
         client.subscriber.close()
+        reader.cancel()
         writer.cancel()
-        await asyncio.gather(writer, return_exceptions=True)
+        await asyncio.gather(reader, writer, return_exceptions=True)
 
 
 async def write_lines(socket: WebSocket, client: Client) -> None:
@@ -203,6 +215,42 @@ def split_lines(lines: list[Numbered]) -> Iterator[list[Numbered]]:
         yield part
 
 
+async def read_lines(socket: WebSocket) -> AsyncIterator[tuple[bytes, Refusal | None]]:
+    """The lines of a client, each in its turn, and why one is refused. Raises WebSocketDisconnect."""
+    refused = 0
+    while True:
+        data, start = await receive(socket), 0
+        while start < len(data):
+            end = data.find(b"\n", start)
+            end = len(data) if end < 0 else end
+            line, start = data[start:end].strip(), end + 1
+            if not line:
+                continue
+            try:
+                await take_turn(socket)
+            except Refusal as refusal:
+                refused += 1
+                if refusal.code == "unauthorized" or refused > MOST_REFUSED:
+                    await refuse(socket, refusal)
+                    raise WebSocketDisconnect from None
+                yield line, refusal
+            else:
+                refused = 0
+                yield line, None
+
+
+async def take_turn(connection: HTTPConnection) -> None:
+    """Wait until a line of a client can be handled. Raises Refusal if it must not be."""
+    admitted: Admitted | None = connection.scope.get(ADMITTED)
+    if admitted is None:  # a gateway elsewhere has done it
+        await asyncio.sleep(0)
+        return
+    await admitted.use.take_turn()
+    if not admitted.is_current():
+        raise Refusal("unauthorized", "the token is not valid any more")
+    admitted.count()
+
+
 async def receive(socket: WebSocket) -> bytes:
     """The next frame. Raises WebSocketDisconnect."""
     message = await socket.receive()
@@ -214,4 +262,4 @@ async def receive(socket: WebSocket) -> bytes:
 
 async def refuse(socket: WebSocket, refusal: Refusal) -> None:
     with suppress(RuntimeError, WebSocketDisconnect):
-        await socket.close(close_code(refusal.code), f"{refusal.code}: {refusal}"[:120])
+        await socket.close(close_code(refusal.code), shorten_reason(refusal.code, str(refusal)))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from sqlite3 import Row
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.gateway.security.access import Principal
+from parley.gateway.security.access import Principal, Scope
 from parley.protocol.base import UNSET, Struct, UnsetType
 from parley.workspace.remote.choice import SessionWorkspace, read_workspace
 
@@ -19,6 +20,18 @@ SELECT_SESSIONS = (
     "SELECT *, (SELECT count(*) FROM questions WHERE session=id AND questions.state='open') AS open_questions"
     " FROM sessions"
 )
+
+
+STATE = (
+    "CASE coalesce((SELECT value FROM json_each(?) WHERE key=sessions.id),"
+    " CASE WHEN EXISTS (SELECT 1 FROM questions WHERE session=sessions.id AND questions.state='open')"
+    " THEN 'requires_action' ELSE 'idle' END)"
+    " WHEN 'running' THEN 'running' WHEN 'requires_action' THEN 'requires_action'"
+    " ELSE CASE WHEN last_error IS NULL THEN 'idle' ELSE 'failed' END END"
+)
+"""The state of a session, as `describe_session` tells it. The parameter has the states of those that are loaded."""
+LARGEST_PAGE = 1000
+"""How many sessions a client gets at most at a time."""
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
@@ -56,13 +69,31 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
 
     search: str = ""
     states: frozenset[str] = frozenset()
-    limit: int | None = None
+    limit: int = LARGEST_PAGE
     offset: int = 0
+    cwd: str = ""
+    """Only those of this directory."""
 
-    def matches(self, row: Row, found: dict[str, str]) -> bool:
-        """`found`: the sessions in which the text was said."""
-        text = self.search.casefold()
-        return not text or row["id"] in found or text in row["title"].casefold() or text in row["cwd"].casefold()
+    def condition(
+        self, principal: Principal, found: Mapping[str, str], running: Mapping[str, str]
+    ) -> tuple[str, list[object]]:
+        """The SQL of a condition, and its parameters.
+
+        `found`: the sessions in which the text was said. `running`: the states of those that are loaded.
+        """
+        parts, values = ["1"], list[object]()
+        if not principal.may(Scope.ADMIN):
+            parts, values = ["tenant=?"], [principal.tenant]
+        if self.cwd:
+            parts.append("cwd=?")
+            values.append(self.cwd)
+        if text := self.search.casefold():
+            parts.append("(id IN (SELECT value FROM json_each(?)) OR instr(casefold(title || char(10) || cwd), ?))")
+            values += [msgspec.json.encode(list(found)).decode(), text]
+        if self.states:
+            parts.append(f"{STATE} IN (SELECT value FROM json_each(?))")
+            values += [msgspec.json.encode(running).decode(), msgspec.json.encode(sorted(self.states)).decode()]
+        return " AND ".join(parts), values
 
 
 def describe_session(row: Row, live: LiveSession | None, match: str | None = None) -> SessionInfo:

@@ -95,7 +95,7 @@ ASKING_MODES = frozenset({"default", "plan", "dontAsk"})
 
 
 class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of a token; None for no limit."""
+    """The limits of a token; None for no limit, or for that of the server."""
 
     sessions: int | None = None
     """How many sessions it may have."""
@@ -104,6 +104,11 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How many tokens of models its sessions may use."""
     usd: float | None = None
     requests_per_minute: int | None = None
+    """Lines on a WebSocket count like requests."""
+    connections: int | None = None
+    """How many requests and connections may be open at a time."""
+    bytes: int | None = None
+    """How much of what it sends may be waiting for its end."""
 
 
 class Principal(Struct, frozen=True):

@@ -6,13 +6,14 @@ a prompt is taken: a turn that has started is not stopped by it (`--max-budget-u
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
-from parley.gateway.security.access import Quotas
+from parley.gateway.security.access import Principal, Quotas
 from parley.protocol.base import Json, Struct
 
 COUNTED = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
@@ -90,6 +91,73 @@ def read_use(result: Json) -> Use:
     tokens = sum(int(one.get(field) or 0) for one in counts if isinstance(one, dict) for field in COUNTED)
     cost = result.get("total_cost_usd")
     return Use(tokens, float(cost) if isinstance(cost, int | float) else 0.0)
+
+
+class Peer(Protocol):
+    """A connection of a client, as the server holds it."""
+
+    def admit(self, line_bytes: int, release: Callable[[], None]) -> None:
+        """The client has a token: it may send longer lines. `release` is called when the connection has ended."""
+
+    def end(self, code: str, reason: str) -> None:
+        """End it at once, even if the client does not read."""
+
+
+class TokenUse:
+    """What a token has open now. All its connections share one object."""
+
+    def __init__(self) -> None:
+        self.peers: dict[Peer, Callable[[], bool]] = {}
+        """The connections, and whether the token of each still allows what it did when it was made."""
+        self.bytes = 0
+        """How much was received that is not complete."""
+        self._turn = asyncio.Lock()
+
+    def hold(self, principal: Principal, count: int) -> None:
+        """Count bytes that were received. Raises Refusal."""
+        self.bytes += count
+        most = principal.quotas.bytes
+        if most is not None and self.bytes > most:
+            text = f"unfinished requests of the token {principal.name!r} hold more than its limit of {most} bytes"
+            raise Refusal("quota_exceeded", text)
+
+    def release(self, count: int) -> None:
+        self.bytes -= count
+
+    async def take_turn(self) -> None:
+        """Wait for the others: in each round of the loop, one line or request of each token is handled."""
+        async with self._turn:
+            await asyncio.sleep(0)
+
+
+class OpenConnections:
+    """All connections that have sent a token, by its name. What ends a token ends them."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, TokenUse] = {}
+
+    def add(self, principal: Principal, peer: Peer, is_current: Callable[[], bool], line_bytes: int) -> TokenUse:
+        """Raises Refusal."""
+        name, most = principal.name, principal.quotas.connections
+        use = self._by_name.setdefault(name, TokenUse())
+        if most is not None and len(use.peers) >= most:
+            raise Refusal("quota_exceeded", f"the token {name!r} has reached its limit of {most} connections at a time")
+
+        def release() -> None:
+            use.peers.pop(peer, None)
+            if not use.peers:
+                self._by_name.pop(name, None)
+
+        use.peers[peer] = is_current
+        peer.admit(line_bytes, release)
+        return use
+
+    def end_invalid(self, besides: Peer | None = None) -> None:
+        """End the connections whose tokens were revoked, have expired or allow something else now."""
+        for use in list(self._by_name.values()):
+            for peer, is_current in list(use.peers.items()):
+                if peer is not besides and not is_current():
+                    peer.end("unauthorized", "the token is not valid any more")
 
 
 class RateLimiter:

@@ -29,6 +29,10 @@ OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
 """The names that no other token can have."""
 
 
+NOWHERE: tuple[str, ...] = ()
+"""The roots of a token that does not exist."""
+
+
 class Grants(Struct, frozen=True, kw_only=True):
     """What a token allows, as the database keeps it."""
 
@@ -78,7 +82,10 @@ class Tokens:
 
     def find(self, token: str) -> Principal | None:
         """Who a token belongs to; None if it is unknown. Raises Refusal if it has expired."""
-        given = digest(token)
+        return self.find_hash(digest(token))
+
+    def find_hash(self, given: bytes) -> Principal | None:
+        """The same by the hash of the token."""
         if self.is_bootstrap(given):
             return Principal.administrator(BOOTSTRAP)
         # Looked up by its hash: how long that takes says nothing about the token.
@@ -91,17 +98,24 @@ class Tokens:
         scopes = expand(set(grants.scopes))
         return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
 
-    def is_valid(self, name: str) -> bool:
-        """Whether there is a token of this name that has not expired."""
-        if name in OWN_NAMES:
-            return True
-        row = self._database.row("SELECT expires_at FROM tokens WHERE name=?", name)
-        return row is not None and (row["expires_at"] is None or row["expires_at"] > time.time())
+    def is_current(self, given: bytes, principal: Principal) -> bool:
+        """Whether the token with a hash still is what it was when its holder connected."""
+        try:
+            return self.find_hash(given) == principal
+        except Refusal:
+            return False
 
     def find_quotas(self, name: str) -> Quotas:
         """The quotas of a token; those of the administrator and of a revoked token have no limits of their own."""
         row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
         return Quotas() if row is None else msgspec.json.decode(row["grants"], type=Grants).quotas
+
+    def find_roots(self, name: str) -> tuple[str, ...] | None:
+        """The roots of a token; None for an administrator's, and no folder for a revoked one."""
+        if name in OWN_NAMES:
+            return None
+        row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
+        return NOWHERE if row is None else read_roots(msgspec.json.decode(row["grants"], type=Grants))
 
     def create(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
@@ -124,6 +138,10 @@ class Tokens:
 
     def list(self) -> list[TokenInfo]:
         return [read_info(row) for row in self._database.rows("SELECT * FROM tokens ORDER BY name")]
+
+
+def read_roots(grants: Grants) -> tuple[str, ...] | None:
+    return None if Scope.ADMIN in grants.scopes else tuple(grants.roots) or ("",)
 
 
 def read_info(row: Any) -> TokenInfo:
@@ -174,8 +192,8 @@ def read_existing(path: str) -> str:
             mode = os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as exc:
         raise UsageError(f"cannot read the token file {path}: {exc}") from None
-    if mode & 0o077:
-        raise UsageError(f"other users can read the token file {path}; run: chmod 600 {path}")
+    if mode & 0o037:  # a group may read it: that is how Kubernetes gives a secret to a process that is not root
+        raise UsageError(f"other users can read or change the token file {path}; run: chmod 600 {path}")
     if len(token) < 16:
         raise UsageError(f"the token in {path} must have at least 16 characters")
     return token

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.errors import UsageError
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, find_model_file
 from parley.models.fake.script import Script, ScriptPlayer, play, read_script
 from parley.models.model_file import read_model_file
 
@@ -35,7 +35,9 @@ class Scripted:
         """Raises UsageError."""
         is_script = name.startswith("{")
         return cls(
-            read_script(name, "in the name of the model") if is_script else Path(setup.cwd, name),
+            read_script(name, "in the name of the model")
+            if is_script
+            else find_model_file(setup.cwd, name, setup.environment),
             setup.new_id,
             setup.deadlines,
         )

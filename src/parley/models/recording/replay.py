@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import ModelError
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, find_model_file
 from parley.models.recording.format import RecordedCall, read_recording
 from parley.models.recording.request_matching import describe_difference, normalize
 from parley.models.redaction import Redactor
@@ -29,7 +29,7 @@ class Replay:
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
         """Raises UsageError."""
-        return setup.replay(Path(setup.cwd, name))
+        return setup.replay(find_model_file(setup.cwd, name, setup.environment))
 
     def __init__(
         self,

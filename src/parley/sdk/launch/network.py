@@ -104,19 +104,19 @@ class NetworkWire:
         create: tuple[str, Json],
         *,
         partial: bool,
-        replayed_lines: int | None = None,
+        replayed_lines: int = 0,
     ) -> None:
         """`create`: the path and the body of the request that makes the session, if there is no `session_id`.
 
-        `replayed_lines`: how many of the last lines of an existing session come first. None for new lines only.
+        `replayed_lines`: how many of the last lines of an existing session come first.
         """
         self._url = url.rstrip("/")
         self._token = token
         self._create = create
         self._partial = partial
         self.session_id = session_id
-        self._last: int | None = None
-        """The number of the last stored line; None for new lines only."""
+        self._last = 0
+        """The number of the last stored line."""
         self._replayed_lines = replayed_lines
         self._unconfirmed: dict[str, bytes] = {}
         """What was written and may not have arrived: prompts without a result, requests and replies."""
@@ -132,13 +132,19 @@ class NetworkWire:
             import websockets.client  # noqa: F401
         except ImportError:
             raise CLIConnectionError(f"an engine on a gateway needs websockets: {how_to_install('gateway')}") from None
+        replayed = self._replayed_lines
         if self.session_id is None:
-            self.session_id = str((await self._request("POST", *self._create))["session_id"])
-        else:
-            found = await self._request("GET", f"/sessions/{quote(self.session_id, safe='')}")
-            if self._replayed_lines is not None:
-                self._last = max(0, int(found.get("last_line") or 0) - self._replayed_lines)
+            self.session_id, replayed = str((await self._request("POST", *self._create))["session_id"]), 0
+        self._last = max(0, await self._find_last() - replayed)
         await self._connect()
+
+    async def _find_last(self) -> int:
+        """The number of the last line. What comes after it is for us, also if the first connection is cut at once."""
+        path = f"/sessions/{quote(str(self.session_id), safe='')}"
+        last = (await self._request("GET", path))["last_line"]
+        if last is None:  # the session is not loaded
+            last = (await self._request("GET", f"{path}/lines?limit=1"))["last"]
+        return int(last)
 
     async def _request(self, method: str, path: str, body: Json | None = None) -> Json:
         """The JSON of a reply. Raises CLIConnectionError."""
@@ -161,7 +167,7 @@ class NetworkWire:
         from websockets.client import ClientProtocol
         from websockets.uri import parse_uri
 
-        query: Json = {"numbered": "true"} | ({} if self._last is None else {"after": self._last})
+        query: Json = {"numbered": "true", "after": self._last}
         if self._partial:
             query["partial"] = "true"
         path = f"/sessions/{quote(str(self.session_id), safe='')}/ws?{urlencode(query)}"

@@ -227,7 +227,7 @@ async def test_a_database_of_version_1_is_migrated(tmp_path: Path) -> None:
     database = sqlite3.connect(state / "gateway.db")
     [[version]] = database.execute("PRAGMA user_version").fetchall()
     database.close()
-    assert version == 3
+    assert version == 4
     assert (info["title"], info["turns"], info["preview"]) == ("Old session", 1, "The zebra was here.")
     assert [(turn["input_tokens"], turn["output_tokens"]) for turn in turns] == [(28, 11)]
     assert {at for _, at, _ in lines} == {None}
@@ -241,5 +241,5 @@ async def test_a_database_of_a_later_version_is_refused(tmp_path: Path) -> None:
     database.execute("PRAGMA user_version=99")
     database.close()
     server = Server(tmp_path, "--state", str(state), "--model", "offline")
-    with pytest.raises(AssertionError, match="has the format version 99, but this Parley reads only versions up to 3"):
+    with pytest.raises(AssertionError, match="has the format version 99, but this Parley reads only versions up to 4"):
         await server.start()

@@ -64,7 +64,9 @@ def attach_remote(given: GivenArgs, after: int) -> int:
 def list_remote(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
     server = find_server(given)
-    sessions = request(given, f"{server}/sessions")["sessions"]
+    sessions: list[Json] = []
+    while page := request(given, f"{server}/sessions?offset={len(sessions)}")["sessions"]:
+        sessions += page
     if given.has("json"):
         return write_json(sessions)
     if not sessions:

@@ -34,7 +34,7 @@ def serve(given: GivenArgs) -> int:
     require_server("serve")
     check_flags(given)
     from parley.gateway.hub import HubSettings
-    from parley.gateway.server import Address, ServerSettings, run_server
+    from parley.gateway.server import Address, ServerSettings, check_prefix, run_server
     from parley.gateway.server_log import FaultLog, ServerLog
 
     is_cluster = given.has("nats")
@@ -53,6 +53,8 @@ def serve(given: GivenArgs) -> int:
         config=given.one("config"),
         ping_seconds=given.number("ping-seconds", 20),
         proxies=tuple(given.all("trust-proxy")),
+        path_prefix=check_prefix(given.one("path-prefix")),
+        health=Address.parse(given.one("health"), "--health") if given.has("health") else None,
     )
     if settings.key and not settings.certificate:
         raise InvalidArguments("option '--tls-key' needs '--tls-cert'")

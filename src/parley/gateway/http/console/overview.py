@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from parley.gateway.http.event_stream import EventStream, format_event
-from parley.gateway.http.query import LARGEST, read_number, read_text
+from parley.gateway.http.query import read_number, read_text
 from parley.gateway.http.replies import json_response
 from parley.gateway.hub import SessionHub
-from parley.gateway.index.session_list import SessionQuery
+from parley.gateway.index.session_list import LARGEST_PAGE, SessionQuery
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 
@@ -28,7 +28,9 @@ class OverviewHandlers:
     _hub: SessionHub
 
     async def list_sessions(self, request: Request, principal: Principal) -> Response:
-        found, total = self._hub.find_sessions(principal, read_query(request.query_params))
+        query = read_query(request.query_params)
+        limited = msgspec.structs.replace(query, limit=min(query.limit, LARGEST_PAGE))
+        found, total = self._hub.find_sessions(principal, limited)
         return json_response({"sessions": found, "total": total})
 
     async def watch_sessions(self, request: Request, principal: Principal) -> Response:
@@ -69,7 +71,7 @@ def read_query(query: QueryParams) -> SessionQuery:
     return SessionQuery(
         search=read_text(query, "search").strip(),
         states=states,
-        limit=read_number(query, "limit", LARGEST),
+        limit=read_number(query, "limit", LARGEST_PAGE),
         offset=read_number(query, "offset", 0),
     )
 

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.errors import error_response
+from parley.gateway.http.query import read_prefix
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import Struct
 
@@ -61,7 +62,7 @@ class StaticFiles:
         ]
 
     async def redirect(self, request: Request) -> Response:
-        return RedirectResponse("/console/")
+        return RedirectResponse(f"{read_prefix(request)}/console/")
 
     async def serve(self, request: Request) -> Response:
         try:

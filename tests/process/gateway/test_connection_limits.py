@@ -1,0 +1,335 @@
+"""What a connection may do before and after its token, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, free_port, user
+
+STREAMS = ("/sessions/events", "/questions/events", "/sessions/{id}/events", "/v1/code/sessions/{id}/events/stream")
+
+
+async def open_stream(server: Server, path: str, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    assert b"200 OK" in await reader.readline()
+    return reader, writer
+
+
+def open_idle_socket(server: Server, path: str, token: str) -> socket.socket:
+    """A WebSocket whose client has a small buffer and never reads after the handshake."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect(("127.0.0.1", server.port))
+    head = (
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nConnection: Upgrade\r\n"
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    made.sendall(head.encode())
+    assert b" 101 " in made.recv(1024)
+    return made
+
+
+async def read_to_end(client: ClientConnection) -> None:
+    while True:
+        await client.recv()
+
+
+async def clients_of(server: Server, session: str) -> int:
+    return int((await server.get(f"/sessions/{session}"))["clients"])
+
+
+@pytest.mark.parametrize("how", ["revoked", "replaced", "expired"])
+async def test_the_end_of_a_token_ends_all_its_connections(tmp_path: Path, how: str) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        token = await server.make_token("guest", "prompt", **({"expires_in": 3} if how == "expired" else {}))
+        sockets = [await server.connect(path, token) for path in ("/acp", f"/sessions/{session}/ws")]
+        streams = [await open_stream(server, path.format(id=session), token) for path in STREAMS]
+        with closing(open_idle_socket(server, f"/sessions/{session}/ws?after=0", token)):
+            for _ in range(40):  # more than the buffers of both ends hold
+                await server.request("POST", f"/sessions/{session}/prompts", {"content": "say " + "much " * 40_000})
+            if how != "expired":
+                assert (await server.request("DELETE", "/tokens/guest"))[0] == 204
+            if how == "replaced":  # the new token has the name of the old one
+                await server.make_token("guest", "prompt")
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                with pytest.raises(websockets.ConnectionClosed, match="unauthorized"):
+                    await read_to_end(sockets[0])
+                with pytest.raises(websockets.ConnectionClosed):  # it has not read much either
+                    await read_to_end(sockets[1])
+                for reader, writer in streams:
+                    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                        await reader.readexactly(1 << 30)
+                    writer.close()
+                while await clients_of(server, session):
+                    pass
+
+
+@pytest.mark.parametrize("path", ["/ws", "/acp"])
+async def test_a_frame_before_the_token_is_short(tmp_path: Path, path: str) -> None:
+    async with Server(tmp_path) as server:
+        client = await connect(f"ws://127.0.0.1:{server.port}{path}")
+        await client.send("x" * 5000)
+        with pytest.raises(websockets.ConnectionClosed) as closed:
+            await client.recv()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+        # With a token, the same frame is only wrong.
+        client = await server.connect("/ws")
+        await client.send("x" * 5000)
+        assert "not a JSON object" in str(await client.recv())
+
+
+@pytest.mark.parametrize("sent", ["a header", "many headers", "a path", "a trailer"])
+async def test_a_head_is_short(tmp_path: Path, sent: str) -> None:
+    long = "x" * 40_000
+    data = {
+        "a header": f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nLong: {long}",
+        "many headers": "GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + "Some: more\r\n" * 4000,
+        "a path": f"GET /{long}",
+        "a trailer": "POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+        + "Some: more\r\n" * 4000,
+    }[sent]
+    async with Server(tmp_path) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(data.encode())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):  # the server ends it
+                await reader.readexactly(1 << 20)
+        writer.close()
+
+
+async def test_a_body_that_is_not_read_does_not_keep_a_connection(tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text("[limits]\nhead_seconds = 1\n")
+    async with Server(tmp_path, "--model", "offline", "--config", str(config)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST /sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+        assert b"401" in await reader.readline()
+
+        async def drip() -> None:
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.1)
+
+        dripping = asyncio.create_task(drip())
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1 << 20)
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+        writer.close()
+
+
+async def test_lines_count_like_requests(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        token = await server.make_token("slow", "prompt", quotas={"requests_per_minute": 50})
+        client = await server.connect(f"/sessions/{session}/ws", token)
+        await client.send("".join(control(str(number), "get_status") for number in range(20)))
+        answers = [json.loads(str(await client.recv())) for _ in range(20)]
+        refused = [each["response"].get("error_code") for each in answers if each["response"]["subtype"] == "error"]
+        assert set(refused) == {"rate_limited"}
+        assert len(refused) >= 10
+
+        editor = await server.connect(
+            "/acp", await server.make_token("editor", "prompt", quotas={"requests_per_minute": 50})
+        )
+        for number in range(20):
+            await editor.send(json.dumps({"jsonrpc": "2.0", "id": number, "method": "session/list", "params": {}}))
+        replies = [json.loads(str(await editor.recv())) for _ in range(20)]
+        assert any(each.get("error", {}).get("data") == {"code": "rate_limited"} for each in replies)
+
+        # A client that goes on is disconnected.
+        await client.send("".join(control(str(number), "get_status") for number in range(1000)))
+        with pytest.raises(websockets.ConnectionClosed, match="rate_limited"):
+            await read_to_end(client)
+
+
+async def test_a_token_has_limits_for_what_is_open(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        token = await server.make_token("small", "prompt", quotas={"connections": 2, "bytes": 100_000})
+        held = [await server.connect(f"/sessions/{session}/ws", token) for _ in range(2)]
+        status, reply = await server.request("GET", "/sessions", token=token)
+        assert (status, reply["error"]["code"]) == (429, "quota_exceeded")
+        await held.pop().close()
+        status, _ = await server.request("GET", "/sessions", token=token)
+        assert status == 200
+        await held[0].send("x" * 200_000)
+        with pytest.raises(websockets.ConnectionClosed, match="quota_exceeded"):
+            await held[0].recv()
+        status, reply = await server.request("POST", f"/sessions/{session}/prompts", {"content": "x" * 200_000}, token)
+        assert (status, reply["error"]["code"]) == (429, "quota_exceeded")
+        assert (await server.request("GET", "/sessions", token=token))[0] == 200
+
+
+async def test_another_tenant_is_served_between_the_lines_of_a_frame(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        greedy = await server.create()
+        client = await server.connect(f"/sessions/{greedy}/ws")
+        await client.send("".join(control(str(number), "get_status") for number in range(5000)))
+        token = await server.make_token("other", "view", tenant="other")
+        assert (await server.request("GET", "/sessions", token=token))[0] == 200
+        first = json.loads(str(await client.recv()))
+        assert first["type"] == "control_response"
+        await client.close()
+
+
+async def test_titles_and_lists_are_bounded(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        token = await server.make_token("ann", "create", tenant="acme")
+        for number in range(3):
+            body = {"title": f"{number} " + "long " * 100_000}
+            _, made = await server.request("POST", "/sessions", body, token)
+            await server.create(title="of another tenant")
+        page = await server.get("/sessions?limit=2&search=LONG&state=idle", token)
+        assert page["total"] == 3
+        assert [len(each["title"]) for each in page["sessions"]] == [200, 200]
+        _, forked = await server.request("POST", f"/sessions/{made['session_id']}/fork", {"title": "t" * 5000}, token)
+        assert "error" in forked or len((await server.get(f"/sessions/{forked['session_id']}", token))["title"]) == 200
+        assert (await server.get("/sessions?limit=1&offset=1"))["total"] >= 6
+
+
+async def test_health_checks_have_a_port_of_their_own(tmp_path: Path) -> None:
+    port = free_port()
+    async with Server(tmp_path, "--model", "offline", "--health", f"127.0.0.1:{port}"):
+        for path, expected in (("/healthz", b"200"), ("/readyz", b"200"), ("/metrics", b"404"), ("/sessions", b"404")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert (await reader.readline()).split()[1] == expected
+            writer.close()
+
+
+# Prompt first, then read.
+
+
+async def finish_turn(server: Server, session: str) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while (await server.get(f"/sessions/{session}"))["turns"] == 0:
+            pass
+
+
+async def last_line(server: Server, session: str) -> int:
+    return int((await server.get(f"/sessions/{session}/lines?limit=1"))["last"])
+
+
+async def read_result(server: Server, session: str, query: str = "") -> tuple[dict[str, Any], list[int]]:
+    """The first result of an event stream, and the numbers of the lines up to it."""
+    reader, writer = await open_stream(server, f"/sessions/{session}/events{query}", server.token)
+    numbers: list[int] = []
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            line = await reader.readline()
+            if line.startswith(b"id: "):
+                numbers.append(int(line[4:]))
+            elif line.startswith(b'data: {"type":"result"'):
+                writer.close()
+                return json.loads(line[6:]), numbers
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_who_prompts_and_then_reads_misses_nothing(tmp_path: Path, restarts: bool) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        path = f"/sessions/{session}/prompts"
+        _, sent = await server.request("POST", path, {"content": "say One."})
+        await finish_turn(server, session)
+        if restarts:
+            await server.kill()
+            await server.start()
+        # A connection of another token changes nothing, and none that has got other lines.
+        other = await server.make_token("other", "view")
+        (await open_stream(server, f"/sessions/{session}/events?after=0", other))[1].close()
+        client = await server.connect(f"/sessions/{session}/ws?after={await last_line(server, session)}")
+        await client.send(user("say Between."))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while '"type":"result"' not in str(await client.recv()):
+                pass
+        await client.close()
+
+        result, numbers = await read_result(server, session)
+        assert (result["result"], numbers[0]) == ("One.", sent["after"])
+        _, sent = await server.request("POST", path, {"content": "say Two."})
+        assert (await read_result(server, session))[0]["result"] == "Two."
+        result, numbers = await read_result(server, session, f"?after={sent['after']}")
+        assert (result["result"], numbers[0]) == ("Two.", sent["after"])
+        _, again = await server.request("POST", path, {"content": "say Two.", "uuid": sent["uuid"]})
+        assert again == sent
+
+
+async def test_a_socket_after_a_posted_prompt_misses_nothing(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        await server.request("POST", f"/sessions/{session}/prompts", {"content": "say Posted."})
+        await finish_turn(server, session)
+        client = await server.connect(f"/sessions/{session}/ws")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while '"result":"Posted."' not in str(await client.recv()):
+                pass
+        # From here on, lines are new.
+        await client.close()
+        client = await server.connect(f"/sessions/{session}/ws")
+        await client.send(user("say Sent."))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            lines = [str(await client.recv())]
+            while '"type":"result"' not in lines[-1]:
+                lines.append(str(await client.recv()))
+        assert not any("Posted." in line for line in lines)
+
+
+# Roots, prefixes.
+
+
+async def test_model_files_of_a_token_stay_below_its_roots(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        (server.root / "own").mkdir()
+        script = '[[turn]]\ntext = "From the script."\n'
+        for folder in (tmp_path, server.root, server.root / "own"):
+            (folder / "script.toml").write_text(script)
+        (server.root / "own" / "link.toml").symlink_to(tmp_path / "script.toml")
+        token = await server.make_token("ann", "create", "prompt", roots=["own"])
+        for model in (f"scripted:{tmp_path}/script.toml", "scripted:../script.toml", "replay:link.toml"):
+            for options in ({"model": model}, {"fallback_model": model}):
+                body = {"cwd": "own", "options": options}
+                status, reply = await server.request("POST", "/sessions", body, token)
+                assert (status, reply["error"]["code"]) == (403, "outside_roots"), (model, reply)
+        body = {"cwd": "own", "options": {"model": "scripted:script.toml"}}
+        status, made = await server.request("POST", "/sessions", body, token)
+        assert status == 201
+        path = f"/sessions/{made['session_id']}"
+        asked = {"subtype": "set_model", "model": f"scripted:{tmp_path}/script.toml"}
+        status, reply = await server.request("POST", f"{path}/control", asked, token)
+        assert status == 400
+        assert "outside the roots" in reply["error"]["message"]
+
+
+@pytest.mark.parametrize("how", ["header", "option", "option, path removed"])
+async def test_redirects_and_addresses_keep_the_prefix_of_a_proxy(tmp_path: Path, how: str) -> None:
+    options = () if how == "header" else ("--path-prefix", "/team/parley/")
+    before = "/team/parley" if how == "option" else ""
+    async with Server(tmp_path, "--model", "offline", *options) as server:
+        sent = {"Authorization": f"Bearer {server.token}"} | (
+            {"X-Forwarded-Prefix": "/team/parley"} if not options else {}
+        )
+        for path in ("/", "/console"):
+            status, headers, _ = await server.fetch("GET", before + path, None, sent)
+            assert (status, headers["location"]) == (307, "/team/parley/console/")
+        status, _, data = await server.fetch("POST", f"{before}/sessions", {}, sent)
+        made = json.loads(data)
+        assert made["ws_url"] == f"ws://127.0.0.1:{server.port}/team/parley/sessions/{made['session_id']}/ws"
+        status, headers, _ = await server.fetch(
+            "GET", "/console", None, {**sent, "X-Forwarded-Prefix": "//evil.example"}
+        )
+        assert headers["location"] == ("/console/" if not options else "/team/parley/console/")
