@@ -46,6 +46,8 @@ class NatsServer:
         """The route ports of all servers of the cluster; empty for a single one."""
         self.certificate: tuple[str, str] | None = None
         """A certificate and its key: clients have to use TLS."""
+        self.password = ""
+        """Of the user `parley`; empty if everybody may connect."""
         self.jetstream = f"sync_interval: always, {jetstream}" if sync_always else jetstream
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -72,6 +74,7 @@ class NatsServer:
         return "\n".join(
             [
                 tls,
+                f"authorization {{ user: parley, password: '{self.password}' }}" if self.password else "",
                 f"server_name: {self.name}",
                 f"listen: '127.0.0.1:{self.port}'",
                 f"http: '127.0.0.1:{self.monitor_port}'",

@@ -16,8 +16,11 @@ import sys
 from parley._launched import is_forked
 from parley.settings.secret_variables import is_secret
 
-SECRET_OPTIONS = frozenset(
-    {b"--api-key", b"--settings", b"--managed-settings", b"--mcp-config", b"--store", b"--agents", b"--sdk-url"}
+ADDRESS_OPTIONS = frozenset({b"--store", b"--nats", b"--log"})
+"""Options whose value is an address, which may contain a password."""
+SECRET_OPTIONS = (
+    frozenset({b"--api-key", b"--settings", b"--managed-settings", b"--mcp-config", b"--agents", b"--sdk-url"})
+    | ADDRESS_OPTIONS
 )
 """Options whose value is a key, a URL with a password, or JSON that may contain a secret."""
 
@@ -88,6 +91,6 @@ def secret_words(block: bytes) -> list[tuple[int, int]]:
 
 def may_hold_key(option: bytes, value: bytes) -> bool:
     """Whether a value may contain a secret. File paths do not, and stay visible."""
-    if option == b"--store":
+    if option in ADDRESS_OPTIONS:
         return b"@" in value
     return option == b"--api-key" or value.lstrip().startswith(b"{")

@@ -9,10 +9,11 @@ See also: `local/` for one process, `nats/` for many machines, `postgres_log.py`
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 from zlib import crc32
 
+from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.errors import SessionError
 from parley.protocol.base import Struct
 
@@ -207,10 +208,15 @@ class Registry(Protocol):
 
 
 class Cluster(Struct, frozen=True):
-    """A connection to a cluster: the four interfaces together, and how to close them."""
+    """A connection to a cluster: the four interfaces together, how to close them, and what is open to others."""
 
     log: Log
     ownership: Ownership
     bus: Bus
     registry: Registry
     close: Callable[[], Awaitable[None]]
+    secret: ClusterSecret = NO_SECRET
+    servers: Sequence[str] = ()
+    """The machines that the cluster is built on; sessions must not reach them."""
+    exposure: Sequence[str] = ()
+    """What others on the network can read or do; warnings for whoever starts a part of the cluster."""

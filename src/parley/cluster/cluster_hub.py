@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +15,7 @@ from parley.gateway.engines import Engine, EngineStart
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.line_log import TIME, TIMES, LineLog
 from parley.gateway.live_session import LiveSession
+from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.server_log import ServerLog
 from parley.stores.base import Store
@@ -61,7 +63,7 @@ class HostLimits(Protocol):
 
 class ClusterHub(SessionHub):
     continues_turns = True
-    engine_argv = ("--fsync", "turn")  # an effect waits for the log, and so does a result
+    engine_argv: tuple[str, ...] = ("--fsync", "turn")  # an effect waits for the log, and so does a result
 
     def __init__(self, settings: HubSettings, log: ServerLog, places: Places) -> None:
         """Raises SessionError."""
@@ -70,6 +72,8 @@ class ClusterHub(SessionHub):
         self._places = places
         self.limits: HostLimits | None = None
         """What tenants and tokens may use in the whole cluster."""
+        self.find_stopped: Callable[[str], str | None] = lambda session: None
+        """Why the engine of a session must not be started, if hosts died of it."""
         self.workspaces: SessionWorkspaces | None = None
         """Where the files of sessions are; None if all hosts have the same."""
 
@@ -111,6 +115,18 @@ class ClusterHub(SessionHub):
         row = self.database.row("SELECT tenant, creator FROM sessions WHERE id=?", live.id)
         if self.limits is not None and row is not None:
             self.limits.check_turn(row["tenant"], row["creator"], live.id, self.find_quotas(row["creator"]))
+
+    def _load(self, live: LiveSession) -> Engine:
+        if reason := self.find_stopped(live.id):
+            raise Refusal("hosts_failed", reason)
+        return super()._load(live)
+
+    def first_prompt(self, session_id: str) -> str | None:
+        """The first prompt of a session that has no result."""
+        row = self.database.row(
+            "SELECT uuid FROM prompts WHERE session=? AND line IS NOT NULL ORDER BY rowid LIMIT 1", session_id
+        )
+        return None if row is None else str(row["uuid"])
 
     def stored_bytes(self, session_id: str) -> int:
         """How long the lines of a session are."""

@@ -1,16 +1,22 @@
-"""The tokens of a cluster: rows of the registry, of which every gateway and host has a copy in memory."""
+"""The tokens of a cluster: rows of the registry, of which every gateway and host has a copy in memory.
+
+With a secret of the cluster, each row is signed. One that is not is refused, and the log names it.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
+from collections.abc import Collection
 from contextlib import suppress
 
 import msgspec
 
 from parley.cluster.base import ClusterError, Registry, Row
-from parley.cluster.subjects import encode_token
+from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
+from parley.cluster.subjects import decode_token, encode_token
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas, Scope, expand
 from parley.gateway.security.tokens import (
@@ -28,6 +34,7 @@ from parley.protocol.base import Struct
 
 PATTERN = "tokens.*"
 RETRY_SECONDS = 0.5
+logger = logging.getLogger(__name__)
 
 
 class StoredToken(Struct, frozen=True, kw_only=True):
@@ -41,19 +48,31 @@ class StoredToken(Struct, frozen=True, kw_only=True):
     quotas: Quotas
     created_at: float
     expires_at: float | None
+    signature: bytes = b""
+    """Of the row and its key, with the secret of the cluster."""
 
     @property
     def is_valid(self) -> bool:
         return self.expires_at is None or self.expires_at > time.time()
+
+    def sign(self, secret: ClusterSecret) -> StoredToken:
+        return msgspec.structs.replace(self, signature=secret.sign(make_key(self.name), self._content()))
+
+    def is_signed(self, secret: ClusterSecret, key: str) -> bool:
+        return make_key(self.name) == key and secret.is_signed(key, self._content(), self.signature)
+
+    def _content(self) -> bytes:
+        return msgspec.json.encode(msgspec.structs.replace(self, signature=b""), order="sorted")
 
 
 _decoder = msgspec.json.Decoder(StoredToken)
 
 
 class ClusterTokens(Tokens):
-    def __init__(self, registry: Registry, bootstrap: str | None) -> None:
+    def __init__(self, registry: Registry, bootstrap: str | None, secret: ClusterSecret = NO_SECRET) -> None:
         """`bootstrap`: the token of the administrator, which is not stored."""
         self._registry = registry
+        self._secret = secret
         self._by_key: dict[str, StoredToken] = {}
         self._by_hash: dict[bytes, StoredToken] = {}
         self._by_name: dict[str, StoredToken] = {}
@@ -87,15 +106,32 @@ class ClusterTokens(Tokens):
                     first = None
                 elif isinstance(change, Row):
                     first[change.key] = change
-            elif isinstance(change, Row):
-                self._by_key[change.key] = _decoder.decode(change.value)
-                self._index()
-            elif change is not None and self._by_key.pop(change, None) is not None:
+            elif change is not None:
+                key = change.key if isinstance(change, Row) else change
+                self._by_key.pop(key, None)
+                if isinstance(change, Row) and (found := self._read(change)) is not None:
+                    self._by_key[key] = found
                 self._index()
 
     def _set(self, rows: dict[str, Row]) -> None:
-        self._by_key = {key: _decoder.decode(row.value) for key, row in rows.items()}
+        self._by_key = {key: found for key, row in rows.items() if (found := self._read(row)) is not None}
         self._index()
+
+    def _read(self, row: Row) -> StoredToken | None:
+        """The token of a row; None if it is refused, because it was not written by this cluster."""
+        try:
+            found = _decoder.decode(row.value)
+        except msgspec.MsgspecError as exc:
+            logger.warning("the row %s of the registry is refused: it is not a token: %s", row.key, exc)
+            return None
+        if found.is_signed(self._secret, row.key):
+            return found
+        logger.warning(
+            "the token %r in the registry is refused: it does not have the signature of this cluster. If you made it, "
+            "run: parley cluster sign-tokens",
+            decode_token(row.key.rpartition(".")[2]),
+        )
+        return None
 
     def _index(self) -> None:
         self._by_hash = {token.hash: token for token in self._by_key.values()}
@@ -153,7 +189,7 @@ class ClusterTokens(Tokens):
             quotas=wanted.quotas,
             created_at=now,
             expires_at=None if wanted.expires_in is None else now + wanted.expires_in,
-        )
+        ).sign(self._secret)
         key = make_key(wanted.name)
         if await self._registry.update(key, msgspec.json.encode(stored), 0) is None:
             raise Refusal("name_taken", f"a token with the name {wanted.name!r} already exists")
@@ -170,6 +206,20 @@ class ClusterTokens(Tokens):
         self._by_key.pop(key, None)
         self._index()
         return True
+
+
+async def sign_tokens(registry: Registry, secret: ClusterSecret, names: Collection[str]) -> list[str]:
+    """Sign the rows of tokens that are not, all or those with the given names; returns the names signed."""
+    signed = []
+    for row in await registry.rows(PATTERN):
+        with suppress(msgspec.MsgspecError):
+            found = _decoder.decode(row.value)
+            is_wanted = found.name in names if names else make_key(found.name) == row.key
+            if is_wanted and not found.is_signed(secret, row.key):
+                value = msgspec.json.encode(found.sign(secret))
+                if await registry.update(row.key, value, row.revision) is not None:
+                    signed.append(found.name)
+    return signed
 
 
 def make_key(name: str) -> str:

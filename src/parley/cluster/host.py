@@ -80,6 +80,8 @@ class Host:
         self.sessions = HostSessions(cluster, settings.name, self.shards, settings.hub, log)
         self.sessions.on_unreadable = self._on_unreadable
         self.hub = self.sessions.hub
+        denied = [word for server in cluster.servers for word in ("--disallowed-tools", f"WebFetch(domain:{server})")]
+        self.hub.engine_argv = (*self.hub.engine_argv, *denied)
         self.hub.default_workspace = msgspec.structs.replace(settings.default_workspace, host=settings.name)
         self.workspaces = self.hub.workspaces = SessionWorkspaces(
             cluster.registry, settings.name, settings.workspace_token, self.hub
@@ -117,6 +119,7 @@ class Host:
             group.create_task(self.shards.run(self._events()))
             group.create_task(keep_up(self.sessions.evict_idle, "unload idle sessions", self.log))
             group.create_task(keep_up(self.sessions.summaries.write_changed, "list the sessions", self.log))
+            group.create_task(keep_up(self.sessions.settle_takeovers, "settle what was taken over", self.log))
             group.create_task(keep_up(self.workspaces.refresh, "look for the files of sessions", self.log))
             group.create_task(keep_up(self.hub.expire_questions, "expire questions", self.log))
             group.create_task(measure_lag(self.hub.metrics))

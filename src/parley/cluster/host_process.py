@@ -21,6 +21,7 @@ import msgspec
 from parley.cluster.base import Cluster
 from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
+from parley.cluster.join import warn_of_exposure
 from parley.compose.workspace.server import format_address, serve_workspace
 from parley.gateway.metrics_server import MetricsServer
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
@@ -68,6 +69,7 @@ async def serve_host(
     cluster = await connect()
     workspace = None
     try:
+        warn_of_exposure(cluster, log)
         if settings.workspace_service is not None:
             hub = settings.hub
             workspace = await serve_workspace(

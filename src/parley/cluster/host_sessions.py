@@ -20,6 +20,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 from uuid import uuid4
 
+import msgspec
+
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
 from parley.cluster.cluster_hub import ClusterHub, read_lines, write_lines
 from parley.cluster.resting_sessions import RestingSessions
@@ -38,6 +40,8 @@ from parley.cluster.session_log.records import (
 )
 from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 from parley.cluster.session_summaries import Summaries
+from parley.cluster.takeovers import HostsFailed, Takeovers
+from parley.engine.recovery.interrupted_turn import find_interrupted_turn
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
 from parley.gateway.hub import SERVER, HubSettings
@@ -45,6 +49,7 @@ from parley.gateway.line_log import remove_log
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.server_log import ServerLog
+from parley.stores.base import Entry
 
 MOVED = "moved"
 """Another host runs the session, or will soon: gateways ask again."""
@@ -151,6 +156,8 @@ class HostSessions:
         self.changes = Changes(self.hub.database, self._on_change)
         self.resting = RestingSessions(settings.state, leases.count)
         self.summaries = Summaries(cluster.registry, host, leases.count, self.hub)
+        self.takeovers = Takeovers(cluster.registry, host, leases.count)
+        self.hub.find_stopped = self.takeovers.find_stopped
         self.on_unreadable: Callable[[SessionKey, ClusterError], None] = lambda key, error: None
         """Called with a session whose log is damaged, or that only a newer host can run."""
         self._hosted: dict[SessionKey, HostedSession] = {}
@@ -235,15 +242,31 @@ class HostSessions:
         epoch = self._leases.epoch(shard)
         if epoch is None or not self._leases.may_act(shard, epoch):
             raise NotOwner(f"shard {shard} of session {key.session} is not run by host {self._host}")
-        owner = OwnerRecord(host=self._host, epoch=epoch)
         try:
-            state, head = await self._take(key, owner)
-        except (NewerVersion, LogDamaged) as exc:
+            deadly = await self.takeovers.begin(key)
+            if self.takeovers.has(key):
+                self.summaries.keep_work(key)
+            hosted = await self._load_owned(key, shard, OwnerRecord(host=self._host, epoch=epoch))
+            if hosted.exists:
+                prompt = self.hub.first_prompt(key.session)
+                if deadly is not None and prompt == deadly:
+                    await self._stop(hosted)
+                else:
+                    await self.takeovers.loaded(key, prompt)
+                    self._continue(hosted)
+        except (NewerVersion, LogDamaged, HostsFailed) as exc:
             self.on_unreadable(key, exc)
             raise
+        except SessionError:
+            await self.takeovers.abandon(key)
+            raise
+        return hosted
+
+    async def _load_owned(self, key: SessionKey, shard: int, owner: OwnerRecord) -> HostedSession:
+        state, head = await self._take(key, owner)
         if self.hub.workspaces is not None:
             await self.hub.workspaces.look_for(state.rows["sessions"].values())
-        if not self._leases.may_act(shard, epoch):
+        if not self._leases.may_act(shard, owner.epoch):
             raise NotOwner(f"shard {shard} of session {key.session} was lost by host {self._host}")
         if state.is_deleted:
             self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, key))
@@ -252,12 +275,26 @@ class HostSessions:
             self.resting.forget([key.session])
             self.changes.restore(state.rows)
             write_lines(self.hub.line_path(key.session), state.lines)
-        self._start(hosted, head, epoch, state.transcripts, None if hosted.exists else owner)
+        self._start(hosted, head, owner.epoch, state.transcripts, None if hosted.exists else owner)
         if hosted.exists:
             self.hub.indexer.reindex(key.session)
             self.hub.indexer.mark(key.session)
-            self._continue(hosted)
         return hosted
+
+    async def _stop(self, hosted: HostedSession) -> None:
+        """Answer the prompts of a session that hosts died of with an error. Raises ClusterError."""
+        reason = await self.takeovers.stop(hosted.key)
+        self._log.warn(reason)
+        live = self.hub.get(SERVER, hosted.key.session)
+        live.questions.withdraw_all(live.id)
+        live.fail_prompts(reason)
+        # The transcript gets the result, too: no later engine continues the turn.
+        ((_, line),) = live.log.read(live.log.last - 1)
+        for session, transcript in hosted.store.transcripts.items():
+            if find_interrupted_turn(transcript.entries) is not None:
+                last = transcript.entries[-1]
+                entry = Entry(seq=last.seq + 1, kind="result", at=last.at, message=msgspec.json.decode(line))
+                hosted.store.append(session, "", entry)
 
     async def _take(self, key: SessionKey, owner: OwnerRecord) -> tuple[SessionState, int]:
         """The state of a session, and the last message, which is ours. A session that does not exist stays so."""
@@ -319,13 +356,25 @@ class HostSessions:
     async def load_interrupted(self, shard: int) -> None:
         """Load the sessions of a shard that have something to do."""
         for key in await self.summaries.find_work(shard):
-            try:
-                async with self.use(key):
-                    pass
-            except NotOwner:
+            if self._leases.epoch(shard) is None:
                 return
-            except Exception as exc:  # one session must not keep the others from running
-                self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
+            await self._load_work(key)
+
+    async def _load_work(self, key: SessionKey) -> None:
+        try:
+            async with self.use(key):
+                pass
+        except NotOwner:
+            pass
+        except Exception as exc:  # one session must not keep the others from running
+            self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
+
+    async def settle_takeovers(self) -> None:
+        """Take note of the sessions that this host has survived. Raises ClusterError."""
+        await self.takeovers.settle({hosted.key: self.hub.first_prompt(hosted.key.session) for hosted in self})
+        for key in list(self.takeovers.waiting):
+            self.takeovers.waiting.discard(key)
+            await self._load_work(key)
 
     async def look_through(self, shard: int) -> None:
         """Find the sessions of a shard that no list has yet, and the words of those that are not loaded."""
@@ -420,6 +469,7 @@ class HostSessions:
         await hosted.wait_committed()
         self.resting.forget([session_id])
         await self.summaries.remove(hosted.key)
+        await self.takeovers.remove(hosted.key)
         self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, hosted.key))
         if not hosted.closed.done():
             hosted.closed.set_result(DELETED)
@@ -497,6 +547,7 @@ class HostSessions:
             await hosted.wait_committed()
             if hosted.tail + hosted.writer.messages >= most and hosted.exists and hosted.writer.is_settled:
                 await self._save_snapshot(hosted)
+            await self.takeovers.clear(hosted.key)
             if hosted.exists:
                 await self.summaries.write(hosted.key)
             await hosted.writer.close()
@@ -553,6 +604,7 @@ class HostSessions:
             self.changes.remove(key.session)
             remove_log(self.hub.line_path(key.session))
         self.summaries.forget(key)
+        self.takeovers.forget(key)
 
     def _has_row(self, key: SessionKey) -> bool:
         statement = "SELECT 1 FROM sessions WHERE id=? AND tenant=?"

@@ -9,11 +9,13 @@ from __future__ import annotations
 import msgspec
 
 from parley.cluster.base import Cluster, ClusterError
+from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.nats import NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.nats.connection import NatsConnection
+from parley.cluster.nats.connection import NatsConnection, find_exposure
 from parley.cluster.nats.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
 from parley.cluster.nats.registry import NatsRegistry
 from parley.cluster.nats.streams import StreamNames
+from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 
 CONFIG_KEY = "config.cluster"
@@ -39,7 +41,12 @@ class Wanted(Struct, frozen=True):
 
 
 async def join_cluster(
-    address: NatsAddress, options: NatsClusterOptions, wanted: Wanted, *, is_host: bool = False
+    address: NatsAddress,
+    options: NatsClusterOptions,
+    wanted: Wanted,
+    secret: ClusterSecret = NO_SECRET,
+    *,
+    is_host: bool = False,
 ) -> Cluster:
     """Connect as the cluster is configured. `is_host`: configure it if no host has. Raises ClusterError."""
     found = await find_config(address, options.prefix)
@@ -53,10 +60,22 @@ async def join_cluster(
             await cluster.registry.update(CONFIG_KEY, msgspec.json.encode(first), 0)
             row = await cluster.registry.get(CONFIG_KEY)
             check_config(first if row is None else decode_config(row.value), Wanted(first.shards, first.lease_seconds))
+        exposure = await find_exposure(address)
     except BaseException:
         await cluster.close()
         raise
-    return cluster
+    return msgspec.structs.replace(cluster, secret=secret, servers=address.hosts, exposure=exposure)
+
+
+def warn_of_exposure(cluster: Cluster, log: ServerLog) -> None:
+    """Say at the start what is open to others."""
+    for problem in cluster.exposure:
+        log.warn(f"warning: {problem}")
+    if not cluster.secret:
+        log.warn(
+            "warning: there is no --cluster-secret: whoever can write to NATS can make a token, and send requests as "
+            "the administrator"
+        )
 
 
 def with_config(options: NatsClusterOptions, config: ClusterConfig) -> NatsClusterOptions:

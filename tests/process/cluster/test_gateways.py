@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
-from tests.helpers.gateway import PATIENCE_SECONDS, control, following, read_until, reply, user
+from tests.helpers.cluster_processes import RunningCluster
+from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, following, read_until, reply, user
 from tests.helpers.gateway_process import freeze, process_cluster, thaw
 
 HOOKS = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["judge"]}]}
@@ -124,3 +127,25 @@ async def test_a_frozen_owner_and_a_dead_nats_server_are_waited_for(tmp_path: Pa
         assert (await read_until(socket, "result"))[-1]["result"] == "Three."
         assert (await gateway.request("GET", f"/sessions/{session}"))[0] == 200
         assert results_of(await cluster.rig.lines(session)) == ["One.", "Two.", "Three."]
+
+
+async def test_a_list_does_not_wait_for_a_host_that_is_frozen_and_says_what_is_missing(tmp_path: Path) -> None:
+    async with RunningCluster(tmp_path, lease_seconds=10) as cluster:
+        await cluster.wait_until_balanced()
+        (gateway,) = cluster.gateways
+        sessions = [await gateway.create() for _ in range(4)]
+        for session in sessions:
+            await gateway.ask(session, "say hello")
+        owner = await cluster.owner_of(sessions[0])
+        owner.freeze()
+        headers, listed = await asyncio.to_thread(get_sessions, gateway)
+
+        assert headers["parley-incomplete"] == f"no reply from {owner.name}"
+        assert {row["id"] for row in listed["sessions"]} == set(sessions)
+        owner.thaw()
+
+
+def get_sessions(gateway: Server) -> tuple[Message, dict[str, Any]]:
+    request = Request(f"http://127.0.0.1:{gateway.port}/sessions", headers={"Authorization": f"Bearer {gateway.token}"})
+    with urlopen(request, timeout=PATIENCE_SECONDS) as reply:
+        return reply.headers, json.loads(reply.read())

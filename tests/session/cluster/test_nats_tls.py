@@ -10,7 +10,8 @@ import pytest
 
 from parley.cluster.base import ClusterError, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from tests.helpers.nats import NatsServer, require_program, start_all
+from parley.cluster.nats.connection import find_exposure
+from tests.helpers.nats import NatsServer, nats_server, require_program, start_all
 from tests.helpers.tls import make_certificate
 
 OPTIONS = NatsClusterOptions(shards=4, ttl_seconds=5, durability=DurabilityOptions(accept_loss=True))
@@ -66,3 +67,19 @@ def test_the_commands_take_the_certificates_of_nats(server: NatsServer) -> None:
             [PARLEY, "cluster", "status", "--nats", server.url, *more], capture_output=True, text=True, check=False
         )
         assert (done.returncode != 0, expected in done.stderr.lower()) == (True, True), done.stderr
+
+
+async def test_a_server_without_tls_gets_no_password(tmp_path: Path) -> None:
+    ca = Path(make_certificate(tmp_path, "nats")[0])
+    with nats_server(tmp_path) as server:
+        for url, ca_file in ((server.url.replace("nats:", "tls:"), None), (server.url, ca)):
+            address = NatsAddress(url=url, ca_file=ca_file, credentials="user:secret", connect_seconds=1)
+            with pytest.raises(ClusterError, match="does not offer TLS"):
+                await open_nats(address, OPTIONS)
+
+
+async def test_a_server_that_lets_everybody_in_is_reported(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        (problem,) = await find_exposure(NatsAddress(url=f"nats://user:secret@127.0.0.1:{server.port}"))
+    assert f"127.0.0.1:{server.port} accepts connections without credentials" in problem
+    assert "secret" not in problem

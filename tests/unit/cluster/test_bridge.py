@@ -31,6 +31,7 @@ from parley.cluster.bridge.peers import Peers
 from parley.cluster.gateway.router import Router
 from parley.cluster.local import LocalBus, open_local
 from parley.cluster.subjects import owner_subject
+from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Batch
 
@@ -156,5 +157,27 @@ async def test_a_deletion_that_a_silent_host_may_have_done_is_answered_as_done(t
     await cluster.bus.subscribe(f"p.cmd.{shard}.>", delete)
     reply = await router.call(msgspec.structs.replace(OPENED, method="DELETE", key=key))
     assert (reply.status, len(requests)) == (204, 2)
+    await dialer.close()
+    await cluster.close()
+
+
+async def test_a_request_of_which_two_hosts_died_is_sent_to_no_third_one(tmp_path: Path) -> None:
+    cluster = open_local(tmp_path / "cluster.db", shards=8, ttl_seconds=5)
+    dialer, key, inboxes = Dialer(cluster.bus, "p"), SessionKey("t", "s"), list[str]()
+    router, shard = Router(cluster, "p", dialer), key.shard(8)
+
+    async def die(request: Request) -> None:
+        inboxes.append(f"inbox {len(inboxes)}")
+        await request.respond(encode(Accepted("host", inboxes[-1])))
+        next_owner = f"inbox {len(inboxes)}".encode()
+        asyncio.get_running_loop().call_soon(
+            lambda: asyncio.ensure_future(cluster.bus.publish(owner_subject("p", shard), next_owner))
+        )
+
+    await dialer.start()
+    await cluster.bus.subscribe(f"p.cmd.{shard}.>", die)
+    with pytest.raises(Refusal) as refused:
+        await router.call(msgspec.structs.replace(OPENED, method="POST", key=key))
+    assert (refused.value.code, len(inboxes)) == ("hosts_failed", 2)
     await dialer.close()
     await cluster.close()

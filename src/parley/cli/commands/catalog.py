@@ -96,8 +96,18 @@ CLUSTER_FLAGS = (
         "The NATS servers, separated by commas: nats://HOST:PORT (`parley host` and `cluster`: or PARLEY_NATS).",
         "URL",
     ),
-    Flag("--nats-credentials", "The file with the credentials for NATS.", "FILE"),
+    Flag(
+        "--nats-credentials",
+        "The file with the credentials for NATS: a .creds file, or USER:PASSWORD (or PARLEY_NATS_CREDENTIALS, "
+        "USER:PASSWORD itself).",
+        "FILE",
+    ),
     Flag("--nats-ca", "The certificates that NATS servers are checked with (PEM).", "FILE"),
+    Flag(
+        "--cluster-secret",
+        "The file with the secret that all hosts and gateways share (or PARLEY_CLUSTER_SECRET, the secret itself).",
+        "FILE",
+    ),
     Flag("--prefix", "The name of the cluster: several can use the same servers (default: parley).", "NAME"),
     Flag("--shards", "In how many parts the sessions are divided, fixed by the first host (default: 64).", "N"),
     Flag("--ttl", "Continue the sessions of a host that is silent for N seconds (default: 10).", "N"),
@@ -134,7 +144,7 @@ SESSION_NOTE = (
     "SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a "
     "session without a title."
 )
-OPERATOR_FLAGS = tuple(flag for flag in CLUSTER_FLAGS if flag.key.startswith(("nats", "prefix")))
+OPERATOR_FLAGS = tuple(flag for flag in CLUSTER_FLAGS if flag.key.startswith(("nats", "prefix", "cluster-secret")))
 """What an operator needs; the cluster itself knows the rest."""
 WAIT_SECONDS = Flag("--wait-seconds", "How long to wait until it is done (default: 60).", "N")
 CANCEL = Flag("--cancel", "Undo it: the host may take shards again, or any host may have the shard.")
@@ -212,6 +222,15 @@ ROWS: tuple[Command, ...] = (
                 "--cancel.",
                 "SHARD|SESSION [HOST]",
                 (*OPERATOR_FLAGS, WAIT_SECONDS, CANCEL),
+            ),
+            "sign-tokens": Action(
+                "Sign the tokens in the registry that are not signed: all of them, or those named. Only those that you "
+                "know should be there.",
+                "[NAME] ...",
+                OPERATOR_FLAGS,
+            ),
+            "release": Action(
+                "Let a session take prompts again that was stopped because its hosts died.", "SESSION", OPERATOR_FLAGS
             ),
             "demo": Action(
                 "Start a NATS server, hosts and a gateway on this machine, with the offline model. Kill one and watch.",

@@ -1,6 +1,6 @@
 """The gateway's end of the bridge: open streams to hosts.
 
-dialer = Dialer(bus, prefix)
+dialer = Dialer(bus, prefix, secret)
 await dialer.start()
 stream = await dialer.dial(subject, opened)     raises NoResponders, NotServed, ClusterError
 content = await stream.receive()                raises StreamLost when the host is gone or gave the session up
@@ -42,6 +42,7 @@ from parley.cluster.bridge.messages import (
     size_of,
 )
 from parley.cluster.bridge.peers import Peers, list_sent
+from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.subjects import owner_subject, read_shard
 
 ACCEPT_SECONDS = 2.0
@@ -75,6 +76,8 @@ class GatewayStream:
         self.is_repeated = False
         """Whether a host may have got the request before, and did not say so."""
         self.is_lost = False
+        self.is_host_lost = False
+        """Whether the host has gone without a word, instead of giving the session up."""
         self.is_done = False
         """Whether all has come."""
 
@@ -119,18 +122,19 @@ class GatewayStream:
                 self.is_done = is_final(content)
                 self._waiting.put_nowait(content)  # type: ignore[arg-type]  # the host sends nothing else
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, *, is_host_lost: bool = False) -> None:
         if not (self.is_lost or self.is_done):
-            self.is_lost = True
+            self.is_lost, self.is_host_lost = True, is_host_lost
             self._waiting.put_nowait(StreamLost(reason))
 
 
 class Dialer:
     """All streams of a gateway. They share one inbox."""
 
-    def __init__(self, bus: Bus, prefix: str) -> None:
+    def __init__(self, bus: Bus, prefix: str, secret: ClusterSecret = NO_SECRET) -> None:
         self._bus = bus
         self._prefix = prefix
+        self._secret = secret
         self._inbox = bus.new_inbox()
         self._streams: dict[str, GatewayStream] = {}
         self._peers = Peers()
@@ -165,7 +169,8 @@ class Dialer:
         self._streams[stream.stream] = stream
         try:
             async with stream.dialing:
-                reply = await self._bus.request(subject, encode(opened), ACCEPT_SECONDS)
+                message = self._secret.seal(subject, encode(opened))
+                reply = await self._bus.request(subject, message, ACCEPT_SECONDS)
             answer = decode_answer(reply)
             if isinstance(answer, Declined):
                 raise NotServed(answer.reason)
@@ -208,7 +213,7 @@ class Dialer:
         shard, inbox = int(request.subject.rpartition(".")[2]), request.data.decode()
         for stream in [one for one in self._streams.values() if one.shard == shard and one.peer != inbox]:
             if stream.peer:
-                stream.lose(TAKEN_OVER)
+                stream.lose(TAKEN_OVER, is_host_lost=True)
             elif not stream.dialing.expired():
                 stream.dialing.reschedule(asyncio.get_running_loop().time())
 
@@ -217,7 +222,7 @@ class Dialer:
             await asyncio.sleep(ALIVE_SECONDS)
             open_streams = [each for each in self._streams.values() if each.peer and not each.is_lost]
             for silent in self._peers.find_silent(open_streams):
-                silent.lose("the host of the session does not answer any more")
+                silent.lose("the host of the session does not answer any more", is_host_lost=True)
             sent = list_sent((each.peer, each.stream, each.sent) for each in open_streams)
             for peer, streams in sent.items():
                 with suppress(ClusterError):

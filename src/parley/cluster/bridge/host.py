@@ -1,6 +1,6 @@
 """The host's end of the bridge: serve the requests and WebSockets of gateways with the application of the host.
 
-    bridge = BridgeHost(bus, prefix, host, app, sessions)
+    bridge = BridgeHost(bus, prefix, host, app, sessions, secret)
     await bridge.start()            requests about all sessions of the host
     await bridge.serve(shard)       requests about the sessions of a shard; `leave(shard)` ends them
 
@@ -27,6 +27,7 @@ from parley.cluster.bridge.messages import (
     Accepted,
     Alive,
     BusFrame,
+    Declined,
     SocketClosed,
     StreamEnded,
     WholeReply,
@@ -36,12 +37,15 @@ from parley.cluster.bridge.messages import (
 )
 from parley.cluster.bridge.peers import Peers, list_sent
 from parley.cluster.cluster_hub import NEW_SESSION_ID
+from parley.cluster.cluster_secret import BadSignature, ClusterSecret
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host import Host
 from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
+from parley.cluster.session_log.writer import FULL, LogFull
 from parley.cluster.subjects import all_hosts_subject, host_subject, owner_subject, read_shard, shard_subject
 from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
 from parley.gateway.http.auth import Gate
+from parley.gateway.http.errors import STATUS, error_body
 from parley.gateway.security.access import Principal
 
 WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
@@ -65,12 +69,15 @@ class HostGate(Gate):
 
 
 class BridgeHost:
-    def __init__(self, bus: Bus, prefix: str, host: str, app: ASGIApp, sessions: HostSessions) -> None:
+    def __init__(
+        self, bus: Bus, prefix: str, host: str, app: ASGIApp, sessions: HostSessions, secret: ClusterSecret
+    ) -> None:
         self._bus = bus
         self._prefix = prefix
         self._host = host
         self._app = app
         self._sessions = sessions
+        self._secret = secret
         self._inbox = bus.new_inbox()
         self._peers = Peers()
         self._streams: dict[str, HostStream] = {}
@@ -134,7 +141,12 @@ class BridgeHost:
     # Messages.
 
     async def _on_open(self, request: Request) -> None:
-        opened = decode_open(request.data)
+        try:
+            opened = decode_open(self._secret.unseal(request.subject, request.data))
+        except (BadSignature, msgspec.MsgspecError) as exc:
+            logger.warning("a request on the bus is refused: %s", exc)
+            await request.respond(encode(Declined(str(exc))))
+            return
         shard = read_shard(request.subject)
         await request.respond(encode(Accepted(self._host, self._inbox)))
         if opened.stream in self._streams:  # the gateway did not hear that it was accepted
@@ -191,9 +203,18 @@ class BridgeHost:
             else:
                 await self.prepare(key.tenant)
                 async with self._sessions.use(key) as hosted:
-                    await self._serve(stream, hosted)
+                    is_busy = hosted.live is not None and hosted.live.is_busy
+                    try:
+                        await self._serve(stream, hosted)
+                    except LogFull:
+                        if not is_busy:  # forget what the command has changed, so that it may be sent again
+                            self._sessions.kill(hosted)
+                        if new := stream.opened.new_session:
+                            await self._sessions.summaries.remove(SessionKey(key.tenant, new))
+                        raise
         except ClusterError as exc:
-            await stream.finish(StreamEnded(str(exc)))
+            is_full = exc.error_code == FULL and is_plain(stream)
+            await stream.finish(make_full_reply(exc) if is_full else StreamEnded(str(exc)))
         finally:
             self._streams.pop(stream.stream, None)
             self._peers.forget(stream)
@@ -241,6 +262,8 @@ class BridgeHost:
         if recorded is not None:
             stream.put(_replies.decode(recorded))
             return
+        if hosted.writer.full is not None:
+            raise hosted.writer.full
         done = self._running[command] = asyncio.Event()
         try:
             await stream.receive_body()
@@ -275,6 +298,17 @@ class BridgeHost:
                 stream.put(SocketClosed(1011, "internal_error: a fault of the host, which its log describes"))
 
 
+def is_plain(stream: HostStream) -> bool:
+    """Whether a request can still get one whole reply."""
+    return stream.opened.kind == "http" and not stream.sent
+
+
+def make_full_reply(exc: ClusterError) -> WholeReply:
+    """What a client is told if the log has no room: nothing was accepted."""
+    code = "cluster_unavailable"
+    return WholeReply(STATUS[code], [(b"content-type", b"application/json")], error_body(code, str(exc)))
+
+
 async def ignore_tenant(tenant: str) -> None:
     """Without quotas, nothing has to be known of tenants."""
 
@@ -299,7 +333,7 @@ async def add_bridge(host: Host, prefix: str) -> HostServices:
     quotas = read_tenant_quotas(host.settings.tenant_quotas)
     if host.settings.tenant_secrets:
         hub.find_secrets = TenantSecrets(Path(host.settings.tenant_secrets)).find
-    tokens = ClusterTokens(registry, None)
+    tokens = ClusterTokens(registry, None, host.cluster.secret)
     await tokens.start()
     spending = ClusterSpending(hub.spending, hub.database, registry, host.name)
     await spending.start()
@@ -309,7 +343,7 @@ async def add_bridge(host: Host, prefix: str) -> HostServices:
     hub.find_roots = tokens.find_roots
     hub.limits = limits
     app = HostRoutes(host.app, hub, host.sessions.resting)
-    bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions)
+    bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions, host.cluster.secret)
     bridge.prepare = limits.prepare
     await bridge.start()
     host.services.append(bridge)

@@ -42,6 +42,7 @@ from parley.cluster.bridge.messages import (
     size_of,
 )
 from parley.cluster.host_sessions import MOVED, HostedSession
+from parley.cluster.session_log.writer import LogFull
 from parley.gateway.http.frames import EXTENSION
 from parley.gateway.server_log import WHO
 from parley.gateway.subscriber import Batch, Numbered
@@ -130,7 +131,7 @@ class HostStream:
                 watched.discard(closed)  # the streams of a deleted session end by themselves
 
     async def close(self) -> None:
-        """Send what waits; after this, nothing is sent."""
+        """Send what waits; after this, nothing is sent. Raises LogFull if it cannot be stored."""
         pump, self._pump = self._pump, None
         if pump is None:
             return
@@ -141,8 +142,12 @@ class HostStream:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         pump.cancel()
-        with suppress(asyncio.CancelledError, ClusterError):
+        try:
             await pump
+        except LogFull:
+            raise
+        except (asyncio.CancelledError, ClusterError):
+            pass
 
     async def finish(self, content: FromHost) -> None:
         """Send a last content now."""
@@ -285,7 +290,8 @@ class HostStream:
                 if isinstance(content, SessionLines):
                     content = self._add_lines(position, content)
                 if self._hosted is not None:
-                    await self._hosted.writer.wait_committed(position)
+                    is_reply = isinstance(content, WholeReply)
+                    await self._hosted.writer.wait_committed(position, waits_for_room=not is_reply)
                 else:
                     await self._wait_all()
                 await self._publish(content)

@@ -1,4 +1,4 @@
-"""Ask all hosts. Together they own every shard; if one has no owner at the moment, wait for it."""
+"""Ask all hosts. Together they own every shard. A host that does not answer is not waited for long."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.datastructures import QueryParams
 
-from parley.cluster.base import ClusterError
+from parley.cluster.base import ClusterError, Lease
 from parley.cluster.bridge.messages import OpenStream, WholeReply
 from parley.cluster.gateway.merge import Merge
 from parley.cluster.gateway.router import Pauses, Router, collect_reply, unreachable
@@ -17,62 +17,111 @@ from parley.cluster.session_summaries import ClusterSession
 from parley.cluster.subjects import encode_token
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
+from parley.protocol.base import Struct
 
 OK = 200
+REPLY_SECONDS = 2.0
+"""How long a list waits for the reply of a host."""
+MOVE_SECONDS = 1.0
+"""How long it waits for shards that move, if it has enough without them."""
+INCOMPLETE = b"parley-incomplete"
+LOADING = "sessions are being loaded"
 _sessions = msgspec.json.Decoder(ClusterSession)
 
 
+async def read_leases(router: Router) -> dict[int, Lease]:
+    """Raises Refusal."""
+    try:
+        return await router.cluster.ownership.leases()
+    except ClusterError as exc:
+        raise unreachable(exc) from None
+
+
+def count_epochs(leases: dict[int, Lease]) -> dict[str, int]:
+    """The hosts that own shards, with a number that changes when one of their shards moves."""
+    hosts: dict[str, int] = {}
+    for lease in leases.values():
+        hosts[lease.host] = hosts.get(lease.host, 0) + lease.epoch
+    return hosts
+
+
 async def find_hosts(router: Router) -> dict[str, int]:
-    """The hosts that own the shards, with a number that changes when one of their shards moves. Raises Refusal."""
+    """The hosts that own the shards. Waits until each has one. Raises Refusal."""
     pauses = Pauses(router.wait_seconds)
     while True:
         try:
-            leases = await router.cluster.ownership.leases()
-        except ClusterError as exc:
-            problem = unreachable(exc)
+            leases = await read_leases(router)
+        except Refusal as refusal:
+            problem = refusal
         else:
             if len(leases) == router.shards:
-                hosts: dict[str, int] = {}
-                for lease in leases.values():
-                    hosts[lease.host] = hosts.get(lease.host, 0) + lease.epoch
-                return hosts
+                return count_epochs(leases)
             missing = router.shards - len(leases)
             problem = Refusal("no_owner", f"no host runs {missing} of {router.shards} shards; try again later")
         if not await pauses.wait():
             raise problem
 
 
-async def ask_all(router: Router, opened: OpenStream) -> list[WholeReply]:
-    """The replies of all hosts to a request, at a moment at which no shard moved. Raises Refusal."""
-    pauses = Pauses(router.wait_seconds)
-    while True:
-        hosts = await find_hosts(router)
-        try:
-            replies = await asyncio.gather(*(ask_host(router, host, opened) for host in hosts))
-        except ClusterError as exc:
-            problem = unreachable(exc)
-        else:
-            if await find_hosts(router) == hosts:
-                return replies
-            problem = Refusal("no_owner", "the shards move from host to host; try again later")
-        if not await pauses.wait():
-            raise problem
+class AllReplies(Struct, frozen=True):
+    """What the hosts replied to a request."""
+
+    replies: list[WholeReply]
+    missing: str = ""
+    """What is not in the replies; empty if they are complete."""
 
 
-async def merge(router: Router, rule: Merge, opened: OpenStream, query: QueryParams) -> WholeReply:
-    """One reply of the replies of all hosts. Raises Refusal."""
+async def ask_all(router: Router, opened: OpenStream) -> AllReplies:
+    """Ask the hosts that own a shard now. One that does not answer is left out. Raises Refusal."""
+    leases = await read_leases(router)
+    hosts = count_epochs(leases)
+    asked = {host: asyncio.create_task(ask_host(router, host, opened)) for host in hosts}
+    try:
+        if asked:
+            await asyncio.wait(asked.values(), timeout=REPLY_SECONDS)
+    finally:
+        for task in asked.values():
+            task.cancel()
+        replies = await asyncio.gather(*asked.values(), return_exceptions=True)
+    came = [reply for reply in replies if isinstance(reply, WholeReply)]
+    silent = [host for host, reply in zip(asked, replies, strict=True) if not isinstance(reply, WholeReply)]
+    missing = ""
+    if silent:
+        missing = f"no reply from {', '.join(silent)}"
+    elif len(leases) < router.shards:
+        missing = f"no host runs {router.shards - len(leases)} of {router.shards} shards"
+    elif count_epochs(await read_leases(router)) != hosts:
+        missing = "the shards move from host to host"
+    return AllReplies(came, missing)
+
+
+async def merge(
+    router: Router, rule: Merge, opened: OpenStream, query: QueryParams, *, must_be_complete: bool = False
+) -> WholeReply:
+    """One reply of the replies of all hosts. Raises Refusal.
+
+    A host that does not answer is not waited for if the registry knows enough of its sessions, unless the reply must be
+    complete. The header `parley-incomplete` says what is missing.
+    """
     asked = msgspec.structs.replace(opened, path=rule.path or opened.path, query=urlencode(rule.query(query)).encode())
-    pauses = Pauses(router.wait_seconds)
+    patient, impatient = Pauses(router.wait_seconds), Pauses(MOVE_SECONDS)
     while True:
-        replies = await ask_all(router, asked)
-        refused = next((reply for reply in replies if reply.status != OK), None)
+        found = await ask_all(router, asked)
+        refused = next((reply for reply in found.replies if reply.status != OK), None)
         if refused is not None:
             return refused
         known = await list_known(router, opened.principal) if rule.path else []
-        bodies = [reply.body for reply in replies]
-        if rule.is_complete(bodies, known) or not await pauses.wait():
-            media = dict(replies[0].headers)[b"content-type"]
-            return WholeReply(OK, [(b"content-type", media)], rule.join(bodies, query, known))
+        bodies = [reply.body for reply in found.replies]
+        is_enough = bool(bodies) and rule.is_complete(bodies, known)
+        if found.missing or not is_enough:
+            pauses = impatient if is_enough and not must_be_complete else patient
+            if await pauses.wait():
+                continue
+            if must_be_complete or not bodies:
+                raise Refusal("no_owner", f"{found.missing or LOADING}; try again later")
+        headers = [(b"content-type", dict(found.replies[0].headers)[b"content-type"])]
+        if found.missing or not is_enough:
+            headers.append((INCOMPLETE, (found.missing or LOADING).encode()))
+        return WholeReply(OK, headers, rule.join(bodies, query, known))
 
 
 async def list_known(router: Router, principal: Principal) -> list[ClusterSession]:

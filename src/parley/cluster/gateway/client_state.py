@@ -152,6 +152,16 @@ class ClientState:
                 if sent is not None and not sent.prompt and sent.request_id is None:
                     del self._kept[number]
 
+    @property
+    def oldest_unhandled(self) -> int:
+        """The number of the oldest line that no owner has committed or answered; 0 if there is none.
+
+        Prompts that are committed do not count: the owner has them.
+        """
+        untaken = {number for numbers, _ in self._untaken for number in numbers}
+        found = (number for number, sent in self._kept.items() if number in untaken or sent.request_id is not None)
+        return next(found, 0)
+
     # From the owner.
 
     def select(self, lines: list[tuple[int, bytes]]) -> list[Numbered]:

@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from parley.cluster.bridge.gateway import GatewayStream, StreamLost
 from parley.cluster.bridge.messages import BodyPart, OpenStream, ReplyHead, WholeReply
-from parley.cluster.gateway.router import Pauses, Router
+from parley.cluster.gateway.router import FailedHosts, Pauses, Router
 from parley.gateway.refusal import Refusal
 
 LAST_EVENT = b"last-event-id"
@@ -48,12 +48,14 @@ class EventCursor:
 
 async def relay_events(router: Router, opened: OpenStream) -> Response:
     """The reply to a request for the events of a session. Raises Refusal."""
+    failed = FailedHosts()
     while True:
         stream = await router.dial_owner(opened)
         try:
             head = await stream.receive()
         except StreamLost:
             await router.dialer.hang_up(stream)
+            failed.add(stream, opened)
             continue
         if isinstance(head, WholeReply):
             await router.dialer.hang_up(stream)

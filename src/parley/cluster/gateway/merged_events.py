@@ -66,7 +66,7 @@ class WatchedQuestions:
 
     async def find_missed(self) -> list[bytes]:
         opened = msgspec.structs.replace(self._opened, path="/questions")
-        reply = await merge(self._router, LIST_QUESTIONS, opened, QueryParams())
+        reply = await merge(self._router, LIST_QUESTIONS, opened, QueryParams(), must_be_complete=True)
         listed = msgspec.json.decode(reply.body)["questions"] if reply.status == OK else []
         found = {(row["session"], row["request_id"]): row for row in listed}
         missed = [row for key, row in found.items() if key not in self._open]
@@ -99,7 +99,7 @@ class WatchedSessions:
 
     async def find_missed(self) -> list[bytes]:
         opened = msgspec.structs.replace(self._opened, path="/sessions")
-        reply = await merge(self._router, LIST_SESSIONS, opened, QueryParams())
+        reply = await merge(self._router, LIST_SESSIONS, opened, QueryParams(), must_be_complete=True)
         if reply.status != OK:
             return []
         listed = {row["id"]: row for row in msgspec.json.decode(reply.body)["sessions"]}

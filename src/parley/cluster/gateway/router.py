@@ -7,6 +7,7 @@ no one does, or the owner dies, the request is sent again with the same command 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from uuid import uuid4
 
@@ -24,8 +25,11 @@ LONGEST_PAUSE_SECONDS = 0.2
 SETTLED_SECONDS = 1.0
 """A stream that was open for so long was not refused: what ends it is another problem than the one before."""
 MOST_ATTEMPTS = 5
-"""How many owners may die of a request."""
+"""How often a session may move while it is asked."""
+MOST_FAILED_HOSTS = 2
+"""How many hosts may die while they handle the same thing."""
 MOST_TENANTS = 10_000
+logger = logging.getLogger(__name__)
 FORWARDED = frozenset({b"host", b"last-event-id", b"content-type", b"x-forwarded-prefix"})
 """The headers that the routes of a host read."""
 
@@ -104,7 +108,7 @@ class Router:
 
     async def call(self, opened: OpenStream) -> WholeReply:
         """The reply of the owner of a session to a request. Raises Refusal."""
-        pauses, attempts, lost = Pauses(self.wait_seconds), 0, ""
+        pauses, attempts, lost, failed = Pauses(self.wait_seconds), 0, "", FailedHosts()
         while True:
             stream = await self.dial_owner(opened)
             started = time.monotonic()
@@ -112,6 +116,7 @@ class Router:
                 reply = await collect_reply(self.dialer, stream)
             except StreamLost as exc:
                 lost = str(exc)
+                failed.add(stream, opened)
             else:
                 if (lost or stream.is_repeated) and opened.method == "DELETE" and reply.status == 404:
                     return WholeReply(204, [])  # the attempt whose reply was lost has deleted it
@@ -119,6 +124,26 @@ class Router:
             attempts += time.monotonic() - started > SETTLED_SECONDS
             if attempts > MOST_ATTEMPTS or not await pauses.wait(worked=True):
                 raise Refusal("no_owner", f"the session has moved too often while it was asked, the last time: {lost}")
+
+
+class FailedHosts:
+    """The hosts that died, or hung until another took over, while they did the same thing: perhaps because of it."""
+
+    def __init__(self) -> None:
+        self._inboxes: set[str] = set()
+
+    def add(self, stream: GatewayStream, opened: OpenStream) -> None:
+        """Raises Refusal if no other host should try."""
+        if stream.is_host_lost:
+            self._inboxes.add(stream.peer)
+        if len(self._inboxes) >= MOST_FAILED_HOSTS:
+            what = f"{opened.method} {opened.path}" if opened.kind == "http" else "a message on the WebSocket"
+            text = f"{len(self._inboxes)} hosts failed while they handled {what}; it is not sent to another one"
+            logger.warning("%s (token %r, session %s)", text, opened.principal.name, opened.key and opened.key.session)
+            raise Refusal("hosts_failed", text)
+
+    def clear(self) -> None:
+        self._inboxes.clear()
 
 
 class Pauses:

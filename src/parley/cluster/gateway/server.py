@@ -21,7 +21,7 @@ from parley.cluster.bridge.gateway import Dialer
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.app import ClusterApp
 from parley.cluster.gateway.router import Router
-from parley.cluster.join import NoCluster
+from parley.cluster.join import NoCluster, warn_of_exposure
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
 from parley.gateway.server import (
@@ -54,10 +54,10 @@ class ClusterGateway:
     def __init__(self, cluster: Cluster, prefix: str, settings: ServerSettings, token: str | None, log: ServerLog):
         self._settings = settings
         self._log = log
-        self.tokens = ClusterTokens(cluster.registry, token)
+        self.tokens = ClusterTokens(cluster.registry, token, cluster.secret)
         self.gate = Gate(self.tokens, is_open=token is None)
         apply_config(self.gate, settings)
-        self._dialer = Dialer(cluster.bus, prefix)
+        self._dialer = Dialer(cluster.bus, prefix, cluster.secret)
         self._app = ClusterApp(self.gate, Router(cluster, prefix, self._dialer), self.tokens, log)
         self.config: uvicorn.Config = make_config(settings, self.gate, self._app.app())
         self._server = QuietServer(self.config)
@@ -131,6 +131,7 @@ async def serve_cluster(
     """Raises ClusterError."""
     cluster = await connect_in_time(connect, log)
     try:
+        warn_of_exposure(cluster, log)
         gateway = ClusterGateway(cluster, prefix, settings, token, log)
         stop = asyncio.Event()
         watch_signals(stop, gateway.reload)

@@ -27,7 +27,7 @@ from parley.cluster.bridge.messages import (
     Taken,
 )
 from parley.cluster.gateway.client_state import ClientState
-from parley.cluster.gateway.router import Pauses, Router
+from parley.cluster.gateway.router import FailedHosts, Pauses, Router
 from parley.gateway.security.access import Principal
 from parley.gateway.subscriber import Numbered
 from parley.protocol.base import Struct
@@ -78,15 +78,21 @@ class SessionConnection:
 
     async def run(self) -> SocketClosed:
         """Pass lines on until the session closes the connection; returns how. Raises Refusal."""
-        pauses = Pauses(self._router.wait_seconds)
+        pauses, failed, suspect = Pauses(self._router.wait_seconds), FailedHosts(), 0
         while True:
-            stream = await self._router.dial_owner(self._make_open())
+            opened = self._make_open()
+            stream = await self._router.dial_owner(opened)
             self._was_attached = False
             try:
                 await self._begin(stream)
                 closed = await self._pass_on(stream)
             except StreamLost:
                 closed = None
+                if suspect != self._state.oldest_unhandled:
+                    failed.clear()
+                    suspect = self._state.oldest_unhandled
+                if suspect:
+                    failed.add(stream, opened)
             finally:
                 self._stream = None
                 await self._router.dialer.hang_up(stream)

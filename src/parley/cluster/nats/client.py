@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from nats import errors
 from nats.aio.client import Client, Srv
 from nats.aio.subscription import Subscription
 
 
 class AbortingClient(Client):
+    requires_tls = False
+    """Whether a server without TLS gets nothing. nats-py takes the word of the server for it."""
+
+    def _connect_command(self) -> bytes:
+        if self.requires_tls and not self.uses_tls:
+            raise errors.Error("the server does not offer TLS; nothing was sent to it")
+        return super()._connect_command()
+
+    @property
+    def uses_tls(self) -> bool:
+        return bool(self._server_info.get("tls_required"))
+
     async def _attempt_reconnect(self) -> None:
         # nats-py waits until the server has read everything. A frozen one never does.
         self.abort()

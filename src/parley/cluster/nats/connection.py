@@ -12,6 +12,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 OLDEST_SERVER = (2, 11)
 """The first one with batch reads and with rows that expire."""
 RECONNECT_SECONDS = 0.25
+PROBE_SECONDS = 2.0
 PENDING_MESSAGES = 65_536
 PENDING_BYTES = 64 << 20
 """What a subscription holds for a slow handler. Further messages are dropped, and the drop is logged."""
@@ -43,6 +45,9 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
     url: str
     """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`."""
     credentials_file: Path | None = None
+    """A file of NATS with a JWT and a key (`.creds`), or one with the line `USER:PASSWORD`."""
+    credentials: str = ""
+    """`USER:PASSWORD`, if there is no file."""
     ca_file: Path | None = None
     connect_seconds: float = 10
     """How long to try at the start. Later connections are tried for ever."""
@@ -51,11 +56,82 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
     def servers(self) -> list[str]:
         return [part.strip() for part in self.url.split(",") if part.strip()]
 
+    @property
+    def hosts(self) -> list[str]:
+        """The names or addresses of the servers."""
+        return [urlsplit(server if "//" in server else f"//{server}").hostname or "" for server in self.servers]
+
+    @property
+    def requires_tls(self) -> bool:
+        return self.ca_file is not None or all(server.startswith("tls://") for server in self.servers)
+
+    def make_tls(self) -> ssl.SSLContext | None:
+        return None if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)
+
+    def read_credentials(self) -> dict[str, str]:
+        """The options of the client that log it in. Raises ClusterError."""
+        text = self.credentials
+        try:
+            text = self.credentials_file.read_text().strip() if self.credentials_file is not None else text
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ClusterError(f"cannot read the credentials for NATS in {self.credentials_file}: {exc}") from None
+        user, mark, password = text.partition(":")
+        if self.credentials_file is not None and ("\n" in text or not mark):
+            return {"user_credentials": str(self.credentials_file)}
+        return {"user": user, "password": password} if text else {}
+
     def describe(self) -> str:
         """The hosts and ports, without passwords."""
         return ", ".join(
             urlsplit(server if "//" in server else f"//{server}").netloc.rpartition("@")[2] for server in self.servers
         )
+
+
+async def find_exposure(address: NatsAddress) -> list[str]:
+    """What is open to others, for each server: connections without credentials, and without encryption."""
+    found = await asyncio.gather(*(probe_server(address, server) for server in address.servers))
+    return [problem for problems in found for problem in problems]
+
+
+async def probe_server(address: NatsAddress, server: str) -> list[str]:
+    from parley.cluster.nats.client import AbortingClient
+
+    parts = urlsplit(server if "//" in server else f"nats://{server}")
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
+    client, problems = AbortingClient(), []
+
+    async def ignore(error: Exception) -> None:
+        pass
+
+    try:
+        async with asyncio.timeout(PROBE_SECONDS):
+            await client.connect(
+                bare.geturl(), tls=address.make_tls(), allow_reconnect=False, connect_timeout=1, error_cb=ignore
+            )
+        problems.append(
+            f"NATS at {bare.netloc} accepts connections without credentials: whoever reaches it can read and write all "
+            "sessions. Configure users on the server, and give --nats-credentials"
+        )
+    except Exception as exc:  # it refuses, or does not answer: both are fine here
+        logger.debug("NATS at %s refuses a connection without credentials: %s", bare.netloc, exc)
+    finally:
+        with suppress(Exception):
+            await client.close()
+        client.abort()
+    is_known = bool(client._server_info)
+    if is_known and not client.uses_tls and not is_loopback(bare.hostname or ""):
+        problems.append(
+            f"the connection to NATS at {bare.netloc} is not encrypted: others on the network can read it. Configure "
+            "TLS on the server, and use tls:// and --nats-ca"
+        )
+    return problems
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def find_version_problem(version: str) -> str | None:
@@ -115,7 +191,7 @@ class NatsConnection:
 
         self._client = AbortingClient()
         ping_seconds = min(2.0, self.timeout_seconds / 2)
-        options = {"user_credentials": str(self._address.credentials_file)} if self._address.credentials_file else {}
+        self._client.requires_tls = self._address.requires_tls
         connecting = self._client.connect(
             self._address.servers,
             error_cb=self._on_error,
@@ -126,25 +202,22 @@ class NatsConnection:
             connect_timeout=ping_seconds,  # type: ignore[arg-type]  # a float will do
             ping_interval=ping_seconds,  # type: ignore[arg-type]  # a float will do
             max_outstanding_pings=2,
-            tls=self._make_tls(),
-            **options,  # type: ignore[arg-type]  # only strings
+            tls=self._address.make_tls(),
+            **self._address.read_credentials(),  # type: ignore[arg-type]  # only strings
         )
         try:
             await asyncio.wait_for(connecting, self._address.connect_seconds)
         except TimeoutError:
+            self._client.abort()
             raise self._make_silent_error() from None
         except Exception as exc:
+            self._client.abort()
             raise ClusterError(f"{self.where} refuses the connection: {exc or type(exc).__name__}") from None
         version = self._client.connected_server_version
         if problem := find_version_problem(f"{version.major}.{version.minor}.{version.patch}"):
             await self.close()
             raise ClusterError(f"{self.where} {problem}")
         await self._on_connected()
-
-    def _make_tls(self) -> ssl.SSLContext | None:
-        if self._address.ca_file is None:
-            return None
-        return ssl.create_default_context(cafile=self._address.ca_file)
 
     async def close(self) -> None:
         if not self._client.is_connected:

@@ -41,11 +41,13 @@ class JetStreamError(ClusterError):
     """The server refused a request."""
 
     def __init__(self, where: str, error: Mapping[str, Any]) -> None:
-        super().__init__(f"{where} refuses: {error.get('description', error)}")
         self.status = error.get("code", 0)
         self.number = error.get("err_code", 0)
+        text = f"{where} refuses: {error.get('description', error)}"
         if self.number in FULL:
             self.error_code = "ENOSPC"
+            text += ". It has no room: add space to it, raise its limits, or delete sessions"
+        super().__init__(text)
 
 
 class Stored(Struct, frozen=True):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from parley.cluster.base import Cluster, Lease
 from parley.cluster.host_info import HostInfo, list_drained, list_hosts, list_moves
 from parley.cluster.session_summaries import ClusterSession, list_summaries
+from parley.cluster.takeovers import list_stopped
 from parley.protocol.base import Struct
 
 LIVE, DRAINING, MISSING = "live", "draining", "missing"
@@ -53,6 +54,8 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
     open_questions: int
     newer_sessions: dict[str, str]
     """Sessions that only a newer host can run, and why."""
+    stopped_sessions: dict[str, str] = {}
+    """Sessions that take no prompts because hosts died of them, and why."""
     problems: list[str]
     """What an operator should look at."""
 
@@ -69,6 +72,7 @@ async def read_status(cluster: Cluster) -> ClusterStatus:
             lease_seconds=ownership.ttl_seconds,
             moves=await list_moves(registry),
             drained=await list_drained(registry),
+            stopped=await list_stopped(registry),
         ),
     )
 
@@ -80,6 +84,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lease_seconds: float
     moves: Mapping[int, str] = {}
     drained: frozenset[str] = frozenset()
+    stopped: Mapping[str, str] = {}
 
 
 def summarize(
@@ -110,6 +115,7 @@ def summarize(
         sessions_with_work=sum(one.has_work for one in listed),
         open_questions=sum(one.info.open_questions for one in listed if one.info is not None),
         newer_sessions=newer,
+        stopped_sessions=dict(settings.stopped),
         problems=find_problems(found, unowned, newer, settings),
     )
 
@@ -148,4 +154,5 @@ def find_problems(
         found.append(f"{len(unowned)} of {settings.shards} shards have no owner; hosts claim them within seconds")
     if newer:
         found.append(f"{len(newer)} sessions wait for a host of a newer version")
+    found += settings.stopped.values()
     return found

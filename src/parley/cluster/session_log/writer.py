@@ -21,8 +21,15 @@ from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, LogDamaged
 from parley.cluster.session_log.records import AnyRecord, Batch, encode_batch
 from parley.protocol.base import Struct
 
+FULL = "ENOSPC"
 FIRST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 1.0
+
+
+class LogFull(ClusterError):
+    """The log has no room now. What was added is stored when it has."""
+
+    error_code = FULL
 
 
 class WriterSetup(Struct, frozen=True, kw_only=True):
@@ -58,6 +65,10 @@ class SessionWriter:
         self._added = 0
         self._committed = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._impatient: set[asyncio.Future[None]] = set()
+        """Those of them that do not wait for room."""
+        self.full: LogFull | None = None
+        """Why the current write is refused, if there is no room."""
         self._holds = 0
         self._wake = asyncio.Event()
         self._error: ClusterError | None = None
@@ -119,11 +130,19 @@ class SessionWriter:
             self._holds -= 1
             self._wake.set()
 
-    async def wait_committed(self, position: int) -> None:
-        """Wait until the records up to a position are in the log. Raises Fenced, LeaseLost or ClusterError."""
+    async def wait_committed(self, position: int, *, waits_for_room: bool = True) -> None:
+        """Wait until the records up to a position are in the log.
+
+        Raises Fenced, LeaseLost or ClusterError, and LogFull if there is no room and that is not to be waited for.
+        """
         if self._error is None and position > self._committed:
+            if self.full is not None and not waits_for_room:
+                raise self.full
             done: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append((position, done))
+            if not waits_for_room:
+                self._impatient.add(done)
+                done.add_done_callback(self._impatient.discard)
             self._wake.set()
             await done
         self.check()
@@ -214,13 +233,21 @@ class SessionWriter:
                 await act()
             except (Fenced, LogDamaged):
                 raise
-            except ClusterError:
+            except ClusterError as exc:
                 self.retries += 1
+                if exc.error_code == FULL:
+                    self._report_full(exc)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                self.retries = 0
+                self.retries, self.full = 0, None
                 return
+
+    def _report_full(self, exc: ClusterError) -> None:
+        self.full = LogFull(str(exc))
+        for done in list(self._impatient):
+            if not done.done():
+                done.set_exception(self.full)
 
     async def close(self) -> None:
         """Commit what is left, and end. Raises what ended the writer."""

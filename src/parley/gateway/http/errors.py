@@ -22,6 +22,7 @@ STATUS = {
     "forbidden": 403,
     "forbidden_host": 421,
     "forbidden_origin": 403,
+    "hosts_failed": 500,
     "internal_error": 500,
     "invalid_body": 400,
     "invalid_cursor": 400,

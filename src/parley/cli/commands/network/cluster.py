@@ -36,7 +36,14 @@ NUMBERS = HEADER[3:]
 
 def main(argv: list[str]) -> int:
     """Raises UsageError."""
-    handlers = {"status": show_status, "drain": drain, "move": move, "demo": run_demo}
+    handlers = {
+        "status": show_status,
+        "drain": drain,
+        "move": move,
+        "sign-tokens": sign_tokens,
+        "release": release,
+        "demo": run_demo,
+    }
     return run_command(COMMANDS["cluster"], argv, handlers)
 
 
@@ -101,6 +108,28 @@ def move(given: GivenArgs) -> int:
 
     shard = run_connected(given, act)
     return write_lines([f"shard {shard} is on {target[0]}" if target else f"any host may have shard {shard}"])
+
+
+def sign_tokens(given: GivenArgs) -> int:
+    """Raises UsageError or ClusterError."""
+    from parley.cluster.cluster_tokens import sign_tokens
+
+    async def sign(cluster: Cluster) -> list[str]:
+        if not cluster.secret:
+            raise InvalidArguments("option '--cluster-secret' or the variable PARLEY_CLUSTER_SECRET is required")
+        return await sign_tokens(cluster.registry, cluster.secret, given.words)
+
+    signed = run_connected(given, sign)
+    return write_lines([f"signed the token {name}" for name in signed] or ["all tokens are signed"])
+
+
+def release(given: GivenArgs) -> int:
+    """Raises UsageError or ClusterError."""
+    from parley.cluster.takeovers import release_session
+
+    (session,) = given.words
+    run_connected(given, lambda cluster: release_session(cluster, session))
+    return write_lines([f"{session} may take prompts again"])
 
 
 def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from parley.cluster.base import Cluster
 
 NATS_VARIABLE = "PARLEY_NATS"
+CREDENTIALS_VARIABLE = "PARLEY_NATS_CREDENTIALS"
 
 
 def require_cluster(command: str) -> None:
@@ -30,6 +31,7 @@ def require_cluster(command: str) -> None:
 
 def read_cluster(given: GivenArgs, *, is_host: bool = False) -> tuple[str, Callable[[], Awaitable[Cluster]]]:
     """The name of the cluster, and how to connect to it. Raises InvalidArguments."""
+    from parley.cluster.cluster_secret import SECRET_VARIABLE, read_cluster_secret
     from parley.cluster.join import Wanted, join_cluster
     from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions
     from parley.cluster.subjects import DEFAULT_PREFIX
@@ -38,7 +40,10 @@ def read_cluster(given: GivenArgs, *, is_host: bool = False) -> tuple[str, Calla
     if not url:
         raise InvalidArguments(f"option '--nats' or the variable {NATS_VARIABLE} must name the NATS servers")
     address = NatsAddress(
-        url=url, credentials_file=read_path(given, "nats-credentials"), ca_file=read_path(given, "nats-ca")
+        url=url,
+        credentials_file=read_path(given, "nats-credentials"),
+        credentials=os.environ.get(CREDENTIALS_VARIABLE, ""),
+        ca_file=read_path(given, "nats-ca"),
     )
     options = NatsClusterOptions(
         prefix=given.one("prefix", DEFAULT_PREFIX),
@@ -52,7 +57,8 @@ def read_cluster(given: GivenArgs, *, is_host: bool = False) -> tuple[str, Calla
         log_address=read_log_address(given.one("log")),
     )
     wanted = Wanted(given.number("shards", 0) or None, float(given.number("ttl", 0)) or None)
-    return options.prefix, lambda: join_cluster(address, options, wanted, is_host=is_host)
+    secret = read_cluster_secret(given.one("cluster-secret"), os.environ.get(SECRET_VARIABLE, ""))
+    return options.prefix, lambda: join_cluster(address, options, wanted, secret, is_host=is_host)
 
 
 def read_path(given: GivenArgs, key: str) -> Path | None:

@@ -47,8 +47,6 @@ def run(given: GivenArgs) -> int:
         raise InvalidArguments(f"option '--name' needs up to 64 letters, digits, '_', '.' and '-', not {name!r}")
     prefix, connect = read_cluster(given, is_host=True)  # before the environment is erased
     token = read_workspace_token(read_file_name(given, "workspace-token-file"))
-    if token:
-        hide_memory()
     settings = HostSettings(
         name=name,
         workspace_service=read_workspace_service(given, token),
@@ -60,6 +58,9 @@ def run(given: GivenArgs) -> int:
         tenant_quotas=read_file_name(given, "tenant-quotas"),
         tenant_secrets=read_file_name(given, "tenant-secrets"),
     )
+    # Commands of sessions have the same user, and the memory has the credentials for NATS. After the arguments were
+    # erased: the kernel does not let a process that is hidden write to its own memory file.
+    hide_memory()
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))

@@ -16,6 +16,7 @@ from parley.cli.stdio import warn
 from parley.compose.launch_context import LaunchContext
 from parley.errors import InvalidArguments, UsageError
 from parley.settings.env_vars import child_environment
+from parley.settings.secret_variables import KEYS
 
 if TYPE_CHECKING:
     from parley.gateway.hub import HubSettings
@@ -80,8 +81,10 @@ def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
     from parley.gateway.wire.wire_log import WIRE_BYTES
 
     gc.enable()  # main() disabled it, but a server runs for long
-    environment = dict(os.environ)
     erase()  # commands of sessions could read /proc/PID/environ
+    for name in KEYS["cluster"]:
+        os.environ.pop(name, None)  # read before; no engine needs it
+    environment = dict(os.environ)
     root = os.path.abspath(given.one("root", "."))
     if not os.path.isdir(root):
         raise InvalidArguments(f"option '--root': there is no directory {root}")

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Make the certificates, the password and the secret of the cluster in the folder `secrets`. Needs openssl.
+# Keep the folder private, and out of version control.
+set -eu
+umask 077
+cd "$(dirname "$0")"
+mkdir secrets
+cd secrets
+
+curve="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+# shellcheck disable=SC2086  # several words
+openssl req -x509 $curve -days 3650 -subj "/CN=parley-nats-ca" -keyout ca-key.pem -out ca.pem
+# shellcheck disable=SC2086
+openssl req $curve -subj "/CN=nats" -keyout nats-key.pem -out nats.csr
+printf '%s\n' "subjectAltName=DNS:nats-1,DNS:nats-2,DNS:nats-3" "extendedKeyUsage=serverAuth,clientAuth" > names
+openssl x509 -req -in nats.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 825 -extfile names -out nats.pem
+rm nats.csr names
+chmod 644 ca.pem  # hosts and gateways read it as another user
+
+password=$(openssl rand -hex 32)
+echo "NATS_PASSWORD=$password" > nats.env
+echo "PARLEY_NATS_CREDENTIALS=parley:$password" > parley.env
+echo "PARLEY_CLUSTER_SECRET=$(openssl rand -hex 32)" >> parley.env
