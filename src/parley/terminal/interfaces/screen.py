@@ -35,6 +35,7 @@ from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import History
 from prompt_toolkit.layout import BufferControl, ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -45,7 +46,7 @@ from parley.terminal.interfaces.picker import Picker
 from parley.terminal.interfaces.sizes import count_wrapped_rows, terminal_size
 from parley.terminal.prompts.prompt_log import PromptLog
 from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.text import reveal_line, shorten
+from parley.terminal.rendering.text import mask_hidden, reveal_line, shorten
 from parley.workspace.search_path import with_trusted_path
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
@@ -83,6 +84,13 @@ class LoggedHistory(History):
 
     def store_string(self, string: str) -> None:
         return
+
+
+class HiddenCharacters(Processor):
+    """Shows what a paste has brought that acts on the terminal or cannot be seen. The text itself stays as it is."""
+
+    def apply_transformation(self, given: TransformationInput) -> Transformation:
+        return Transformation([(style, mask_hidden(text)) for style, text, *_ in given.fragments])
 
 
 class FrameOutput(Vt100_Output):
@@ -172,8 +180,9 @@ class ConversationScreen:
         )
         self.answer = Buffer(multiline=False)
         self._picker_control = FormattedTextControl(self._picker_text, focusable=True, show_cursor=False)
-        self._input_control = BufferControl(self.input, focusable=True)
-        self._answer_control = BufferControl(self.answer, focusable=True)
+        shown: list[Processor] = [HiddenCharacters()]
+        self._input_control = BufferControl(self.input, focusable=True, input_processors=shown)
+        self._answer_control = BufferControl(self.answer, focusable=True, input_processors=shown)
         self.app = self._make_application(settings)
 
     # What is shown.

@@ -2,6 +2,7 @@
 
 Text of models, tools and servers may contain escape sequences, control characters and direction overrides.
 `reveal_text` and `reveal_line` show them as escapes such as `\\x1b`, so that they have no effect and nothing is lost.
+`mask_hidden` does the same for text that is being edited, where each character has a place.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from parley.mcp.content import reveal
+from parley.mcp.content import HIDDEN, STRAY, reveal
 
 SEPARATORS = re.compile("[\r\u2028\u2029\ud800-\udfff]")
 """Beyond what `reveal` shows: other line ends, and lone surrogates."""
@@ -21,6 +22,7 @@ JOINER = "\u200d"
 EMOJI_STYLE = "\ufe0f"
 SKIN_TONES = range(0x1F3FB, 0x1F400)
 ELLIPSIS = "…"
+MASK = "\ufffd"
 
 
 def reveal_text(text: str) -> str:
@@ -33,6 +35,16 @@ def reveal_text(text: str) -> str:
 def reveal_line(text: str) -> str:
     """The same on one line: white space becomes one space."""
     return reveal_text(SPACE.sub(" ", text).strip())
+
+
+def mask_hidden(text: str) -> str:
+    """The text in as many characters: signs stand for those that are invisible or act on the terminal."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = STACKED.sub(lambda found: found[1].ljust(len(found[0]), ELLIPSIS), text)
+    for pattern in (HIDDEN, STRAY, SEPARATORS):
+        text = pattern.sub(MASK, text)
+    return text
 
 
 def cell_width(text: str) -> int:

@@ -156,8 +156,9 @@ def show_turns(terminal: TerminalHarness, cases: dict[str, list[HostileCase]]) -
         wait_for_choice(terminal, f"a{case.number + 1}k")
         terminal.type("\r")
     terminal.wait_for("choices done")
-    for text in join([case.text for case in cases["paste"]]):
+    for last, text in zip(cases["paste"][3::4], join([case.text for case in cases["paste"]]), strict=True):
         terminal.type(f"\x1b[200~{text}\x1b[201~")
+        terminal.wait_for(last.mark)  # the input shows it before it is sent
     terminal.type("\r")
     terminal.wait_for("paste done")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
+from parley.terminal.rendering.text import cell_width, mask_hidden, reveal_line, reveal_text, shorten, wrap
 
 HARMFUL = ("Cc", "Cs", "Zl", "Zp")
 OVERRIDES = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -23,6 +23,14 @@ def is_harmless(char: str) -> bool:
 def test_no_control_character_is_left(text: str) -> None:
     assert all(map(is_harmless, reveal_text(text)))
     assert "\n" not in reveal_line(text)
+
+
+@given(anything)
+def test_masked_text_has_no_control_character_and_keeps_its_length(text: str) -> None:
+    masked = mask_hidden(text)
+    assert all(map(is_harmless, masked))
+    assert len(masked) == len(text)
+    assert mask_hidden("👩\u200d👧 ❤️ é 你好") == "👩\u200d👧 ❤️ é 你好"
 
 
 @pytest.mark.parametrize(
