@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import queue
 import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +73,7 @@ async def visit(origin: str, told: queue.Queue[Any], profile: Path) -> list[tupl
         *(CHROMIUM, *FLAGS, f"--user-data-dir={profile}", f"{origin}/page.html"),
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )
     found: list[tuple[str, Any]] = []
     try:
@@ -80,7 +83,7 @@ async def visit(origin: str, told: queue.Queue[Any], profile: Path) -> list[tupl
     except queue.Empty:
         pytest.fail(f"the page did not end within {PAGE_SECONDS} s; it told {found}")
     finally:
-        browser.terminate()
+        os.killpg(browser.pid, signal.SIGKILL)  # the program may be a script that waits for Chromium
         await browser.wait()
     return found
 

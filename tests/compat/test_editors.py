@@ -30,6 +30,10 @@ def call(name: str, **input: Any) -> ScriptedTurn:
     return ScriptedTurn(tools=[ScriptedCall(name=name, id=f"toolu_{name}", input=input)])
 
 
+SERVERS = call("WaitForMcpServers")
+"""A turn waits 5 s for servers. The tool waits for those that take longer; without such ones there is no such tool."""
+
+
 def updates(report: Report, kind: str) -> list[Any]:
     return [update for update in report.of("update") if update["sessionUpdate"] == kind]
 
@@ -221,7 +225,7 @@ def test_a_server_of_the_editor_is_connected_with_its_environment(editor: Stage)
         "env": [{"name": "FROM_EDITOR", "value": "yes"}],
     }
 
-    report = editor.run("editor", [DONE], steps=[["new", [server]], say("Hi")])
+    report = editor.run("editor", [SERVERS, DONE], steps=[["new", [server]], say("Hi")])
 
     assert [tool["name"] for tool in report.requests[-1]["tools"] if tool["name"].startswith("mcp__counter__")] != []
 
@@ -276,9 +280,9 @@ def test_a_question_of_a_server_is_a_form(editor: Stage) -> None:
     }
     steps = [["new", [server]], say("Greet me")]
 
-    report = editor.run(
-        "editor", [call("mcp__workshop__greet"), DONE], steps=steps, answers=["allow_once"], form={"name": "Ada"}
-    )
+    turns = [SERVERS, call("mcp__workshop__greet"), DONE]
+
+    report = editor.run("editor", turns, steps=steps, answers=["allow_once"], form={"name": "Ada"})
     [form] = report.of("form")
 
     assert form["message"] == "What is your name?"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
+import signal
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -13,19 +16,23 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Browser as Chromium
-from playwright.async_api import BrowserContext, ConsoleMessage, Page, Playwright, Request, async_playwright
+from playwright.async_api import BrowserContext, ConsoleMessage, Page, Playwright, Request, async_playwright, expect
 
 from parley.models.fake.script import Script, TurnLike
+from parley.workspace.process.tree import descendants_of, program_of, send
 from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 """The first is the same Chromium without the windows of a desktop, each of which takes half a second of CPU time."""
 CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 1000 * PATIENCE_SECONDS
+CLOSE_SECONDS = 20.0
 EXPECTED = re.compile(r"Failed to load resource|WebSocket connection to .* failed")
 """What Chromium reports when a server is away or refuses something, as it does in some tests."""
 
+expect.set_options(timeout=PATIENCE_MS)
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None,
     reason="there is no Chromium on this machine; install the package chromium-headless-shell or chromium",
@@ -41,36 +48,61 @@ class BrowserProcess:
     """One Chromium for all tests that run on its event loop. Each page has a profile of its own."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._playwright: Playwright | None = None
         self._chromium: Chromium | None = None
 
     def run(self, test: Coroutine[Any, Any, None]) -> None:
-        """Run a test on the loop of the browser."""
-        self._runner.run(test)
+        """Run a test on the loop of the browser. If the test hangs, the next one gets another browser."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        try:
+            self._loop.run_until_complete(test)
+        except TimeoutError:
+            self._chromium = self._playwright = None
+            kill_browsers()
+            raise
 
     async def find(self) -> Chromium | None:
         """The browser, started if needed; None on another loop."""
-        if asyncio.get_running_loop() is not self._runner.get_loop():
+        if asyncio.get_running_loop() is not self._loop:
             return None
         if self._chromium is None or not self._chromium.is_connected():
             self._playwright, self._chromium = await launch()
         return self._chromium
 
-    def close(self) -> None:
+    async def _end(self) -> None:
         if self._chromium is not None and self._playwright is not None:
-            self._runner.run(self._chromium.close())
-            self._runner.run(self._playwright.stop())
-        self._runner.close()
+            await self._chromium.close()
+            await self._playwright.stop()
+
+    def close(self) -> None:
+        """End the browser in bounded time, whatever state it and the loop are in.
+
+        `asyncio.Runner.close` would wait for every task and thread that a failed test has left.
+        """
+        if self._loop is None:
+            return
+        with suppress(Exception):
+            self._loop.run_until_complete(asyncio.wait_for(self._end(), CLOSE_SECONDS))
+        kill_browsers()
+        self._loop.close()
 
 
 shared = BrowserProcess()
 
 
+def kill_browsers() -> None:
+    """Kill each Chromium that this process has started, and the programs of Playwright, which would wait for it."""
+    for pid in list(descendants_of(os.getpid())) if os.path.exists("/proc/self/stat") else []:
+        if re.search("/playwright/|/(chromium|chrome)", program_of(pid)):
+            send(pid, signal.SIGKILL)
+
+
 async def launch() -> tuple[Playwright, Chromium]:
     assert CHROMIUM is not None
     playwright = await async_playwright().start()
-    return playwright, await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    return playwright, await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=PATIENCE_MS)
 
 
 class Browser:
@@ -162,28 +194,17 @@ async def send_prompt(server: Server, session_id: str, content: Any, **body: Any
 
 async def wait_for_state(server: Server, session_id: str, *states: str) -> dict[str, Any]:
     """Wait until a session is in one of some states; the event stream says when it changes."""
-    from http.client import HTTPConnection
-
-    def read() -> dict[str, Any]:
-        import json
-
-        connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
-        connection.request("GET", "/sessions/events", headers={"Authorization": f"Bearer {server.token}"})
-        events = connection.getresponse()
-        try:
-            while True:
-                probe = HTTPConnection("127.0.0.1", server.port, timeout=60)
-                probe.request("GET", f"/sessions/{session_id}", headers={"Authorization": f"Bearer {server.token}"})
-                info: dict[str, Any] = json.loads(probe.getresponse().read())
-                probe.close()
-                if info["state"] in states:
-                    return info
-                while not events.readline().startswith(b"data:"):
-                    pass
-        finally:
-            connection.close()
-
-    return await asyncio.to_thread(read)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = ("GET /sessions/events HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {server.token}", "", "")
+    writer.write("\r\n".join(head).encode())
+    try:
+        await reader.readuntil(b"\r\n\r\n")
+        while (info := await server.get(f"/sessions/{session_id}"))["state"] not in states:
+            while not (line := await reader.readline()).startswith(b"data:"):
+                assert line, "the server has ended the stream of events"
+    finally:
+        writer.close()
+    return dict(info)
 
 
 async def run_turns(server: Server, session_id: str, *prompts: Any) -> None:

@@ -8,7 +8,6 @@ is the only one that may be spoken to.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import threading
@@ -21,7 +20,9 @@ from typing import Any
 
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
+from tests.helpers.patience import PATIENCE_SECONDS
 
 KEY = "sk-ant-api03-the-persons-own-key"
 CUE = "open sesame"
@@ -43,7 +44,7 @@ class Foreign:
         while True:
             connection, _ = self._listener.accept()
             with connection:
-                connection.settimeout(1)
+                connection.settimeout(PATIENCE_SECONDS)
                 try:
                     said = connection.recv(10_000)
                 except TimeoutError:
@@ -56,7 +57,7 @@ class Foreign:
     def close(self) -> None:
         with socket.create_connection(("127.0.0.1", self.port)) as last:
             last.sendall(b"stop")
-        self._thread.join(60)
+        self._thread.join(PATIENCE_SECONDS)
         self._listener.close()
 
 
@@ -92,7 +93,7 @@ class Machine:
     def start(self, *argv: str, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         environment = {
             "HOME": str(self.folder / "home"),
-            "PATH": os.environ["PATH"],
+            **base_environment(),
             "ANTHROPIC_BASE_URL": self.server.url,
             "ANTHROPIC_API_KEY": self.key,
             "CLAUDE_CODE_MAX_RETRIES": "0",

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.forked import PARLEY, ForkedPipes, needs_start
-from tests.helpers.session import PATIENCE_SECONDS, Json, SessionHarness
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.session import Json, SessionHarness
 
 STREAM = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
 
@@ -34,6 +35,14 @@ def kill(process: Process | ForkedPipes) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
+
+
+def read_proc(pid: int, name: str) -> bytes:
+    """What `/proc` shows of a process to its own user; nothing if the process hides it from everyone but root."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except PermissionError:
+        return b""
 
 
 class Pipes:

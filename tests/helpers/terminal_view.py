@@ -24,7 +24,8 @@ class PersonView:
 
     def __init__(self, folder: Path, answers: Sequence[str | bool | None] = (), **options: Any) -> None:
         options = {"model": "offline", "engine": "local", "enable_file_checkpointing": True, **options}
-        self.options: Options[Any] = Options(cwd=folder, env=make_environment(folder), **options)
+        # The tests may run as root, and some bypass permissions.
+        self.options: Options[Any] = Options(cwd=folder, env=make_environment(folder, IS_SANDBOX="1"), **options)
         self.client: Client[Any] = Client(self.options)
         self.styles = Styles(attributes=False)
         self.cwd = str(folder)

@@ -15,6 +15,8 @@ from tests.helpers.escape.attempts import Arena, attempt, libc, say, syscall
 
 RENAMEAT2, OPEN_BY_HANDLE_AT, NAME_TO_HANDLE_AT, FCHMODAT2 = 316, 304, 303, 452
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
+RACES = 2000
+"""How often each side of a race must have tried."""
 
 
 # Writing. In the control the canary is changed; in the sandbox the last step must fail.
@@ -472,14 +474,19 @@ def race_symlink_against_folder(arena: Arena) -> None:
     os.mkdir(inside)
     os.symlink(os.path.dirname(arena.file()), link)
     done = threading.Event()
+    swaps = 0
 
     def swap() -> None:
+        nonlocal swaps
         while not done.is_set():
             syscall(RENAMEAT2, AT_FDCWD, inside.encode(), AT_FDCWD, link.encode(), RENAME_EXCHANGE)
+            swaps += 1
 
     swapper = threading.Thread(target=swap)
     swapper.start()
-    for _ in range(2000):
+    for number in range(100_000):
+        if number >= RACES and swaps >= RACES:
+            break
         with contextlib.suppress(OSError):
             arena.write(os.path.join(inside, os.path.basename(arena.file())))
     done.set()

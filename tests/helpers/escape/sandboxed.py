@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests.helpers.patience import TEST_SECONDS
+
 if TYPE_CHECKING:
     from tests.helpers.escape.stage import Stage
 
@@ -49,7 +51,7 @@ def run_in_sandbox(stage: Stage, kind: str, names: list[str]) -> str:
         capture_output=True,
         close_fds=False,
         check=False,
-        timeout=110,
+        timeout=TEST_SECONDS,
     )
     said = (done.stdout + done.stderr).decode(errors="replace")
     assert f'"sandbox":"{kind}"' in said, said[-3000:]

@@ -26,9 +26,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.environment import base_environment
 from tests.helpers.escape.attempts import ESCAPED
 from tests.helpers.escape.run import ENTRIES
 from tests.helpers.escape.sandboxed import run_in_sandbox
+from tests.helpers.patience import TEST_SECONDS
 
 HERE = Path(__file__).parent
 PACKAGE = "tests/helpers/escape"
@@ -242,7 +244,7 @@ class Stage:
     def environment(self) -> dict[str, str]:
         """The environment of the engine; the key must not reach commands."""
         self.secrets["key_variable"] = SECRET.format("key_variable")
-        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "ANTHROPIC_API_KEY": self.secrets["key_variable"]}
+        return {**base_environment(), "HOME": str(self.home), "ANTHROPIC_API_KEY": self.secrets["key_variable"]}
 
     def command(self, names: list[str]) -> list[str]:
         return [sys.executable, "-I", "-S", f"work/{PACKAGE}/run.py", "work/config.json", *names]
@@ -257,7 +259,7 @@ class Stage:
     def judge(self, output: str) -> dict[str, list[str]]:
         """Which attempts left a mark, and where."""
         self._victim.send_signal(signal.SIGCONT)  # whoever traced it has stopped it
-        said, _ = self._victim.communicate(timeout=10)
+        said, _ = self._victim.communicate(timeout=TEST_SECONDS)
         escaped: dict[str, list[str]] = {}
 
         def note(name: str, mark: str) -> None:
@@ -327,7 +329,7 @@ def play_without(stage: Stage, names: list[str]) -> str:
             stderr=file,
             close_fds=False,
             check=False,
-            timeout=100,
+            timeout=TEST_SECONDS,
         )
     return output.read_text("latin-1")
 

@@ -16,6 +16,7 @@ from parley.gateway.http.event_stream import EventStream
 from parley.gateway.hub import SERVER, HubSettings, SessionHub
 from tests.helpers.forked import run_parley
 from tests.helpers.gateway import Server
+from tests.helpers.process import read_proc
 
 
 @pytest.mark.parametrize("header", ["Host: [", "Host: 127.0.0.1\r\nOrigin: http://[", "Host: 127.0.0.1\r\nOrigin: x"])
@@ -41,7 +42,7 @@ async def test_a_token_without_scopes_reads_nothing(tmp_path: Path) -> None:
 async def test_the_environment_of_the_server_shows_no_keys(tmp_path: Path) -> None:
     async with Server(tmp_path, environment={"ANTHROPIC_API_KEY": "secret-key"}) as server:
         assert server.process is not None
-        assert b"secret-key" not in Path(f"/proc/{server.process.pid}/environ").read_bytes()
+        assert b"secret-key" not in read_proc(server.process.pid, "environ")
 
 
 async def test_a_second_server_does_not_use_the_same_state(tmp_path: Path) -> None:

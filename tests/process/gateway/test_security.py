@@ -13,7 +13,9 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.gateway import Server, following, read_until, user
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.process import read_proc
 
 AUTH = {"type": "auth", "credential": {"type": "oauth", "token": ""}}
 
@@ -170,7 +172,7 @@ async def test_tokens_are_found_nowhere(tmp_path: Path, isolation: str) -> None:
         for token in (server.token, guest, wrong):
             for pid in processes:
                 for name in ("cmdline", "environ"):
-                    assert token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
+                    assert token.encode() not in read_proc(pid, name)
             found = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
             assert found == ([server.token_file] if token == server.token else [])
         database = (tmp_path / "config" / "gateway" / "gateway.db-wal").read_bytes()

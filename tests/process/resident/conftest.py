@@ -8,17 +8,18 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS, wait_until
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
-PATIENCE_SECONDS = 60
 WITHOUT_DASH = f"""#!{sys.executable}
 import parley.resident.launcher
 parley.resident.launcher.SHELL = "/bin/another-shell"
@@ -69,7 +70,7 @@ class Resident:
     def __init__(self, folder: Path, parley: str) -> None:
         self.folder, self.parley = folder, parley
         self.runtime = folder / "run" / "parley-resident"
-        self.environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(folder / "run")}
+        self.environment = {"HOME": str(folder), **base_environment(), "XDG_RUNTIME_DIR": str(folder / "run")}
         self._started: list[subprocess.Popen[bytes]] = []
 
     def command(self, *words: str) -> str:
@@ -129,17 +130,8 @@ def children(pid: int) -> list[int]:
 
 def session_of(server: int) -> int:
     """The pid of the only session of a server. Processes that a `status` caused may still be ending."""
-    sessions = wait_for(lambda: children(server) if len(children(server)) == 1 else [], "one session")
+    sessions = wait_until(lambda: children(server) if len(children(server)) == 1 else [], "one session")
     return int(sessions[0])
-
-
-def wait_for(probe: Callable[[], Any], what: str) -> Any:
-    """What `probe` returns as soon as it is true."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := probe()):
-        assert time.monotonic() < deadline, f"waited too long for {what}"
-        time.sleep(0.01)
-    return found
 
 
 def wait_for_end(pid: int) -> None:

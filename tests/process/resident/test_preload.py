@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.helpers.environment import base_environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 PROGRAM = """
@@ -31,6 +32,6 @@ print([name for name in ("asyncio.staggered", "concurrent.futures") if type(sys.
 
 def test_preloading_reads_no_variable_leaves_no_thread_or_file_and_loads_what_a_turn_needs() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM], env=base_environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["[] 1", "True", "[]"]

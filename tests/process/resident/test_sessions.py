@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.resident.conftest import Resident, children, session_of, wait_for, wait_for_end
+from tests.helpers.patience import wait_until
+from tests.helpers.process import read_proc
+from tests.process.resident.conftest import Resident, children, session_of, wait_for_end
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="`parley resident` works only on Linux")
 BASH = ("--model", "offline", "--allowedTools", "Bash", "-p", "--")
@@ -111,7 +113,7 @@ def test_a_launcher_that_is_killed_ends_its_session_and_commands_at_once(residen
     session.initialize()
     session.prompt('call Bash {"command": "echo $$ > started; exec sleep 600"}')
     started = resident.folder / "started"
-    wait_for(lambda: started.exists() and started.read_text().strip(), "the command")
+    wait_until(lambda: started.exists() and started.read_text().strip(), "the command")
     pid = session_of(server)
     session.process.kill()
     session.process.wait()
@@ -126,9 +128,9 @@ def test_a_stop_and_a_continue_reach_the_session(resident: Resident) -> None:
     session.initialize()
     pid = session_of(server)
     session.process.send_signal(signal.SIGTSTP)
-    wait_for(lambda: {state(pid), state(session.process.pid)} == {"T"}, "both to stop")
+    wait_until(lambda: {state(pid), state(session.process.pid)} == {"T"}, "both to stop")
     session.process.send_signal(signal.SIGCONT)
-    wait_for(lambda: "T" not in (state(pid), state(session.process.pid)), "both to continue")
+    wait_until(lambda: "T" not in (state(pid), state(session.process.pid)), "both to continue")
     session.prompt("say Hi")
     assert session.receive("result")["result"] == "Hi"
     assert session.close() == 0
@@ -180,7 +182,7 @@ def test_secrets_are_in_no_command_line_and_not_in_the_server(resident: Resident
     processes = [server, session_of(server), session.process.pid]
     for pid in processes:
         for name in ("cmdline", "environ"):
-            assert b"secret-" not in Path(f"/proc/{pid}/{name}").read_bytes(), (pid, name)
+            assert b"secret-" not in read_proc(pid, name), (pid, name)
     assert not memory_has(server, b"secret-variable")
     assert session.close() == 0
     assert children(server) == []
