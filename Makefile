@@ -5,10 +5,11 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 MERMAID := 11.17.2
 
 TIERS := unit session process compat stress
-# Tests wait for programs most of their time, so three times as many run as there are cores. The workers share the bytecode
-# of the tests, which therefore is written, whatever the environment says.
+# Tests wait for programs most of their time, so three times as many run as there are cores.
 WORKERS ?= $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2))
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# It decides which variables the tests see, and leaves nothing behind.
+RUN := $(BIN)/python -m tests.run
+PYTEST := $(RUN) -n $(WORKERS) --dist worksteal
 
 .PHONY: hello check lint types test failed $(TIERS) compiled shuffled compat-newest drift parity bench bench-original plots docs site pictures house dist clean
 
@@ -30,7 +31,7 @@ test: compiled
 
 # The tests that failed in the last `make test`, one at a time.
 failed: .venv/ready-dev
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none tests
+	$(RUN) --last-failed --last-failed-no-failures none tests
 
 # One tier of the tests; `make unit` takes less than a minute.
 $(TIERS): compiled
@@ -47,7 +48,7 @@ shuffled: .venv/ready-dev
 
 # The official clients at their newest versions instead of the pinned ones (tests/compat/install.py).
 compat-newest: .venv/ready-dev
-	PARLEY_REQUIRE_COMPAT=1 PARLEY_NEWEST_CLIENTS=1 $(BIN)/python -m pytest tests/compat
+	PARLEY_REQUIRE_COMPAT=1 PARLEY_NEWEST_CLIENTS=1 $(RUN) tests/compat
 
 # docs/parity.md, from the rows in scripts/parity/rows and the pinned official packages.
 parity: .venv/ready

@@ -1,4 +1,4 @@
-"""What all tests share: a marker for every tier, async tests, and no deadline for an example."""
+"""What all tests share: a marker for every tier, async tests, no deadline for an example, and the variables."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib
 import inspect
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 # The asserts of helpers explain themselves, as those of tests do.
 pytest.register_assert_rewrite("tests.helpers", "tests.stress", "tests.compat")
+from tests.helpers.environment import make_environment  # noqa: E402
+from tests.helpers.patience import TEST_SECONDS  # noqa: E402
 
 HERE = Path(__file__).parent
-# Far more than any test needs: a test that hangs fails, and says where.
-LIMIT_SECONDS = 120
 TIERS = ("unit", "session", "process", "compat", "stress")
 
 # How long an example takes says nothing about what it shows: machines have other work to do.
@@ -72,7 +73,7 @@ async def run_bounded(pyfuncitem: pytest.Function) -> None:
     """Run an async test, which fails if it takes too long."""
     test = pyfuncitem.obj
     given = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
-    async with asyncio.timeout(LIMIT_SECONDS):
+    async with asyncio.timeout(TEST_SECONDS):
         await test(**given)
 
 
@@ -104,4 +105,11 @@ def pass_default_signals_to_children() -> None:
             signal.signal(number, lambda _number, _frame: None)
 
 
+def remove_variables_of_the_machine() -> None:
+    variables = make_environment(os.environ)
+    os.environ.clear()
+    os.environ.update(variables)
+
+
+remove_variables_of_the_machine()
 pass_default_signals_to_children()

@@ -1,6 +1,6 @@
 """Install the official clients into `.compat/`, from the registries that pip and npm are set up for.
 
-    python tests/compat/install.py            # all of them; what is there already stays
+    python -m tests.compat.install            # all of them; what is there already stays
 
 The versions are pinned. With `PARLEY_NEWEST_CLIENTS=1` the current SDKs are installed at their newest versions instead.
 
@@ -26,6 +26,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.helpers.environment import make_install_environment
 
 ROOT = Path(__file__).resolve().parents[2] / ".compat"
 STEP_SECONDS = 480
@@ -111,6 +113,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> str:
         done = subprocess.run(
             command,
             cwd=cwd,
+            env=make_install_environment(os.environ),
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 
 from tests.compat.harness import installed
 from tests.compat.install import LIBRARIES
+from tests.helpers.environment import base_environment
 
 EVENTS: list[dict[str, Any]] = [
     {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude",
@@ -86,7 +86,7 @@ def serving() -> Iterator[tuple[str, list[Any]]]:
 def parley(folder: Path, *argv: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The engine, with the package within its reach."""
     package = next((installed(LIBRARIES).place / "lib").glob("python*/site-packages"))
-    environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "PYTHONPATH": str(package), **variables}
+    environment = {"HOME": str(folder), **base_environment(), "PYTHONPATH": str(package), **variables}
     return run([sys.executable, "-m", "parley", "-p", "--output-format", "json", *argv, "Hi"], folder, environment)
 
 
@@ -175,7 +175,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_cloud_without_its_extra_is_one_sentence(tmp_path: Path) -> None:
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "CLAUDE_CODE_USE_BEDROCK": "1"}
+    environment = {"HOME": str(tmp_path), **base_environment(), "CLAUDE_CODE_USE_BEDROCK": "1"}
     done = run([sys.executable, "-c", WITHOUT, "-p", "Hi"], tmp_path, environment)
 
     assert (done.returncode, done.stdout) == (1, "")

@@ -15,6 +15,7 @@ import pytest
 from tests.compat.harness import DRIVERS, ENGINE, Stage, installed
 from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT
 from tests.helpers import paths
+from tests.helpers.environment import base_environment
 
 pytest_plugins = ["parley.testing.plugin"]
 
@@ -107,7 +108,7 @@ def test_the_example_applications_pass_their_own_tests(language: str, tmp_path: 
         pytest.skip(f"there is no {command[0]} on this machine")
     if language == "typescript":
         (folder / "node_modules").symlink_to(installed(TYPESCRIPT).place / "node_modules")
-    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PARLEY": str(ENGINE)}
+    home = {"HOME": str(tmp_path), **base_environment(), "LANG": "C.UTF-8", "PARLEY": str(ENGINE)}
     home["PYTEST_DEBUG_TEMPROOT"] = str(tmp_path)
     done = subprocess.run(command, cwd=folder, env=home, capture_output=True, text=True, timeout=120, check=False)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 from tests.compat.harness import ENGINE, finish, installed
 from tests.compat.install import CCUSAGE, LIBRARIES
+from tests.helpers.environment import base_environment
 
 MODEL = "claude-sonnet-4-5"
 USAGE = {
@@ -48,7 +48,7 @@ class Place:
 
     def environment(self, url: str = "") -> dict[str, str]:
         return {
-            "PATH": os.environ.get("PATH", os.defpath),
+            **base_environment(),
             "HOME": str(self.folder),
             "CLAUDE_CONFIG_DIR": str(self.folder / "config"),
             "LANG": "C.UTF-8",

@@ -18,7 +18,9 @@ from parley.cluster.local import open_local
 from parley.gateway.hub import HubSettings
 from parley.gateway.server import Address, ServerSettings, listen
 from parley.gateway.server_log import ServerLog
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, free_port
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.ports import free_port
 
 PREFIX = "parley"
 TOKEN = "a token for the administrator"

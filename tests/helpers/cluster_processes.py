@@ -18,8 +18,9 @@ from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptio
 from parley.cluster.session_log.fold import SessionState, read_state
 from parley.cluster.session_log.records import NewerVersion
 from tests.helpers.forked import ForkedPipes, start_parley
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
 from tests.helpers.nats import NatsServer
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.tcp_proxy import TcpProxy
 
 T = TypeVar("T")

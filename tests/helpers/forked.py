@@ -27,10 +27,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from tests.helpers.patience import PATIENCE_SECONDS
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
 INTEGER = struct.Struct("i")
 MAX_BYTES = 1 << 20
-PATIENCE_SECONDS = 90
 START_VARIABLE = "PARLEY_TESTS_START"
 """Set by programs that run tests of the executable with its start."""
 SERVERS = ("parley.gateway.http.app", "parley.cluster.host_process", "parley.cluster.gateway.server")
@@ -149,7 +150,10 @@ class ForkServer:
 
         def stop() -> None:
             ours.close()
-            server.wait()
+            try:
+                server.wait(PATIENCE_SECONDS)
+            finally:
+                server.kill()
 
         atexit.register(stop)
         return ours

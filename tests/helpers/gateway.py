@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,14 +15,8 @@ import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.helpers.forked import ForkedPipes
-
-PATIENCE_SECONDS = 90
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.ports import free_port
 
 
 class Server:

@@ -17,8 +17,8 @@ from parley.cluster.session_log.fold import read_state
 from parley.gateway.security.access import Principal
 from tests.helpers.cluster import ClusterServer
 from tests.helpers.forked import ForkedPipes
-from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.helpers.nats import NatsServer, nats_server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TTL_SECONDS = 2
 LOCAL_TENANT = Principal.administrator("").tenant

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.helpers.environment import base_environment
+
 ENVIRONMENT = {
-    "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+    **base_environment(),
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_AUTHOR_NAME": "a",
     "GIT_AUTHOR_EMAIL": "a@b",

@@ -20,8 +20,8 @@ from parley.cluster.shards import now
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionOptions, SessionRequest
+from tests.helpers.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 30
 T = TypeVar("T")
 
 

@@ -9,17 +9,16 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.helpers import paths
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.session import Json, SessionHarness
 
 PROGRAMS = paths.MCP_SERVERS
-PATIENCE_SECONDS = 90
 ALL = ("mcp__workshop", "mcp__plain", "ListMcpResourcesTool", "ReadMcpResourceTool")
 
 
@@ -126,12 +125,3 @@ async def seen(harness: SessionHarness, wanted: Callable[[Json], bool]) -> Json:
     """A line that came already, or comes yet."""
     found = next((line for line in harness.lines if wanted(line)), None)
     return await harness.receive_until(wanted) if found is None else found
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    """Look again and again, for a bounded time: other processes do not tell us."""
-    for _ in range(PATIENCE_SECONDS * 20):
-        if is_so():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")

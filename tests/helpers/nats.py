@@ -20,9 +20,9 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.ports import free_port
 
-START_SECONDS = 30
 ATTEMPTS = 3
 POLL_SECONDS = 0.02
 
@@ -94,7 +94,7 @@ class NatsServer:
 
     def wait(self) -> None:
         """Wait until the server takes requests to JetStream."""
-        end = time.monotonic() + START_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while not self._is_ready():
             if self._process is None or self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"{self.name} of nats-server does not start\n{self.log}")
@@ -144,7 +144,7 @@ class NatsServer:
 
     def _reap(self) -> None:
         if self._process is not None:
-            self._process.wait(START_SECONDS)
+            self._process.wait(PATIENCE_SECONDS)
             self._process = None
 
 

@@ -8,7 +8,6 @@ done.lines, done.stderr, done.code
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,11 +18,12 @@ from threading import Thread
 from typing import Any
 
 from parley.protocol.base import Struct
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
+from tests.helpers.patience import PATIENCE_SECONDS
 
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello."\n'
 
 
@@ -87,7 +87,7 @@ class Machine:
         self.environment = {
             "HOME": str(folder / "home"),
             "CLAUDE_CONFIG_DIR": str(self.config),
-            "PATH": os.environ["PATH"],
+            **base_environment(),
             "IS_SANDBOX": "1",
         }
 

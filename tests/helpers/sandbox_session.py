@@ -7,7 +7,6 @@ assert ran.output == "..."
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,6 +17,8 @@ from typing import Any
 import pytest
 
 from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import TEST_SECONDS
 
 KINDS = ("bubblewrap", "landlock")
 Call = tuple[str, dict[str, Any]]
@@ -80,7 +81,7 @@ def play(
     settings = {"sandbox": {"enabled": True, "failIfUnavailable": True, **(sandbox or {})}}
     if kind == "landlock":
         flags = (*flags, "--managed-settings", json.dumps({"sandbox": {"bwrapPath": "/nonexistent"}}))
-    variables = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "IS_SANDBOX": "1", "LANG": "C.UTF-8"}
+    variables = {**base_environment(), "HOME": str(folder / "home"), "IS_SANDBOX": "1", "LANG": "C.UTF-8"}
     done = subprocess.run(
         [
             *(sys.executable, "-m", "parley", "--print", "go", "--model", f"scripted:{folder / 'model.toml'}"),
@@ -93,7 +94,7 @@ def play(
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=TEST_SECONDS,
     )
     return Ran([json.loads(line) for line in done.stdout.splitlines()], done.stderr)
 

@@ -15,10 +15,10 @@ import anyio
 
 from parley import Message, Options
 from parley.sdk.launch.worker_pool import get_pool
+from tests.helpers.patience import PATIENCE_SECONDS
 
 ENGINES = ("process", "local", "workers")
 LOOPS = ("asyncio", "trio", "uvloop")
-PATIENCE_SECONDS = 60
 HELLO = 'at_end = "repeat"\n[[turn]]\ntext = "Hello."\n'
 
 Play = Callable[..., Awaitable[Any]]

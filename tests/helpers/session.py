@@ -27,9 +27,9 @@ from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
 from parley.transports.memory import create_pair
 from tests.helpers import remote_workspace
+from tests.helpers.patience import PATIENCE_SECONDS
 
 Json = dict[str, Any]
-PATIENCE_SECONDS = 90
 
 
 def counted() -> Clock:

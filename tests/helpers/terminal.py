@@ -26,9 +26,10 @@ from typing import Any, Self
 
 import pyte
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import PARLEY
+from tests.helpers.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 START = 'exec "$@" <"$TTY" >"$TTY" 2>&1'
 """The first terminal that the leader of a session opens becomes its own."""
 
@@ -37,7 +38,7 @@ def make_environment(folder: Path, **more: str) -> dict[str, str]:
     """A machine without keys and settings."""
     home = folder / "home"
     home.mkdir(exist_ok=True)
-    return {"HOME": str(home), "PATH": os.environ["PATH"], "TERM": "xterm-256color", **more}
+    return {"HOME": str(home), **base_environment(), "TERM": "xterm-256color", **more}
 
 
 class Emulator:

@@ -22,7 +22,8 @@ from typing import Self
 
 import pytest
 
-PATIENCE_SECONDS = 90
+from tests.helpers.patience import PATIENCE_SECONDS
+
 CHUNK_BYTES = 65_536
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
 from tests.helpers.paths import TESTS
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.store_conformance import Place, every_claim
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -35,7 +35,7 @@ def run(tmp_path: Path, installed: Path) -> Run:
     (tmp_path / "home").mkdir()
 
     def start(*argv: str, stdin: str = "", path: str = str(installed)) -> subprocess.CompletedProcess[str]:
-        environment = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONPATH": path}
+        environment = {"HOME": str(tmp_path / "home"), **base_environment(), "PYTHONPATH": path}
         return subprocess.run(
             [PARLEY, *argv],
             input=stdin,
@@ -130,7 +130,7 @@ def test_the_approval_request_has_the_title_of_the_tool(tmp_path: Path, installe
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=tmp_path,
-        env={"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], "PYTHONPATH": str(installed)},
+        env={"HOME": str(tmp_path / "home"), **base_environment(), "PYTHONPATH": str(installed)},
     ) as engine:
         assert engine.stdin is not None
         assert engine.stdout is not None
@@ -340,7 +340,7 @@ def test_a_repository_adds_no_extension_where_python_puts_it_on_the_path(tmp_pat
     done = subprocess.run(
         [sys.executable, "-m", "parley", "--print", "--model", "offline", "say Hi"],
         cwd=tmp_path,
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        env={"HOME": str(tmp_path), **base_environment()},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.helpers.environment import base_environment
 
 HEAVY = {
     "httpx2",
@@ -39,7 +40,7 @@ def loaded_for(tmp_path: Path, *argv: str) -> list[str]:
         "import sys; from parley.cli.main import main; code = main(sys.argv[1:]); "
         "sys.stderr.write(' '.join(sys.modules)); sys.exit(code)"
     )
-    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    environment = {"HOME": str(tmp_path), **base_environment()}
     done = subprocess.run(
         [sys.executable, "-c", program, *argv],
         capture_output=True,

@@ -10,13 +10,14 @@ import pytest
 
 from parley._threads import MAX_IDLE, run_in_thread
 from parley.errors import ToolError
+from tests.helpers.patience import PATIENCE_SECONDS
 
 
 async def test_the_loop_continues_while_the_work_is_done() -> None:
     released = Event()
 
     def work() -> str:
-        assert released.wait(5)
+        assert released.wait(PATIENCE_SECONDS)
         return "done"
 
     async with asyncio.timeout(60):
@@ -41,11 +42,11 @@ async def test_cancelling_does_not_wait_for_the_work() -> None:
 
     def work() -> None:
         started.set()
-        released.wait(5)
+        released.wait(PATIENCE_SECONDS)
         ended.set()
 
     task = asyncio.create_task(run_in_thread(work))
-    await asyncio.to_thread(started.wait, 5)
+    await asyncio.to_thread(started.wait, PATIENCE_SECONDS)
     task.cancel()
     async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
@@ -53,7 +54,7 @@ async def test_cancelling_does_not_wait_for_the_work() -> None:
 
     assert not ended.is_set()
     released.set()
-    assert ended.wait(5)
+    assert ended.wait(PATIENCE_SECONDS)
 
 
 async def test_a_thread_is_used_again() -> None:

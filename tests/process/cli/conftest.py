@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,17 +9,17 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A machine without keys and settings."""
     (tmp_path / "home").mkdir()
-    return {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    return {"HOME": str(tmp_path / "home"), **base_environment()}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import parley
+from tests.helpers.environment import base_environment
 
 TURN = "from parley.cli.main import main; main(['--print', '--model', 'offline', 'say Hi'])\n"
 LOADERS = TURN + (
@@ -32,7 +33,7 @@ def installed(tmp_path: Path) -> Path:
 
 
 def run(package: Path, program: str, **variables: str) -> str:
-    environment = {"HOME": str(package.parents[1]), "PATH": os.environ["PATH"], "PYTHONPATH": str(package.parent)}
+    environment = {"HOME": str(package.parents[1]), **base_environment(), "PYTHONPATH": str(package.parent)}
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

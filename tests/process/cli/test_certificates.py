@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import ssl
 import subprocess
@@ -16,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 USAGE = {"input_tokens": 1, "output_tokens": 1}
 ANSWER = (
     {"type": "message_start", "message": {"id": "m", "role": "assistant", "model": "m", "content": [], "usage": USAGE}},
@@ -97,7 +98,7 @@ def told(folder: Path, url: str, *flags: str, **environment: str) -> tuple[list[
         cwd=folder,
         env={
             "HOME": str(folder),
-            "PATH": os.environ["PATH"],
+            **base_environment(),
             "ANTHROPIC_BASE_URL": url,
             "CLAUDE_CODE_MAX_RETRIES": "0",
             **environment,

@@ -16,7 +16,7 @@ from typing import Any
 from websockets.asyncio.server import ServerConnection, serve
 
 from tests.helpers.forked import PARLEY
-from tests.helpers.gateway import PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TOKEN = "a-token-for-tests"
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.helpers import paths
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.workspace import host_death, surviving_processes
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 GREETER = paths.MCP_SERVERS / "greeter.py"
-PATIENCE_SECONDS = 90
 ONE_SHOT = ("-p", "--verbose", "--output-format", "stream-json", "--model", "offline")
 
 

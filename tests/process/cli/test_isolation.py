@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.helpers.environment import base_environment
 
 WATCHED = """
 import os, sys
@@ -48,7 +49,7 @@ class Machine:
             [sys.executable, "-B", "-c", WATCHED, str(report), *OFFLINE, *argv],
             cwd=self.project,
             env={
-                "PATH": os.environ["PATH"],
+                **base_environment(),
                 "HOME": str(self.home),
                 "CLAUDE_CONFIG_DIR": str(self.config),
                 "TMPDIR": str(self.temporary),

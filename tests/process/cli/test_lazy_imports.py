@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from parley.cli.lazy_imports import DEFERRED
+from tests.helpers.environment import base_environment
 
 YEAR = timedelta(days=365)
 BEGIN = "import sys; from parley.cli.lazy_imports import DEFERRED, LazyModule, defer; defer(); "
@@ -25,7 +25,7 @@ def told_by(program: str, cwd: Path) -> str:
 
 
 def run_python(program: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"HOME": str(cwd), "PATH": os.environ["PATH"]}
+    environment = {"HOME": str(cwd), **base_environment()}
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import PATIENCE_SECONDS
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
-PATIENCE_SECONDS = 90
 
 
 def lines(text: str) -> list[dict[str, Any]]:

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 NOBODY = ("setpriv", "--reuid", "54321", "--clear-groups", PARLEY)
 """A user id without an entry in the password database."""
 AS_JSON = ("--output-format", "json")
@@ -69,7 +71,7 @@ def test_a_user_without_a_home_can_trust_nothing() -> None:
     if not can_be_nobody():
         pytest.skip("only root can become somebody else")
     done = subprocess.run(
-        [*NOBODY, "trust", "--list"], cwd="/", env={"PATH": os.environ["PATH"]}, capture_output=True, check=False
+        [*NOBODY, "trust", "--list"], cwd="/", env=base_environment(), capture_output=True, check=False
     )
     check(done.returncode, done.stdout.decode(), done.stderr.decode(), "set HOME", has_result=False)
 
@@ -78,7 +80,7 @@ def as_nobody(*argv: str, **environment: str) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [*NOBODY, "-p", "--model", "offline", *argv, "say x"],
         cwd="/",
-        env={"PATH": os.environ["PATH"], **environment},
+        env={**base_environment(), **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -14,10 +14,10 @@ from packaging.requirements import Requirement
 
 import parley
 from tests.helpers import paths
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.terminal import TerminalHarness
 
 SOURCES = Path(parley.__file__).parents[1]
-PATIENCE_SECONDS = 90
 INSTALL = "pip install 'parley-agent[{extra}]' (in a checkout: pip install '.[{extra}]')"
 NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {INSTALL.format(extra='mcp')}"
 OPTIONAL = {"mcp", "mcp_types", "nats", "psycopg", "opentelemetry", "anthropic", "pytest", "rich", "markdown_it"} | {

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -33,7 +34,7 @@ class Machine:
         self.sessions = self.config / "projects" / self.key
 
     def run(self, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        own = {"HOME": str(self.config.parent), "PATH": os.environ["PATH"], **environment}
+        own = {"HOME": str(self.config.parent), **base_environment(), **environment}
         return run_parley(argv, cwd=self.project, env=own)
 
     def first_turn(self) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from parley.cli.process_secrets import secret_words
 from parley.settings.backends import CLOUDS
 from parley.settings.secret_variables import KEYS, NAMES, is_secret
+from tests.helpers.environment import base_environment
 
 LOOK = """
 p=$$
@@ -87,7 +87,7 @@ def test_the_key_still_reaches_the_model(tmp_path: Path, run: Any, keys: dict[st
         "print(os.environ['OPENAI_API_KEY'], get(b'OPENAI_API_KEY').decode(), open('/proc/self/environ').read())"
     )
     argv = [sys.executable, "-c", code]
-    env = {"OPENAI_API_KEY": "secret-key", "PATH": os.environ["PATH"]}
+    env = {"OPENAI_API_KEY": "secret-key", **base_environment()}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("secret-key secret-key ")
     assert done.stdout.count("secret-key") == 2

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.process.cli.conftest import PARLEY
 
 LINES = ("--output-format", "stream-json", "--verbose")
 ALLOWED = ("--permission-mode", "bypassPermissions")

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import PATIENCE_SECONDS
+
 Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAMS = ("-p", "--verbose", "--model", "offline", "--input-format", "stream-json", "--output-format", "stream-json")
-PATIENCE_SECONDS = 60
 
 
 class SpareProcess:

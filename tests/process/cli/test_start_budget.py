@@ -6,7 +6,6 @@ The figures do not depend on the speed of the machine. `python bench/instruction
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from parley import Script
 from parley.testing.model_server import running
+from tests.helpers.environment import base_environment
 
 BUDGETS = {
     "initialize": {"modules": 154, "other modules": 82, "classes": 421, "patterns": 0, "bytecode": 539_500},
@@ -75,7 +75,7 @@ def count(folder: Path, *lines: object) -> dict[str, int]:
             text=True,
             env={
                 "HOME": str(folder),
-                "PATH": os.environ["PATH"],
+                **base_environment(),
                 "ANTHROPIC_BASE_URL": server.url,
                 "ANTHROPIC_API_KEY": "key",
             },

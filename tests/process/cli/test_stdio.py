@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from parley.cli.stdio import StderrWriter
+from tests.helpers.patience import PATIENCE_SECONDS
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = (PARLEY, "--output-format", "stream-json", "--verbose", "--input-format", "stream-json", "--model", "offline")
 ASK = (PARLEY, "-p", "--model", "offline")
-PATIENCE_SECONDS = 90
 LONG = 300_000
 """More than a pipe holds."""
 

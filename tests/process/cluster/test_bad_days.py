@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.helpers.host_process import Rig, cluster_rig
+from tests.helpers.patience import PATIENCE_SECONDS
 
 SESSIONS = 6
 
@@ -56,7 +57,7 @@ async def test_turns_continue_when_nats_was_away_longer_than_a_lease(tmp_path: P
     async with cluster_rig(tmp_path) as rig, rig.host("one") as one:
         begun = await begin(rig, "wait 1\nsay done")
         rig.nats.freeze()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while not any("lost shard" in line for line in one.stderr):  # noqa: ASYNC110  # of another process
                 await asyncio.sleep(0.05)
         rig.nats.thaw()

@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.cluster_processes import SHARDS, RunningCluster
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import PARLEY, run_parley
-from tests.helpers.gateway import PATIENCE_SECONDS, free_port
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.ports import free_port
 
 
 async def run_command(cluster: RunningCluster, *words: str) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of `parley cluster`."""
-    environment = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "PARLEY_NATS": cluster.url}
+    environment = {**base_environment(), "HOME": os.environ["HOME"], "PARLEY_NATS": cluster.url}
     done = await asyncio.to_thread(run_parley, ["cluster", *words], cwd=".", env=environment)
     return done.returncode, done.stdout, done.stderr
 

@@ -10,8 +10,9 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from tests.helpers.cluster_processes import RunningCluster
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, following, read_until, reply, user
+from tests.helpers.gateway import Server, control, following, read_until, reply, user
 from tests.helpers.gateway_process import freeze, process_cluster, thaw
+from tests.helpers.patience import PATIENCE_SECONDS
 
 HOOKS = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["judge"]}]}
 TOUCH = 'call Bash {"command": "touch made"}'

@@ -13,8 +13,9 @@ from typing import Any
 from parley.cluster.base import SessionKey
 from parley.cluster.host_info import move_key
 from tests.helpers.forked import PARLEY
-from tests.helpers.gateway import PATIENCE_SECONDS, free_port
 from tests.helpers.host_process import LOCAL_TENANT, HostProcess, Rig, cluster_rig
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.ports import free_port
 
 TOKEN = "a-token-of-the-workspaces"
 OPTIONS = ("--model", "offline", "--permission-mode", "bypassPermissions")

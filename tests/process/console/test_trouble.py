@@ -10,7 +10,8 @@ from playwright.async_api import Route, expect
 
 from parley.models.fake.script import TurnLike, call
 from tests.helpers.console import Browser, create_session, needs_chromium, run_turns, send_prompt
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 pytestmark = needs_chromium
 

@@ -13,10 +13,11 @@ import pytest
 
 from parley.testing import Script, running
 from tests.helpers import paths
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS
 
 FOLDER = paths.ROOT / "examples"
 EXAMPLES = sorted(path.name for path in FOLDER.glob("*.py"))
-PATIENCE_SECONDS = 120
 
 
 def promised(path: Path) -> str:
@@ -30,7 +31,7 @@ def promised(path: Path) -> str:
 def run(path: Path, home: Path) -> subprocess.CompletedProcess[str]:
     work = home / "work"
     work.mkdir(parents=True)
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTEST_DEBUG_TEMPROOT": str(home)}
+    environment = {"HOME": str(home), **base_environment(), "LANG": "C.UTF-8", "PYTEST_DEBUG_TEMPROOT": str(home)}
     command = [sys.executable, "-W", "error", str(path)]
     if path.name.startswith("test_"):
         command[1:] = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(path)]

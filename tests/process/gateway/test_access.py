@@ -13,7 +13,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 SCOPES = ("none", "expired", "view", "prompt", "approve", "create", "admin")
 QUESTION = "no-such-question"

@@ -16,7 +16,8 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, following, read_until, reply, user
+from tests.helpers.gateway import Server, control, following, read_until, reply, user
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
 HUGE = 100 * 1024 * 1024

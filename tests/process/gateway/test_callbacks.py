@@ -8,7 +8,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, read_until, reply, user
+from tests.helpers.gateway import Server, control, read_until, reply, user
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TOUCH = 'call Bash {{"command": "touch {}", "description": "Make a file"}}'
 HOOKS = {"PreToolUse": [{"matcher": "Bash", "hookCallbackIds": ["judge"]}]}

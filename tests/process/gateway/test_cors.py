@@ -6,7 +6,8 @@ import asyncio
 from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 PAGE = "https://page.example"
 

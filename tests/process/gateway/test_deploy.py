@@ -14,7 +14,8 @@ import pytest
 
 from tests.helpers import paths
 from tests.helpers.forked import PARLEY
-from tests.helpers.gateway import PATIENCE_SECONDS, free_port
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.ports import free_port
 
 DEPLOY = paths.ROOT / "deploy"
 UNIT = (DEPLOY / "parley.service").read_text()

@@ -13,7 +13,8 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import Server, Viewer
+from tests.helpers.patience import PATIENCE_SECONDS
 
 MADE = 'call Bash {"command": "touch made"}\nsay Done.'
 

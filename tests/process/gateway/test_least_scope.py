@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 COMMAND = {"type": "command", "command": "touch made"}
 SERVER = {"type": "stdio", "command": "touch", "args": ["made"]}

@@ -15,7 +15,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from tests.helpers.forked import run_parley
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.gateway import Server, following, read_until, user
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.tls import make_certificate
 
 OFFLINE = ("--model", "offline")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 from pathlib import Path
 
 import pytest
 import websockets
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, following, read_until, user
+from tests.helpers.gateway import Server, following, read_until, user
+from tests.helpers.patience import PATIENCE_SECONDS
 
 RESULT = '{"type":"result"'
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
@@ -319,7 +320,7 @@ async def test_wrong_tokens_and_cursors_close_the_socket_with_a_code(tmp_path: P
 
 async def run_command(server: Server, *argv: str, token: str | None = None) -> tuple[int, str, str]:
     given = server.token if token is None else token
-    environment = {"PATH": os.environ["PATH"], "HOME": str(server.folder), "PARLEY_TOKEN": given}
+    environment = {**base_environment(), "HOME": str(server.folder), "PARLEY_TOKEN": given}
     done = await asyncio.to_thread(run_parley, argv, cwd=".", env=environment)
     return done.returncode, done.stdout, done.stderr
 

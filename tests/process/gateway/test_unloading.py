@@ -14,7 +14,8 @@ from parley.gateway.hub import SERVER, HubSettings, SessionHub
 from parley.gateway.live_session import LiveSession, digest_of
 from parley.gateway.refusal import Refusal
 from parley.gateway.session_options import SessionRequest
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 
 async def wait_until_unloaded(server: Server, session_id: str) -> None:

@@ -18,9 +18,8 @@ from parley.hooks.events import EVENTS
 from parley.hooks.output import HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
 from parley.workspace.process.processes import Processes
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.remote_workspace import make_processes
-
-PATIENCE_SECONDS = 90
 
 
 async def at(folder: Path, scenario: Callable[[HookEnvironment], Awaitable[None]]) -> None:

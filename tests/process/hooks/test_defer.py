@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
 
 DECIDE = """
@@ -33,7 +33,7 @@ def run(folder: Path, *argv: str, stdin: str = "", hook: str = "bash decide.sh")
         ["--print", "--model", "offline", "--settings", json.dumps(settings), *argv],
         stdin=stdin,
         cwd=folder,
-        env={"HOME": str(folder / "home"), "PATH": os.environ["PATH"]},
+        env={"HOME": str(folder / "home"), **base_environment()},
     )
 
 

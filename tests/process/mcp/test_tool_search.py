@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +14,11 @@ from parley.models.catalog import CHARS_PER_TOKEN
 from parley.models.fake.script import Script, ScriptedCall, ScriptedError, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 from tests.helpers import paths
+from tests.helpers.environment import base_environment
 from tests.helpers.mcp import script
+from tests.helpers.patience import PATIENCE_SECONDS
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 FLAGS = ("--output-format", "stream-json", "--verbose", "--allowedTools", "mcp__many")
 MAX_TOKENS = 2_000
 TASK: list[list[tuple[str, dict[str, Any]]]] = [
@@ -46,7 +46,7 @@ def run(folder: Path, *argv: str, prompt: str = "go", **environment: str) -> lis
         [PARLEY, "--print", prompt, *FLAGS, "--mcp-config", json.dumps({"mcpServers": servers}), *argv],
         capture_output=True,
         cwd=folder,
-        env={"HOME": str(folder / "home"), "PATH": os.environ["PATH"], **environment},
+        env={"HOME": str(folder / "home"), **base_environment(), **environment},
         timeout=PATIENCE_SECONDS,
         check=False,
     )
@@ -146,7 +146,7 @@ def test_an_invalid_setting_is_refused(tmp_path: Path) -> None:
         [PARLEY, "--print", "hi", "--model", "offline"],
         capture_output=True,
         cwd=tmp_path,
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "ENABLE_TOOL_SEARCH": "auto:many"},
+        env={"HOME": str(tmp_path), **base_environment(), "ENABLE_TOOL_SEARCH": "auto:many"},
         timeout=PATIENCE_SECONDS,
         check=False,
     )

@@ -6,7 +6,6 @@ Without the limits a request would last for minutes, and the test would fail by 
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -19,8 +18,10 @@ from time import sleep
 
 import pytest
 
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 60
 LIMIT_MS = "2000"
 """Enough for a busy machine to send the request."""
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -88,7 +89,7 @@ def told(folder: Path, model: str, **environment: str) -> tuple[dict[str, object
     done = subprocess.run(
         [PARLEY, "-p", "--verbose", "--output-format", "stream-json", "--model", model, "say something"],
         cwd=folder,
-        env={"HOME": str(folder), "PATH": os.environ["PATH"], "CLAUDE_CODE_MAX_RETRIES": "1", **environment},
+        env={"HOME": str(folder), **base_environment(), "CLAUDE_CODE_MAX_RETRIES": "1", **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=PATIENCE_SECONDS,

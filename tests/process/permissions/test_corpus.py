@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from tests.helpers import paths
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.permissions import canary
 
 Json = dict[str, Any]
-PATIENCE_SECONDS = 120
 STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 CASES: list[Json] = [
     json.loads(line) for line in (paths.DATA / "permissions" / "decisions.jsonl").read_text().splitlines()

@@ -24,9 +24,9 @@ from parley.workspace.sandbox.base import SandboxedCommand
 from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
 from tests.helpers import kernel
 from tests.helpers.forked import PARLEY
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.policies import Json, Machine, Run
 from tests.helpers.process import ProcessHarness
-from tests.helpers.session import PATIENCE_SECONDS
 
 NO_BUBBLEWRAP: Json = {"sandbox": {"bwrapPath": "/nonexistent"}}
 ENABLED: Json = {"enabled": True, "autoAllowBashIfSandboxed": True}

@@ -19,7 +19,9 @@ from typing import Any
 import pytest
 
 from tests.helpers import paths, sandbox_session
+from tests.helpers.environment import base_environment
 from tests.helpers.escape.run import ENTRIES
+from tests.helpers.patience import TEST_SECONDS
 
 OTHER_USER = 65534
 USERS = ("root", "other") if os.geteuid() == 0 else ("other",)
@@ -48,12 +50,12 @@ def run_as(user: str, argv: list[str], **variables: str) -> subprocess.Completed
     return subprocess.run(
         argv,
         cwd="/",
-        env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **variables},
+        env={**base_environment(), "PYTHONDONTWRITEBYTECODE": "1", **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=TEST_SECONDS,
         **identity,
     )
 
@@ -85,7 +87,7 @@ def test_the_attempts_work_without_a_sandbox(user: str, tmp_path_factory: pytest
         shutil.copy("/usr/bin/id", program)
         program.chmod(0o4755)
         for parent in (folder, *folder.parents[:-2]):
-            parent.chmod(0o755)
+            parent.chmod(parent.stat().st_mode | 0o055)
         variables["ESCAPE_SETUID"] = str(program)
     report = play(user, "none", **variables)
     everywhere = {name for name, entry in ENTRIES.items() if not entry.needs}

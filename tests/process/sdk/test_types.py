@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import paths
+from tests.helpers.environment import make_install_environment
 
 PROGRAM = '''
 import asyncio
@@ -229,9 +230,12 @@ MISTAKES = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if lin
 
 def check(*command: str, cwd: Path) -> str:
     """Run a type checker outside the project."""
+    # Pyright installs a part of itself when it runs for the first time.
+    environment = make_install_environment(os.environ)
     done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=cwd, capture_output=True, text=True, timeout=300, check=False
-    )
+        [sys.executable, "-m", *command],
+        cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
     if not done.stdout:
         pytest.skip(f"{command[0]} cannot be run: {done.stderr[-500:]}")
     return done.stdout

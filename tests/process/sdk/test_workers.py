@@ -19,9 +19,9 @@ import pytest
 
 from parley import ClaudeSDKError, Client, Options, ProcessError, get_session_messages, run_many, run_sync
 from parley.sdk.launch.worker_pool import get_pool
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.sdk import ClientHarness
 
-GONE_SECONDS = 30
 HOST = """
 import asyncio, os, sys
 from parley import Client, Options
@@ -87,7 +87,7 @@ def wait_gone(pids: list[int]) -> None:
         except ProcessLookupError:
             continue
         try:
-            assert select.select([descriptor], [], [], GONE_SECONDS)[0], f"process {pid} is still running"
+            assert select.select([descriptor], [], [], PATIENCE_SECONDS)[0], f"process {pid} is still running"
         finally:
             os.close(descriptor)
 
@@ -199,7 +199,7 @@ def test_workers_and_commands_end_with_the_program(tmp_path: Path, way: str) -> 
         commands = [int((tmp_path / name).read_text()) for name in ("shell", "sleeper")]
         if way in ("kill", "fork"):
             host.kill()
-        host.wait(GONE_SECONDS)
+        host.wait(PATIENCE_SECONDS)
         if way in ("exit", "return"):
             left = [pid for pid in workers if Path(f"/proc/{pid}").exists()]
         else:

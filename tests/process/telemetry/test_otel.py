@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -16,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from parley.models.fake.script import read_script
 from parley.telemetry.otel import OpenTelemetry
 from parley.testing.model_server import running
+from tests.helpers.environment import base_environment
 
 ENGINE = Path(sys.executable).with_name("parley")
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -24,7 +24,7 @@ LINE = (str(ENGINE), "--print", "--model", "offline", "--allowedTools=Bash,Agent
 
 def run(folder: Path, *argv: str, **environment: str) -> tuple[str, list[Any], str]:
     """stdout, the spans, and the rest of stderr."""
-    base = {"HOME": str(folder), "PATH": os.environ["PATH"], "OTEL_TRACES_EXPORTER": "console", **environment}
+    base = {"HOME": str(folder), **base_environment(), "OTEL_TRACES_EXPORTER": "console", **environment}
     done = subprocess.run(argv, env=base, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
     lines = done.stderr.splitlines()
     spans = [json.loads(line) for line in lines if line.startswith("{")]

@@ -13,12 +13,12 @@ import pytest
 from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.models.faults.catalog import FaultPlan
 from parley.testing.model_server import ModelServer, running
+from tests.helpers.patience import PATIENCE_SECONDS
 
 ANSWER = ScriptedTurn(text="Hello there.", tools=[ScriptedCall(name="Read", input={"path": "x" * 50})], chunk_chars=8)
 SCRIPT = Script(turn=[ANSWER], at_end="repeat")
 PATHS = {"messages": "/v1/messages", "chat": "/v1/chat/completions", "responses": "/v1/responses"}
 BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
-PATIENCE_SECONDS = 60
 SILENCE_SECONDS = 0.3
 MOST_EVENTS = {"responses": 2}
 """How many events of an API one event of the Messages API is."""

@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
 from tests.helpers.mcp import script
 from tests.helpers.session import Json
@@ -28,7 +29,7 @@ def run(folder: Path, turns: str, *argv: str) -> list[Json]:
         [*ARGV, "--model", f"scripted:{folder / 'script.toml'}", *argv],
         stdin=json.dumps(PROMPT) + "\n",
         cwd=project,
-        env={"HOME": str(folder), "PATH": os.environ["PATH"], "IS_SANDBOX": "1"},
+        env={"HOME": str(folder), **base_environment(), "IS_SANDBOX": "1"},
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

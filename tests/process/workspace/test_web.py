@@ -17,6 +17,7 @@ import pytest
 from parley.errors import ToolError
 from parley.workspace.web import BodyDecoder, FetchLimits, FetchPolicy, Moved, Resolver, Web, WebPage
 from tests.helpers.http_server import Answer, Loopback, endless, loopback, silence, whole
+from tests.helpers.patience import PATIENCE_SECONDS
 
 T = TypeVar("T")
 PUBLIC = "93.184.216.34"
@@ -268,7 +269,7 @@ def certificate(folder: Path, name: str) -> tuple[Path, ssl.SSLContext]:
     subject = ["-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"]
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *subject]
     command = [*make, "-keyout", str(key), "-out", str(path)]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_SECONDS)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path, key)
     return path, context

@@ -13,9 +13,9 @@ import pytest
 from parley.errors import ToolError
 from parley.workspace.base import Worktree
 from parley.workspace.worktrees import GitWorktrees
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.remote_workspace import make_processes, make_worktrees
 
-PATIENCE_SECONDS = 90
 NAME = "agent-a1"
 
 

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from tests.helpers.cluster import LocalCluster, local_cluster
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, open_question
+from tests.helpers.gateway import Server, open_question
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.process.gateway.test_editors import connect
 
 

@@ -23,7 +23,8 @@ from parley.cluster.session_log.records import Message, NewerVersion
 from parley.cluster.session_summaries import list_summaries
 from parley.gateway.hub import SERVER
 from parley.gateway.session_options import SessionOptions, SessionRequest
-from tests.helpers.hosts import PATIENCE_SECONDS, CutOwnership, RunningHost, find_host, started, stored_lines
+from tests.helpers.hosts import CutOwnership, RunningHost, find_host, started, stored_lines
+from tests.helpers.patience import PATIENCE_SECONDS
 
 SHARDS = 8
 ALLOWS = ("--model", "offline", "--permission-mode", "bypassPermissions")

@@ -15,7 +15,8 @@ from parley.errors import UsageError
 from parley.models.fake.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.cluster import ClusterServer, LocalCluster, local_cluster
-from tests.helpers.gateway import PATIENCE_SECONDS, following, open_question
+from tests.helpers.gateway import following, open_question
+from tests.helpers.patience import PATIENCE_SECONDS
 
 SECRET = "sk-the-key-of-acme-1234567890"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from tests.helpers.cluster_processes import RunningCluster
-from tests.helpers.gateway import PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.cluster.history import DOUBLED, LOST, RAN_TWICE
 from tests.stress.cluster.load import Talker, read_all_lines, start_next, start_talkers
 from tests.stress.cluster.log_audit import audit_log

@@ -17,7 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from tests.helpers.cluster_processes import RunningCluster
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import Server, Viewer
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.cluster.history import DOUBLED, LOST, RAN_TWICE
 
 RETRY_SECONDS = 0.05

@@ -16,7 +16,8 @@ from parley.cluster.nats.jetstream import EXPECTED, JetStream
 from parley.cluster.nats.log import PREVIOUS
 from parley.cluster.subjects import session_tokens
 from tests.helpers.cluster_processes import SHARDS, RunningCluster
-from tests.helpers.gateway import PATIENCE_SECONDS, following
+from tests.helpers.gateway import following
+from tests.helpers.patience import PATIENCE_SECONDS
 
 
 async def test_a_slow_nats_makes_turns_slow_and_nothing_else(tmp_path: Path) -> None:

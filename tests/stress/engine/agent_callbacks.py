@@ -10,7 +10,6 @@ Questions wait until several are open, and are answered in random order.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from tests.helpers.environment import base_environment
 from tests.stress.engine.callbacks import ALLOWED, STREAM, Host, Json
 
 KINDS = ("hook", "permission", "mcp")
@@ -130,7 +130,7 @@ def scenario(folder: Path, *, kind: str, place: str, agents: int, calls: int, se
     argv = [str(Path(sys.executable).with_name("parley")), *STREAM, "--permission-prompt-tool", "stdio"]
     argv += ["--model", f"scripted:{folder / 'script.toml'}", "--allowedTools", INSIDE]
     environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
+        **base_environment(),
         "HOME": str(folder),
         "TMPDIR": str(folder),
         "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY": str(max(agents, calls)),

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.helpers.environment import base_environment
 
 Json = dict[str, Any]
 KINDS = ("hook", "permission")
@@ -59,7 +60,7 @@ def hosting(folder: Path, turns: list[list[str]], at_once: int) -> Iterator[Host
     (folder / "script.toml").write_text("".join(scripted(ids, outside / "a.txt") for ids in turns))
     argv = [str(Path(sys.executable).with_name("parley")), *STREAM, "--permission-prompt-tool", "stdio"]
     environment = {
-        "PATH": os.environ.get("PATH", os.defpath),
+        **base_environment(),
         "HOME": str(folder),
         "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY": str(at_once),
     }

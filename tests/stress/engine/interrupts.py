@@ -27,13 +27,14 @@ from typing import Any
 
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.simulation import Json, SimulatedSession
 from tests.stress.engine.schedules import LAWS, Broken, Script
 
 PER_SESSION = 20
 """So many interrupts a session has; then another begins."""
 STREAM = ("--print", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json")
-PATIENCE_SECONDS = 90
 
 
 # Played time.
@@ -95,7 +96,7 @@ class Engine:
         environment = {
             "HOME": str(folder),
             "TMPDIR": str(folder),
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            **base_environment(),
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": "key-of-nobody",
             "IS_SANDBOX": "1",

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -37,6 +36,7 @@ from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.testing.model_server import ModelServer
 from parley.testing.source import ModelSource
+from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 from tests.stress.stores.scripted_job import flaw_in
 
@@ -50,7 +50,7 @@ ENVIRONMENT = {
     "ANTHROPIC_API_KEY": "a-key-for-tests",
     "BASH_MAX_OUTPUT_LENGTH": "60000",
     "CLAUDE_CODE_MAX_RETRIES": "1",
-    "PATH": os.environ["PATH"],
+    **base_environment(),
 }
 COMMANDS = (
     "echo hi",

@@ -19,10 +19,10 @@ from parley.engine.turn import tool_executor
 from parley.permissions.base import Allow
 from parley.protocol.messages.requests import PermissionAnswer
 from parley.tools.base import read_input
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.engine import approvals
 
 Json = dict[str, Any]
-PATIENCE_SECONDS = 60
 CALLS = 10
 RUNS = 20
 

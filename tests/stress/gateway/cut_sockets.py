@@ -20,7 +20,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import Server, Viewer
+from tests.helpers.patience import PATIENCE_SECONDS
 
 VIEWERS = 3
 PROMPTS = (

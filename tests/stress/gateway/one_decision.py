@@ -24,7 +24,8 @@ from random import Random
 
 from websockets.asyncio.client import ClientConnection
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, Viewer
+from tests.helpers.gateway import Server, Viewer
+from tests.helpers.patience import PATIENCE_SECONDS
 
 NAMES = ("ann", "bob", "cleo")
 MAX_SHOWN = 20

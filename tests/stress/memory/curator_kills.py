@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sqlite3
 import sys
 import tempfile
@@ -29,6 +28,7 @@ from typing import Any
 
 from parley.memory.database import MemoryDatabase
 from parley.memory.knowledge_tree import KnowledgeTree
+from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 
 Json = dict[str, Any]
@@ -102,7 +102,7 @@ class Life:
         engine = await asyncio.create_subprocess_exec(
             *(PARLEY, *self._argv()),
             cwd=self._folder,
-            env={"HOME": str(self._folder), "PATH": os.environ["PATH"]},
+            env={"HOME": str(self._folder), **base_environment()},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

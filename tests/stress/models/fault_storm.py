@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from typing import Any
 from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
 from parley.models.faults.catalog import FaultPlan
 from parley.testing.model_server import ModelServer
+from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -65,7 +65,7 @@ async def one_run(folder: Path, faults: str) -> str:
         engine = await asyncio.create_subprocess_exec(
             *(PARLEY, *ARGV, *FREE, *PATIENCE),
             cwd=folder,
-            env={"HOME": str(folder), "PATH": os.environ["PATH"], "ANTHROPIC_BASE_URL": server.url, **ENVIRONMENT},
+            env={"HOME": str(folder), **base_environment(), "ANTHROPIC_BASE_URL": server.url, **ENVIRONMENT},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

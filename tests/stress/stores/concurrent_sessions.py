@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
@@ -24,9 +23,10 @@ from parley.stores.base import Entry, Store
 from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.sql.sqlite import SqliteStore
+from tests.helpers.environment import base_environment
+from tests.helpers.patience import PATIENCE_SECONDS
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 120
 SHARED = str(UUID(int=1, version=4))
 
 
@@ -49,7 +49,7 @@ class House:
     async def ask(self, prompt: str, *argv: str) -> Any:
         """Run one prompt; gives the result line."""
         environment = {
-            "PATH": os.environ["PATH"],
+            **base_environment(),
             "HOME": str(self.config.parent / "home"),
             "CLAUDE_CONFIG_DIR": str(self.config),
         }

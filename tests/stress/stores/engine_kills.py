@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
 import time
@@ -30,6 +29,7 @@ from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
 from parley.testing.model_server import ModelServer
 from parley.testing.source import ModelSource
+from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 from tests.stress.stores.scripted_job import ENDED, Step, Worker
 
@@ -37,7 +37,7 @@ Json = dict[str, Any]
 PARLEY = str(Path(sys.executable).with_name("parley"))
 ARGV = ("--model", "m", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--print")
 MODES = (("--permission-mode", "bypassPermissions"), ("--permission-prompt-tool", "stdio"))
-ENVIRONMENT = {"ANTHROPIC_API_KEY": "a-key-for-tests", "IS_SANDBOX": "1", "PATH": os.environ["PATH"]}
+ENVIRONMENT = {"ANTHROPIC_API_KEY": "a-key-for-tests", "IS_SANDBOX": "1", **base_environment()}
 STEPS = 24
 START_SECONDS, WORK_SECONDS = 0.5, 0.8
 """One in five dies so soon after its start, the others so soon after their first line."""

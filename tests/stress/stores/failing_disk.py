@@ -38,6 +38,7 @@ from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
 from parley.tools.base import Tool, ToolRegistry
 from parley.transports.memory import create_pair
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.stores.crash_points import Look, Mark
 from tests.stress.stores.scripted_job import ENDED, Step, Worker
 
@@ -46,7 +47,6 @@ OPERATIONS = ("open", "write", "pwrite", "fsync", "fdatasync", "rename", "replac
 FLAWS = (errno.ENOSPC, errno.EIO, errno.EROFS)
 LENGTHS = (1, 3, sys.maxsize)
 """How many operations in a row fail."""
-PATIENCE_SECONDS = 60
 PROMPT = {"type": "user", "message": {"role": "user", "content": "go on"}}
 
 

@@ -33,6 +33,7 @@ from parley.testing.model_server import running
 from parley.testing.source import SourceAnswer
 from tests.compat.harness import ENGINE
 from tests.compat.install import Client
+from tests.helpers.environment import base_environment
 
 RECORD = Path(__file__).with_name("sandbox_parity.json")
 DRIVERS = Path(__file__).parents[2] / "compat" / "drivers"
@@ -382,7 +383,7 @@ def run_group(group: Group, client: Client, engine: str, base: Path) -> dict[str
 
 def drive(group: Group, client: Client, engine: str, ground: Ground, url: str) -> list[Any]:
     environment = {
-        "PATH": os.environ["PATH"],
+        **base_environment(),
         "HOME": ground.names["home"],
         "LANG": "C.UTF-8",
         "ANTHROPIC_BASE_URL": url,

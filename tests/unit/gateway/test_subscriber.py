@@ -10,6 +10,7 @@ import pytest
 
 from parley.gateway.line_log import LineLog
 from parley.gateway.subscriber import MAX_REPLY_BYTES, REPLY, Batch, Numbered, Subscriber
+from tests.helpers.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -174,7 +175,7 @@ async def test_lines_keep_their_order_whoever_writes_them(log: LineLog) -> None:
             if dice.random() < 0.5:
                 await asyncio.sleep(0)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await asyncio.gather(read(), write())
     assert seen == list(range(1, 2001))
 

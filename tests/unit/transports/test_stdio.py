@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from parley.transports.stdio import StdioTransport
+from tests.helpers.patience import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 90
 Pipe = tuple[int, int]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+from tests.helpers.environment import base_environment
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 STREAM = ("--print", "--verbose", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -31,7 +32,7 @@ text = 'More.'
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {"HOME": str(folder), "PATH": os.environ["PATH"], "IS_SANDBOX": "1"}
+    return {"HOME": str(folder), **base_environment(), "IS_SANDBOX": "1"}
 
 
 def start(folder: Path, *argv: str) -> subprocess.Popen[bytes]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.tty import Terminal
-from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
+from tests.process.cli.conftest import PARLEY
 
 ID = "11111111-1111-4111-8111-111111111111"
 LINES = [

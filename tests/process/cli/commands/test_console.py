@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.forked import PARLEY, ForkedPipes
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, following
+from tests.helpers.gateway import Server, following
+from tests.helpers.patience import PATIENCE_SECONDS
 
 LINK = re.compile(r"console on http://127\.0\.0\.1:(\d+)/console/#token=([\w-]{40,})\n")
 

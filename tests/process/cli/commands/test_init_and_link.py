@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.process.cli.conftest import PARLEY
 
 NAMES = [
     ".claude/settings.json",

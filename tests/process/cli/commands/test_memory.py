@@ -12,7 +12,8 @@ import pytest
 from parley.memory.base import CURATOR, EntrySource
 from parley.memory.database import MemoryDatabase
 from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
-from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.process.cli.conftest import PARLEY
 
 ID = "11111111-1111-4111-8111-111111111111"
 HERE = ("--db", "agent.db")

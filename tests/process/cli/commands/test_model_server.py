@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.process.cli.conftest import PARLEY
-
-PATIENCE_SECONDS = 90
 
 
 @contextmanager

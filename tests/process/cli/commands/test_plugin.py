@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 import zipfile
@@ -16,6 +15,7 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.setup.plugins import PluginStore
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
+from tests.helpers.environment import base_environment
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def git(folder: Path, *argv: str) -> None:
         cwd=folder,
         check=True,
         capture_output=True,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+        env={**base_environment(), "HOME": str(folder)},
     )
 
 

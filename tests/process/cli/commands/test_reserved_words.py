@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from parley.cli.main import REFUSED, SUBCOMMANDS
-from tests.process.cli.conftest import PARLEY, PATIENCE_SECONDS
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.process.cli.conftest import PARLEY
 
 ACTIONS = ("auth", "completion", "config", "mcp", "memory", "permissions", "plugin", "plugins", "sessions")
 OFFLINE = {"ANTHROPIC_MODEL": "offline"}

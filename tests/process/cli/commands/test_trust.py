@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley
 
 
@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def parley(tmp_path: Path, project: Path) -> Any:
     def run(*argv: str) -> tuple[str, str, int]:
-        done = run_parley(argv, cwd=project, env={"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]})
+        done = run_parley(argv, cwd=project, env={"HOME": str(tmp_path / "home"), **base_environment()})
         return done.stdout, done.stderr, done.returncode
 
     return run

@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.patience import PATIENCE_SECONDS
+
 PARLEY = str(Path(sys.executable).with_name("parley"))
-PATIENCE_SECONDS = 90
 B = ("--dialect", "spec001", "--print", "--verbose")
 STREAM = (*B, "--output-format", "stream-json")
 MESSAGES = (*B, "--output-format", "message")

@@ -13,7 +13,8 @@ import pytest
 
 from tests.helpers import paths
 from tests.helpers.forked import PARLEY
-from tests.helpers.terminal import PATIENCE_SECONDS, TerminalHarness, make_environment
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.terminal import TerminalHarness, make_environment
 
 TOUCH = 'call Bash {"command": "touch made.txt"}\nsay All **done**.'
 ASKED = "· esc interrupt\n"

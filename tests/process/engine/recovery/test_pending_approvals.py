@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.recovery import interrupted_calls
+from tests.helpers.environment import base_environment
 from tests.helpers.mcp import own
 from tests.helpers.session import Json, SessionHarness
 
@@ -31,7 +31,7 @@ class Engine:
         self._process = subprocess.Popen(
             [PARLEY, *ARGV, "--model", f"scripted:{home / 'script.toml'}", *argv],
             cwd=cwd,
-            env={"HOME": str(home), "PATH": os.environ["PATH"]},
+            env={"HOME": str(home), **base_environment()},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

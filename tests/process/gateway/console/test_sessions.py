@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, open_question, run_turn
+from tests.helpers.gateway import Server, open_question, run_turn
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TOUCH = 'call Bash {"command": "touch made"}'
 

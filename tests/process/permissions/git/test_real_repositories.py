@@ -31,10 +31,10 @@ from tests.helpers.hostile_git import (
     make_repository,
     plant,
 )
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.process import kill
 
 Json = dict[str, Any]
-PATIENCE_SECONDS = 120
 MODES = ("default", "plan", "dontAsk", "acceptEdits")
 READERS = (
     "git status", "git diff", "git diff --stat", "git log -p -1", "git show", "git blame a.txt", "git grep one",

@@ -24,9 +24,9 @@ from parley.tools.shell.bash import (
 )
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import Finished
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.remote_workspace import make_commands
 
-PATIENCE_SECONDS = 90
 DONE = Finished(exit_code=0, output=b"", total_bytes=0, spilled_to=None, last_words="", timed_out=False)
 
 

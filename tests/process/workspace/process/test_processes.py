@@ -26,9 +26,9 @@ from parley.workspace.process.processes import (
     RunningCommand,
     encode_request,
 )
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.workspace import surviving_processes
 
-PATIENCE_SECONDS = 90
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 ADOPTS = sys.platform == "linux"
 

@@ -18,10 +18,10 @@ from parley.workspace.process.processes import CommandOutput, Finished
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
 from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.remote_workspace import TOKEN, ServerThread
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-PATIENCE_SECONDS = 60
 
 
 def shell(script: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -20,7 +19,9 @@ from parley.compose.mcp import find_server_proxy
 from parley.errors import UsageError
 from parley.mcp.naming import qualify
 from parley.protocol.options import CliOptions
-from tests.helpers.mcp import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit, wait_for
+from tests.helpers.environment import base_environment
+from tests.helpers.mcp import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit
+from tests.helpers.patience import wait_until
 from tests.helpers.session import Json, SessionHarness
 
 QUICK = {"MCP_TIMEOUT": "700"}
@@ -312,7 +313,7 @@ async def test_a_server_that_closes_its_output_and_lives_is_lost_at_once_and_end
         assert lost["mcp_server"]["error"] == "the server closed its output; reconnecting"
         await seen(harness, lambda line: line.get("mcp_server", {}).get("status") == "connected")
         first, _ = map(int, mark.read_text().split())
-        await asyncio.to_thread(wait_for, lambda: not alive(first))
+        await asyncio.to_thread(wait_until, lambda: not alive(first), "the end of the first server")
 
     # Nothing here may be the work of a limit.
     limits = {"MCP_TIMEOUT": "600000", "MCP_TOOL_TIMEOUT": "0"}
@@ -513,16 +514,16 @@ def test_servers_end_with_the_engine_however_it_ends(tmp_path: Path, number: int
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]},
+        env={"HOME": str(tmp_path), **base_environment()},
         cwd=tmp_path,
     )
     assert engine.stdin is not None
     engine.stdin.write(b'{"type":"user","message":{"role":"user","content":"go"}}\n')
     engine.stdin.flush()
-    wait_for(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+    wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2, "both servers")
 
     engine.send_signal(number)
     engine.wait(timeout=60)
 
-    wait_for(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()))
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids.read_text().split()), "the end of both servers")
     engine.stdin.close()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.oauth_server import LoginServer, login_server
-from tests.helpers.session import PATIENCE_SECONDS, Json, SessionHarness
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.session import Json, SessionHarness
 
 HELLO = "[[turn]]\ntext = 'Hello.'\n"
 ASKS = "[[turn]]\ntools = [{ name = 'mcp__login__secret', id = 't1', input = {} }]\n" + HELLO

@@ -25,9 +25,9 @@ from tests.helpers.mcp import (
     script,
     states,
     visit,
-    wait_for,
     workshop,
 )
+from tests.helpers.patience import wait_until
 from tests.helpers.ports import free_port
 from tests.helpers.session import Json, SessionHarness
 
@@ -118,7 +118,7 @@ def listening(transport: str) -> Iterator[str]:
     port = free_port()
     process = subprocess.Popen([sys.executable, str(PROGRAMS / "workshop.py"), transport, str(port)])
     try:
-        wait_for(lambda: is_open(port))
+        wait_until(lambda: is_open(port), "the port")
         yield f"http://127.0.0.1:{port}/{'sse' if transport == 'sse' else 'mcp'}"
     finally:
         process.kill()

@@ -12,7 +12,8 @@ import pytest
 from parley.host import HostGone
 from parley.protocol.messages.requests import Elicitation
 from tests.helpers.mcp import own
-from tests.helpers.session import PATIENCE_SECONDS, Json, SessionHarness
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.session import Json, SessionHarness
 
 WAITS = "echo > started; while [ ! -e go ]; do sleep 0.02; done; echo slept"
 SLOW = '[[turn]]\ntext = "A very long story."\ndelay_ms = 60000\n'
