@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gateway import PATIENCE_SECONDS
 from tests.helpers.host_process import Rig, cluster_rig
+from tests.helpers.patience import PATIENCE_SECONDS
 
 PARENT = "$(awk '/^PPid/ {print $2}' /proc/%s/status)"
 KILL_HOST = f"kill -9 {PARENT % (PARENT % '$PPID')}; sleep 60"

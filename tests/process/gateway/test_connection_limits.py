@@ -13,7 +13,9 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.helpers.gateway import PATIENCE_SECONDS, Server, control, free_port, user
+from tests.helpers.gateway import Server, control, user
+from tests.helpers.patience import PATIENCE_SECONDS
+from tests.helpers.ports import free_port
 
 STREAMS = ("/sessions/events", "/questions/events", "/sessions/{id}/events", "/v1/code/sessions/{id}/events/stream")
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import parley
-from tests.helpers.gateway import PATIENCE_SECONDS, Server
+from tests.helpers.gateway import Server
+from tests.helpers.patience import PATIENCE_SECONDS
 
 TOUCH = 'call Bash {"command": "touch made", "description": "Make a file"}'
 

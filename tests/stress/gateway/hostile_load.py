@@ -25,7 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.helpers.gateway import Server, free_port, user
+from tests.helpers.gateway import Server, user
+from tests.helpers.ports import free_port
 
 MOST_MB = 400
 """How much the server may hold because of one case."""
