@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import msgspec
@@ -77,6 +77,8 @@ class ClusterTokens(Tokens):
         self._by_hash: dict[bytes, StoredToken] = {}
         self._by_name: dict[str, StoredToken] = {}
         self._watching: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a token was added, changed or removed, by any gateway."""
         self.set_bootstrap(bootstrap)
 
     async def start(self) -> None:
@@ -136,6 +138,7 @@ class ClusterTokens(Tokens):
     def _index(self) -> None:
         self._by_hash = {token.hash: token for token in self._by_key.values()}
         self._by_name = {token.name: token for token in self._by_key.values()}
+        self.on_change()
 
     def find_hash(self, given: bytes) -> Principal | None:
         if self.is_bootstrap(given):

@@ -454,10 +454,13 @@ class HostSessions:
         return EngineStore(copy, None)
 
     def find_epoch(self, session_id: str) -> int:
+        """Raises NotOwner. After that nothing is said about the session here, so that gateways ask its next owner."""
         hosted = self.find(session_id)
         epoch = self._leases.epoch(hosted.shard)
         if epoch is None:
-            raise SessionError(f"the session {session_id} is leaving the host {self._host}")
+            error = NotOwner(f"the session {session_id} is leaving the host {self._host}")
+            hosted.writer.fail(error)
+            raise error
         return epoch
 
     async def on_deleted(self, session_id: str) -> None:

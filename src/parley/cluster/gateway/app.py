@@ -49,7 +49,8 @@ class ClusterApp:
         self._router = router
         self._tokens = tokens
         self._log = log
-        self._local = LocalRoutes(router, tokens, self.end_revoked)
+        self._local = LocalRoutes(router, tokens)
+        tokens.on_change = gate.connections.end_invalid
         self._connections: dict[asyncio.Task[None], str] = {}
         """The connections that are open, with the names of their tokens."""
 
@@ -86,7 +87,7 @@ class ClusterApp:
         finally:
             del self._connections[task]
 
-    async def end_revoked(self) -> None:
+    async def end_expired(self) -> None:
         """End the connections of tokens that are not valid any more."""
         self._gate.connections.end_invalid()
 

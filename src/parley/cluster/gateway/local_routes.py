@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,10 +24,9 @@ PROBE_SECONDS = 2.0
 class LocalRoutes:
     """Its methods have the names of those of `Api`."""
 
-    def __init__(self, router: Router, tokens: ClusterTokens, end_revoked: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, router: Router, tokens: ClusterTokens) -> None:
         self._router = router
         self._tokens = tokens
-        self._end_revoked = end_revoked
         self.is_stopping = False
 
     # Without a token.
@@ -77,5 +75,4 @@ class LocalRoutes:
         name = request.path_params["name"]
         if not await self._tokens.remove(name):
             raise Refusal("unknown_token", f"there is no token {name!r}")
-        await self._end_revoked()
         return Response(status_code=204)

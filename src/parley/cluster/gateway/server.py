@@ -69,7 +69,7 @@ class ClusterGateway:
         await self._dialer.start()
         self._tasks = [
             asyncio.create_task(self._server.serve(sockets=[listener])),
-            asyncio.create_task(keep_up(self._app.end_revoked, "end the connections of expired tokens", self._log)),
+            asyncio.create_task(keep_up(self._app.end_expired, "end the connections of expired tokens", self._log)),
         ]
         address = describe(self._settings, listener)
         self._log.say(f"listening on {address}", "listening", address=address)
