@@ -14,12 +14,14 @@ See also: the assessment itself (command.py), the files of each simple command (
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
 from parley.permissions.base import Filesystem, RawFilesystem, ResolvedPath, ToolRequest
+from parley.permissions.memo import recall
 from parley.permissions.paths.filesystem import MAX_ENTRIES, CachedFilesystem
 from parley.permissions.paths.programs import find_planted
 from parley.permissions.patterns import relative_parts
@@ -40,7 +42,6 @@ HIDDEN_FILES = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")
 """The flags with which `rg` searches hidden files."""
 MAX_SEARCHED = 1_000
 """Folders in which a decision looks for credentials."""
-KEYS_NANOSECONDS = 10_000_000_000
 
 
 class MovedPath(Struct, frozen=True):
@@ -179,19 +180,14 @@ def find_searched_keys(line: CommandLine, steps: Sequence[Step], fs: Filesystem)
 def keys_below(folder: str, fs: Filesystem, *, sees_hidden: bool) -> Sequence[str]:
     """The upper folders are searched before the lower ones, up to a limit; not that of a repository.
 
-    A result is used again for a moment, unchecked: whoever puts credentials into a folder needs approval to read them.
+    The search is not part of the budget: `grep -r x .` in a large tree need not ask for that reason.
     """
     real = fs.real if isinstance(fs, CachedFilesystem) else None
     if real is None or real.memo is None:
         # Each folder of a remote workspace costs a round trip.
         return search_keys(folder, fs, 1, sees_hidden=sees_hidden)
-    key = ("keys", folder, sees_hidden)
-    searched_at, found = real.memo.get(key, (0, ()))
-    if not 0 <= real.now() - searched_at < KEYS_NANOSECONDS:
-        found = search_keys(folder, real, MAX_SEARCHED, sees_hidden=sees_hidden)
-        real.memo[key] = real.now(), found
-    result: Sequence[str] = found
-    return result
+    search = functools.partial(search_keys, folder, max_folders=MAX_SEARCHED, sees_hidden=sees_hidden)
+    return recall(("keys", folder, sees_hidden), real, search)
 
 
 def search_keys(folder: str, fs: RawFilesystem, max_folders: int, *, sees_hidden: bool) -> tuple[str, ...]:

@@ -114,10 +114,10 @@ KEY_PATHS = word_set(
 """The same below the home folder. Elsewhere, their last two parts count."""
 KEY_PAIRS = pair_set(KEY_PATHS)
 
-INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
+INVISIBLE = "[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]"
 """Characters that some file systems ignore: `.g\u200cit` is `.git` to them."""
 _PROTECTED_NAMES = PROTECTED_FOLDERS | PROTECTED_FILES
-_PROTECTED_PATTERN = re.compile(f"(?:{'|'.join(pattern for pattern, _ in PROTECTED_PATTERNS)})(?:/|$)")
+_PROTECTED_PATTERN = f"(?:{'|'.join(pattern for pattern, _ in PROTECTED_PATTERNS)})(?:/|$)"
 
 
 def normalize_name(text: str) -> str:
@@ -126,7 +126,7 @@ def normalize_name(text: str) -> str:
         return text.lower()
     import unicodedata
 
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", INVISIBLE.sub("", text)).casefold())
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", re.sub(INVISIBLE, "", text)).casefold())
 
 
 def is_protected(path: str) -> bool:
@@ -140,7 +140,7 @@ def is_protected(path: str) -> bool:
     return (
         not _PROTECTED_NAMES.isdisjoint(parts)
         or not PROTECTED_PAIRS.isdisjoint(pairs)
-        or _PROTECTED_PATTERN.search(plain) is not None
+        or re.search(_PROTECTED_PATTERN, plain) is not None
     )
 
 
@@ -149,8 +149,8 @@ def is_protected_in(folder: str, name: str) -> bool:
     return (
         name in _PROTECTED_NAMES
         or (folder, name) in PROTECTED_PAIRS
-        or _PROTECTED_PATTERN.fullmatch(f"/{folder}/{name}") is not None
-        or _PROTECTED_PATTERN.fullmatch(f"/{name}") is not None
+        or re.fullmatch(_PROTECTED_PATTERN, f"/{folder}/{name}") is not None
+        or re.fullmatch(_PROTECTED_PATTERN, f"/{name}") is not None
     )
 
 

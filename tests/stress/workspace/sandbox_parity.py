@@ -275,6 +275,7 @@ ASKS_FIRST = "Parley asks before a command writes to a protected file, although 
 DIFFERENCES = {
     **dict.fromkeys(("write_home", "git_hook", "settings", "mcp_config", "shell_profile", "editor_tasks"), ASKS_FIRST),
     "see_engine": "commands in Parley's sandbox see no other processes, so there is nothing to ask about",
+    "web_rule": "a rule denies reading a file, and what `$HTTP_PROXY` names is not known: Parley asks",
     "bypass_unknown_host": "Parley lets no mode open the network: it asks, or refuses the host",
     "bypass_outside_requested": "Parley asks in every mode before a command leaves the sandbox",
     "required_but_missing": "without bubblewrap, Parley uses Landlock; the command runs, and cannot write outside",

@@ -17,6 +17,7 @@ from parley.cli.commands.network.serve import read_hub_settings, require_server
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments
+from parley.workspace import private_files
 
 if TYPE_CHECKING:
     from parley.gateway.hub import HubSettings, SessionHub
@@ -93,7 +94,8 @@ def write_page(stack: ExitStack, link: str) -> str:
     """
     folder = stack.enter_context(TemporaryDirectory(prefix="parley-console-"))  # its mode is 0700
     page = Path(folder, "open.html")
-    page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>Parley</title>')
+    text = f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>Parley</title>'
+    private_files.write(page, text.encode())
     return page.as_uri()
 
 

@@ -100,7 +100,8 @@ def section(title: str, *paragraphs: str) -> Iterator[str]:
 
 def entry(term: str, text: str) -> Iterator[str]:
     yield ".TP"
-    yield f"\\fB{escape(term)}\\fR"
+    # The term is one line of the page; `\c` joins the lines of a long one.
+    yield "\\fB" + " \\c\n".join(paragraph(term).split("\n")) + "\\fR"
     yield paragraph(text)
 
 
