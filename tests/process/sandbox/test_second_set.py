@@ -16,6 +16,7 @@ import pytest
 
 from parley.workspace.search_path import with_trusted_path
 from tests.helpers import sandbox_session
+from tests.helpers.hostile_git import git, make_repository
 from tests.helpers.sandbox_session import KINDS
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is for Linux")
@@ -206,6 +207,39 @@ def test_cleaning_up_changes_nothing_outside(kind: str, folder: Path, tmp_path: 
     assert "refused" in ran.output
     assert os.listdir(outside) == ["empty"]
     assert not (folder / ".npmrc").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["anywhere", "in worktrees", "through a link"])
+def test_a_forged_worktree_opens_no_folder_outside(kind: str, form: str, folder: Path, tmp_path: Path) -> None:
+    sandbox_session.require(kind)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("SECRET")
+    gitdir = folder / ("common/worktrees/one" if form == "in worktrees" else "fake")
+    gitdir.mkdir(parents=True)
+    if form == "through a link":  # `commondir` is as git writes it, and leads out
+        (outside / "worktrees").symlink_to(folder)
+        (folder / "link").symlink_to(outside / "worktrees/fake")
+    (folder / ".git").write_text(f"gitdir: {folder / 'link' if form == 'through a link' else gitdir}\n")
+    (gitdir / "HEAD").write_text("ref: refs/heads/main\n")
+    (gitdir / "gitdir").write_text(f"{folder}/.git\n")
+    (gitdir / "commondir").write_text(f"{outside}\n")
+    ran = sandbox_session.play(bash(f"echo evil > {outside}/new", f"cat {outside}/kept"), folder, kind=kind)
+    reader = sandbox_session.run(f"cat {outside}/kept", folder, "--permission-mode", "default", kind=kind)
+    assert (os.path.exists(outside / "new"), "SECRET" in reader.output) == (False, False), ran.outputs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_git_works_in_a_real_worktree(kind: str, folder: Path, tmp_path: Path) -> None:
+    sandbox_session.require(kind)
+    make_repository(folder, tmp_path / "home")
+    tree = tmp_path / "tree"
+    git(folder, tmp_path / "home", "worktree", "add", "-q", str(tree))
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m inside && git log -1 --format=%s"
+    ran = sandbox_session.play(bash(commit, f"echo evil >> {folder}/.git/config"), tree, kind=kind)
+    assert ran.outputs[0] == "inside", ran.outputs
+    assert "evil" not in (folder / ".git/config").read_text()
 
 
 def landlock_only(kind: str) -> dict[str, object]:

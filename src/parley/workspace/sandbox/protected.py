@@ -20,7 +20,7 @@ from collections.abc import Iterable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.folders import GIT, FolderIndex
-from parley.workspace.sandbox.mounts import is_folder
+from parley.workspace.sandbox.mounts import is_beneath, is_folder
 from parley.workspace.sensitive_names import EXEMPT_PAIRS, normalize_name
 
 MAX_MOUNTED = 100
@@ -28,6 +28,7 @@ MAX_MOUNTED = 100
 MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
 """Folders that commands cannot create while they run. Other protected names are moved away after the command."""
 MAX_GIT_FILE_BYTES = 4096
+GIT_FOLDERS = ("objects", "refs")
 
 
 class ProtectedPaths(Struct, frozen=True, kw_only=True):
@@ -86,8 +87,9 @@ def exempt_paths(path: str) -> list[str]:
 def outer_repository(root: str) -> list[str]:
     """The folders of the repository that a folder belongs to, if they are not in it.
 
-    The `.git` file of a worktree is believed only if the repository refers back to it: a hostile working tree could
-    name any repository.
+    The `.git` file of a worktree is believed only if the repository refers back to it, from the place where git keeps
+    its worktrees. A hostile working tree could name any repository, and could itself contain files that refer back to
+    it and name any folder as `commondir`.
     """
     current = root
     while is_missing(current, GIT):
@@ -102,7 +104,14 @@ def outer_repository(root: str) -> list[str]:
     if gitdir is None or read_reference(os.path.join(gitdir, "gitdir"), "", gitdir) != os.path.realpath(path):
         return []
     common = read_reference(os.path.join(gitdir, "commondir"), "", gitdir)
-    return [gitdir] if common is None else [common, gitdir]
+    if common is None or os.path.dirname(gitdir) != os.path.join(common, "worktrees"):
+        return []
+    is_repository = not is_missing(common, "HEAD") and all(
+        is_folder(os.path.join(common, name)) for name in GIT_FOLDERS
+    )
+    # Files of the working tree say nothing about folders outside of it, even if it lies in a repository's `worktrees`.
+    is_forged = is_beneath(gitdir, current) and not is_beneath(common, current)
+    return [common, gitdir] if is_repository and not is_forged else []
 
 
 def read_reference(path: str, prefix: str, base: str) -> str | None:
