@@ -9,15 +9,20 @@ worktree that is kept has no lock file and belongs to the user.
 
 `create`, `find` and `remove` are for the worktree of a session (EnterWorktree). It has no lock file.
 
-Git executes nothing from the repository, and fetches nothing (git.py).
+Git executes nothing from the repository, and fetches nothing (git.py). A working tree may be hostile: it can contain
+lock files, symlinks instead of worktrees, and a `.git` that leads to other repositories of the user.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -25,13 +30,24 @@ from parley.errors import ToolError
 from parley.workspace import private_files
 from parley.workspace.base import WORKTREES, Worktree, WorktreeChanges
 from parley.workspace.git import Git, GitFailed
+from parley.workspace.sandbox.mounts import is_beneath
 from parley.workspace.sandbox.protected import outer_repository
 
 LOCK = ".lock"
+COMMIT = re.compile(r"[0-9a-f]{40,64}")
 MAX_NAMED = 20
 """Of the files, and of the commits, that would be lost with a worktree."""
 MAX_COMMITS = 10_000
 """How many commits are counted."""
+GIT_CONTENTS = ("objects", "refs")
+UNUSED_PARTS = frozenset({"hooks", "lfs", "annex"})
+"""Parts of a git directory that our git commands do not read. Users replace them by symlinks."""
+
+
+class Checkout(NamedTuple):
+    top: str
+    common_dir: str
+    """Its git directory, or the one that it shares with other worktrees."""
 
 
 class GitWorktrees:
@@ -45,7 +61,9 @@ class GitWorktrees:
         folder = make_folder(top)
         await self._sweep(folder)
         path = str(folder / name)
-        if not exists(path):
+        if exists(path):
+            await self._check(path)
+        else:
             await self._add(top, path, branch_of(name))
         return Worktree(top=top, path=path, cwd=matching_folder(path, top, cwd), branch=branch_of(name))
 
@@ -80,7 +98,9 @@ class GitWorktrees:
     async def find(self, cwd: str, path: str) -> Worktree:
         top = await self._top(cwd)
         listed = await self._git.run(top, "worktree", "list", "--porcelain", "-z")
-        return find_listed(listed, top, cwd, path)
+        found = find_listed(listed, top, cwd, path)
+        await self._check(found.path)
+        return found
 
     async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
         path = worktree.path
@@ -100,6 +120,10 @@ class GitWorktrees:
 
     async def _top(self, cwd: str) -> str:
         """The root of the checkout that contains a folder. Raises ToolError."""
+        return (await self._find(cwd)).top
+
+    async def _find(self, cwd: str) -> Checkout:
+        """The checkout that contains a folder. Raises ToolError, also if it leads to another repository."""
         query = ("rev-parse", "--path-format=absolute", "--show-toplevel", "--git-dir", "--git-common-dir")
         try:
             top, git_dir, common_dir = (await self._git.run(cwd, *query)).rstrip("\n").split("\n")
@@ -110,6 +134,20 @@ class GitWorktrees:
         is_module = "core.worktree" in (await self._git.read_config(cwd)).keys
         if not (same_path(top, find_checkout(cwd)) and is_own_repository(top, git_dir, common_dir, is_module)):
             raise ToolError(f"cannot create a worktree: the .git of {cwd} leads to another repository.")
+        if part := await asyncio.to_thread(find_foreign_part, git_dir, common_dir):
+            raise ToolError(f"cannot create a worktree: {part} leads to another repository.")
+        return Checkout(top, common_dir)
+
+    async def _check(self, path: str) -> str:
+        """The checkout in whose folder of worktrees a path is. Raises ToolError if it is not a worktree of it."""
+        top = str(Path(path).parents[len(WORKTREES)])
+        around = await self._find(top)
+        if not same_path(around.top, top) or not is_in_folder(path, top):
+            raise ToolError(f"{path} is not in the folder of worktrees of a git repository.")
+        if exists(path):
+            found = await self._find(path)
+            if not same_path(found.top, path) or not same_path(found.common_dir, around.common_dir):
+                raise ToolError(f"{path} exists, but is not a worktree of the git repository in {top}.")
         return top
 
     async def _add(self, top: str, path: str, branch: str) -> None:
@@ -121,25 +159,26 @@ class GitWorktrees:
         base = await self._commit(top, "HEAD")
         if not base:
             raise ToolError(f"cannot create a worktree: {top} has no commit yet.")
-        lock = Lock.create(f"{path}{LOCK}")
+        lock = Lock.create(f"{path}{LOCK}", base)
         try:
             await self._git.run(top, "worktree", "add", "--quiet", "-b", branch, path, base)
-            lock.write(base)
         except BaseException:
-            await self._release(path, lock)
+            await self._release(path, lock, is_unfinished=True)
             raise
         self._locks[path] = lock
 
-    async def _release(self, path: str, lock: Lock) -> bool:
-        """Remove a worktree if nothing was changed in it. Returns whether it still exists."""
+    async def _release(self, path: str, lock: Lock, *, is_unfinished: bool = False) -> bool:
+        """Remove a worktree if nothing was changed in it. Returns whether it still exists.
+
+        Nothing was changed in one that is unfinished. Only whoever creates it knows that: a lock file may be forged.
+        """
         try:
-            # Without a commit the worktree was never completed, so nothing was changed in it.
-            kept = bool(lock.base) and exists(path) and await self._has_changes(path, lock.base)
+            kept = not is_unfinished and exists(path) and await self._has_changes(path, lock.base)
             if not kept:
-                await self._remove(path, lock.base)
+                await self._remove(path, lock.base, is_unfinished=is_unfinished)
             lock.delete()
         except ToolError:
-            # Git failed. The lock file stays, and the next `sweep` tries again.
+            # Git failed, or this is not a worktree of ours. The lock file stays, and the next `sweep` tries again.
             kept = exists(path)
         finally:
             lock.close()
@@ -147,30 +186,29 @@ class GitWorktrees:
 
     async def _has_changes(self, path: str, base: str) -> bool:
         """Whether removing it would lose changes. Raises ToolError."""
+        await self._check(path)
         for commit in ("HEAD", f"refs/heads/{branch_of(os.path.basename(path))}"):
             if await self._commit(path, commit) != base:
                 return True
         status = ("status", "--porcelain", "--untracked-files=normal", "--ignore-submodules=dirty")
         return bool(await self._git.run(path, *status))
 
-    async def _remove(self, path: str, base: str) -> None:
+    async def _remove(self, path: str, base: str, *, is_unfinished: bool) -> None:
         """Raises ToolError, also if git itself finds changes that would be lost."""
-        folder, name = os.path.split(path)  # the checkout it was created from may be gone
-        unfinished = () if base else ("--force",)
+        # Not the checkout it was created from, which may be a worktree that is gone.
+        top = str(Path(path).parents[len(WORKTREES)]) if is_unfinished else await self._check(path)
+        force = ("--force",) if is_unfinished and is_in_folder(path, top) else ()
         try:
-            await self._git.run(folder, "worktree", "remove", *unfinished, path, other_folder=path)
+            await self._git.run(top, "worktree", "remove", *force, path, other_folder=path)
         except GitFailed:
             if exists(path):
                 raise
         with suppress(GitFailed):  # the branch may not exist; and it must still be at the base commit
-            commit = [base] if base else []
-            await self._git.run(folder, "update-ref", "-d", f"refs/heads/{branch_of(name)}", *commit)
+            await self._git.run(top, "update-ref", "-d", f"refs/heads/{branch_of(os.path.basename(path))}", base)
 
     async def open_for_session(self, cwd: str, name: str) -> Worktree:
         """A worktree for a whole session. It is removed by `leave` unless `keep` is called. Raises ToolError."""
         worktree = await self.open(cwd, name)
-        if not same_path(await self._top(worktree.path), worktree.path):
-            raise ToolError(f"{worktree.path} exists, but is not a git worktree.")
         return replace(worktree, cwd=worktree.path)
 
     def keep(self, worktree: Worktree) -> None:
@@ -199,36 +237,36 @@ class Lock:
     def __init__(self, path: str, file: int, base: str) -> None:
         self.path = path
         self.base = base
-        """The commit the worktree started at; "" until it is created."""
+        """The commit the worktree started at."""
         self._file = file
 
-    def write(self, base: str) -> None:
-        os.write(self._file, base.encode())
-        self.base = base
-
     @classmethod
-    def create(cls, path: str) -> Lock:
+    def create(cls, path: str, base: str) -> Lock:
         """Raises ToolError."""
         try:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, below=len(WORKTREES))
             fcntl.flock(file, fcntl.LOCK_EX)
+            os.write(file, base.encode())
         except OSError as exc:
             raise ToolError(f"cannot create {path}: {exc.strerror}.") from None
-        return cls(path, file, "")
+        return cls(path, file, base)
 
     @classmethod
     def acquire_stale(cls, path: str) -> Lock | None:
-        """Lock the file of an engine that is gone; None if it is held."""
+        """Lock the file of an engine that is gone; None if it is held, or does not contain a commit."""
         try:
             file = private_files.open_file(path, os.O_RDWR, below=len(WORKTREES))
         except OSError:
             return None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return cls(path, file, os.read(file, 200).decode(errors="replace"))
+            base = os.read(file, 200).decode(errors="replace")
         except OSError:
+            base = ""
+        if not COMMIT.fullmatch(base):
             os.close(file)
             return None
+        return cls(path, file, base)
 
     def delete(self) -> None:
         with suppress(OSError):
@@ -255,6 +293,34 @@ def is_own_repository(top: str, git_dir: str, common_dir: str, is_module: bool) 
         return found == {os.path.join(os.path.realpath(top), ".git")}
     # Submodules name their checkout in core.worktree.
     return found <= set(outer_repository(os.path.realpath(top))) or (is_module and len(found) == 1)
+
+
+def find_foreign_part(git_dir: str, common_dir: str) -> str:
+    """A part of a repository that git would read from elsewhere: a symlink that leads out, or `alternates`; or ""."""
+    common_dir = os.path.realpath(common_dir)
+    for folder in dict.fromkeys((os.path.realpath(git_dir), common_dir)):
+        links = [path for path in find_links(folder, is_deep=False) if os.path.basename(path) not in UNUSED_PARTS]
+        for name in GIT_CONTENTS:
+            links += find_links(os.path.join(folder, name))
+        if foreign := next((path for path in links if not is_beneath(os.path.realpath(path), common_dir)), ""):
+            return foreign
+    alternates = os.path.join(common_dir, "objects", "info", "alternates")
+    return alternates if exists(alternates) else ""
+
+
+def find_links(folder: str, *, is_deep: bool = True) -> Iterator[str]:
+    """The symlinks in a folder and, if `is_deep`, in the folders below it."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield entry.path
+            elif is_deep and entry.is_dir():
+                yield from find_links(entry.path)
+
+
+def is_in_folder(path: str, top: str) -> bool:
+    """Whether a path is in the folder of worktrees of a checkout, without symlinks on the way."""
+    return os.path.realpath(path) == os.path.join(os.path.realpath(top), *WORKTREES, os.path.basename(path))
 
 
 def branch_of(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -336,7 +337,16 @@ async def test_the_users_filter_does_not_read_programs_from_the_repository(proje
     assert not ran.exists()
 
 
-@pytest.mark.parametrize("how", ["core.worktree", "a .git file", "a link", "commondir"])
+FOREIGN_PARTS = {
+    "linked objects and refs": ("objects", "refs"),
+    "linked folders of objects": (*(f"objects/{number:02x}" for number in range(256)), "refs/heads"),
+    "linked packs": ("objects/pack", "packed-refs"),
+    "alternates": ("refs/heads",),
+    "a forged worktree": (),
+}
+
+
+@pytest.mark.parametrize("how", ["core.worktree", "a .git file", "a link", "commondir", *FOREIGN_PARTS])
 async def test_a_repository_that_leads_to_another_one_is_refused(project: Path, tmp_path: Path, how: str) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -347,6 +357,23 @@ async def test_a_repository_that_leads_to_another_one_is_refused(project: Path, 
         (work / ".git").write_text(f"gitdir: {project}/.git\n")
     elif how == "a link":
         (work / ".git").symlink_to(project / ".git")
+    elif how == "a forged worktree":
+        forged = work / "common/worktrees/one"
+        forged.mkdir(parents=True)
+        (work / ".git").write_text(f"gitdir: {forged}\n")
+        (forged / "HEAD").write_text("ref: refs/heads/main\n")
+        (forged / "gitdir").write_text(f"{work}/.git\n")
+        (forged / "commondir").write_text(f"{project}/.git\n")
+    elif how in FOREIGN_PARTS:
+        git(work, "init", "-q", "-b", "main")
+        if "packed-refs" in FOREIGN_PARTS[how]:
+            git(project, "gc", "-q")
+        if how == "alternates":
+            (work / ".git/objects/info/alternates").write_text(f"{project}/.git/objects\n")
+        for part in FOREIGN_PARTS[how]:
+            if (work / ".git" / part).is_dir():
+                shutil.rmtree(work / ".git" / part)
+            (work / ".git" / part).symlink_to(project / ".git" / part)
     else:
         git(work, "init", "-q")
         (work / ".git/commondir").write_text(f"{project}/.git\n")
@@ -357,6 +384,38 @@ async def test_a_repository_that_leads_to_another_one_is_refused(project: Path, 
 
     await play(scenario)
     assert not (project / ".claude").exists()
+
+
+@pytest.mark.parametrize("how", ["another repository", "the same repository"])
+@pytest.mark.parametrize("has_commit", [False, True])
+async def test_a_link_with_a_forged_lock_removes_no_worktree(
+    project: Path, tmp_path: Path, how: str, has_commit: bool
+) -> None:
+    """The folder of worktrees also has a `.git` that leads to the other repository, in which git would find it."""
+    work, theirs = tmp_path / "work", tmp_path / "theirs"
+    git(project, "worktree", "add", "-q", "-b", "worktree-evil", str(theirs))
+    (theirs / "new.txt").write_text("new\n" * (not has_commit))
+    if has_commit:
+        (theirs / "new.txt").unlink()
+    folder = (work if how == "another repository" else project) / ".claude/worktrees"
+    folder.mkdir(parents=True)
+    if how == "another repository":
+        git(work, "init", "-q", "-b", "main")
+        git(work, "commit", "-qm", "first", "--allow-empty")
+        (folder / ".git").write_text(f"gitdir: {project}/.git\n")
+    (folder / "evil").symlink_to(theirs)
+    (folder / "evil.lock").write_text(git(project, "rev-parse", "HEAD") if has_commit else "")
+    (folder / "gone.lock").write_text("")
+    git(project, "branch", "worktree-gone")
+
+    async def scenario(worktrees: GitWorktrees) -> None:
+        await worktrees.sweep(str(folder.parents[1]))
+        with pytest.raises(ToolError, match="folder of worktrees"):
+            await worktrees.open_for_session(str(folder.parents[1]), "evil")
+
+    await play(scenario)
+    assert (theirs / "a.txt").exists()
+    assert git(project, "branch", "--format=%(refname:short)").split() == ["main", "worktree-evil", "worktree-gone"]
 
 
 async def test_a_submodule_has_worktrees_of_its_own(project: Path, tmp_path: Path) -> None:
