@@ -29,6 +29,7 @@ class PersonView:
         self.client: Client[Any] = Client(self.options)
         self.styles = Styles(attributes=False)
         self.cwd = str(folder)
+        self.folders = [self.cwd, *map(str, self.options.add_dirs)]
         self.width = 80
         self.prompts: list[tuple[str, str]] = []
         self.answers = list(answers)

@@ -270,7 +270,9 @@ class ModelFactory:
 
     def cloud_options(self, cloud: str) -> dict[str, str]:
         """Raises ModelError if a helper fails."""
-        return backends.cloud_options(cloud, self.launch.environment, self.launch.settings.merged.to_json())
+        launch = self.launch
+        folders = launch.credentials().folders
+        return backends.cloud_options(cloud, launch.environment, launch.settings.merged.to_json(), folders)
 
     def replay(self, path: Path) -> Model:
         """Raises UsageError."""

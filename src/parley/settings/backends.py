@@ -6,7 +6,7 @@ is reported at the start (`UsageError`), a missing key by the first model call (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -184,11 +184,13 @@ def check_cloud(name: str) -> None:
         )
 
 
-def cloud_options(name: str, environment: Mapping[str, str], settings: Json | None = None) -> dict[str, str]:
+def cloud_options(
+    name: str, environment: Mapping[str, str], settings: Json | None = None, folders: Iterable[str] = ()
+) -> dict[str, str]:
     """Return the options of the cloud's client that are set. Raises ModelError if a helper fails."""
     helper = (settings or {}).get(CREDENTIAL_HELPERS.get(name, ""))
     if helper:
-        environment = {**environment, **credentials.export_aws(helper, environment)}
+        environment = {**environment, **credentials.export_aws(helper, environment, folders)}
     found = {
         option: next((environment[variable] for variable in variables if environment.get(variable)), None)
         for option, variables in CLOUDS[name].items()

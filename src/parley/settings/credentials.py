@@ -20,7 +20,7 @@ import msgspec
 
 from parley.errors import ModelError
 from parley.protocol.base import Json, Struct
-from parley.workspace.search_path import with_trusted_path
+from parley.workspace.search_path import environment_for
 
 SUBSCRIPTION_TOKEN = "sk-ant-oat"
 HELPER_SECONDS = 30
@@ -102,9 +102,9 @@ def known_secrets(sources: CredentialSources) -> list[str]:
     return [key for key in given if key]
 
 
-def export_aws(command: str, environment: Mapping[str, str]) -> dict[str, str]:
+def export_aws(command: str, environment: Mapping[str, str], folders: Iterable[str]) -> dict[str, str]:
     """Run `awsCredentialExport`; returns the variables with the credentials. Raises ModelError."""
-    text = run_helper(command, environment, key="awsCredentialExport")
+    text = run_helper(command, environment, folders, key="awsCredentialExport")
     try:
         found = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError:
@@ -126,7 +126,7 @@ def export_aws(command: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_helper(
-    command: str, environment: Mapping[str, str], folders: Iterable[str] = (), *, key: str = "apiKeyHelper"
+    command: str, environment: Mapping[str, str], folders: Iterable[str], *, key: str = "apiKeyHelper"
 ) -> str:
     """Run a helper; returns its output. Raises ModelError, without the output, which may contain a part of a key."""
     import subprocess
@@ -134,7 +134,7 @@ def run_helper(
     try:
         done = subprocess.run(
             ["/bin/sh", "-c", command],
-            env=with_trusted_path(environment, [os.getcwd(), *folders]),
+            env=environment_for(command, environment, [os.getcwd(), *folders]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -13,9 +13,11 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import termios
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -448,7 +450,17 @@ class ConversationApplication:
     async def _paste_image(self) -> None:
         from parley.terminal.prompts.clipboard import save_image
 
-        self.interface.insert_text(f"{self._pastes.add_image(await save_image())} ")
+        self.interface.insert_text(f"{self._pastes.add_image(await save_image(self.folders))} ")
+
+    def edit_prompt(self) -> None:
+        self.run_task(self._edit_prompt())
+
+    async def _edit_prompt(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="parley-prompt-") as folder:
+            file = Path(folder, "prompt.md")
+            file.write_text(self.interface.input_text)  # noqa: ASYNC240  # a short text, and nothing else to do
+            await self.edit(str(file))
+            self.interface.set_input(file.read_text().removesuffix("\n"))  # noqa: ASYNC240
 
     def take_back(self) -> str | None:
         """The last prompt that waits, for the input."""
@@ -479,6 +491,10 @@ class ConversationApplication:
         return self._session.target.cwd
 
     @property
+    def folders(self) -> Sequence[str]:
+        return self._session.folders
+
+    @property
     def theme(self) -> Theme:
         return self.styles.theme
 
@@ -495,7 +511,7 @@ class ConversationApplication:
         self._schedule()
 
     async def edit(self, path: str) -> None:
-        await self.interface.edit(path)
+        await self.interface.edit(path, self.folders)
 
     async def choose(
         self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None

@@ -49,6 +49,10 @@ class View(Protocol):
     def cwd(self) -> str: ...
 
     @property
+    def folders(self) -> Sequence[str]:
+        """The working directories, `cwd` first. Programs that we start come from none of them."""
+
+    @property
     def theme(self) -> Theme: ...
 
     @property

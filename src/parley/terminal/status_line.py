@@ -15,7 +15,7 @@ import asyncio
 import os
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,7 @@ from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import SessionStatus, View
 from parley.terminal.rendering.style import RESET, Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, shorten
-from parley.workspace.search_path import with_trusted_path
+from parley.workspace.search_path import environment_for
 
 DEADLINE_SECONDS = 3.0
 PAUSE_SECONDS = 0.3
@@ -105,7 +105,7 @@ class StatusLine:
     async def _run_command(self, command: str) -> None:
         try:
             data = encode_json(await self._describe())
-            code, output = await run_shell(command, data, self._view.cwd, self._view.options.env)
+            code, output = await run_shell(command, data, self._view.folders, self._view.options.env)
             self._lines = clean_output(output) if code == 0 else []
             self._problem = "" if self._lines else f"statusLine: exit code {code}" if code else "statusLine: no output"
         except TimeoutError:
@@ -132,15 +132,18 @@ class StatusLine:
         }
 
 
-async def run_shell(command: str, data: bytes, cwd: str, environment: dict[str, str]) -> tuple[int, bytes]:
-    """Run a command with this input; returns its exit code and output. Raises OSError, TimeoutError.
+async def run_shell(
+    command: str, data: bytes, folders: Sequence[str], environment: dict[str, str]
+) -> tuple[int, bytes]:
+    """Run a command with this input in the first folder; returns its exit code and output.
 
-    It is a process group of its own, of which nothing is left when this returns.
+    Its program comes from none of the folders. It is a process group of its own, of which nothing is left when this
+    returns. Raises OSError, TimeoutError.
     """
     process = await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", command),
-        cwd=cwd,
-        env=with_trusted_path(without_secrets({**os.environ, **environment}), [cwd]),
+        cwd=folders[0],
+        env=environment_for(command, without_secrets({**os.environ, **environment}), folders),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -49,6 +49,26 @@ def with_trusted_path(environment: Mapping[str, str], changeable: Iterable[str])
     return {**environment, "PATH": ":".join(entry for entry in entries if is_trusted(entry, tops)) or DEFAULT}
 
 
+def environment_for(command: str, environment: Mapping[str, str], changeable: Iterable[str]) -> dict[str, str]:
+    """The environment for a command line of the user's. Raises PermissionError if its program is not trusted.
+
+    A program that the user names by a path is the user's choice. A name may lead to a file that the session can change
+    through a symlink on the PATH.
+    """
+    import shlex
+
+    changeable = tuple(changeable)
+    trusted = with_trusted_path(environment, changeable)
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    program = next((word for word in words if "=" not in word), "")
+    if "/" not in program and is_found_untrusted(program, trusted, changeable):
+        raise PermissionError(errno.EACCES, "the program on the PATH is one that the session can change", program)
+    return trusted
+
+
 def find_trusted(name: str, environment: Mapping[str, str], changeable: Iterable[str]) -> str | None:
     """The program of that name for us to start: the first one that the session cannot change."""
     changeable = tuple(changeable)

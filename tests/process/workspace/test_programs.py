@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from parley.errors import ModelError
+from parley.settings.backends import cloud_options
 from parley.workspace.search_path import find_trusted, with_absolute_python_path, with_trusted_path
 from tests.helpers.forked import PARLEY
 from tests.helpers.hostile_git import has_git, make_repository
@@ -107,13 +109,26 @@ def test_a_program_of_the_repository_is_not_a_known_one(ground: Ground, where: s
     assert said.stdout.startswith(f"{word}:")
 
 
-def test_a_key_helper_finds_no_program_of_the_repository(ground: Ground) -> None:
-    folder = ground.plant("the repository around the working directory", "print-key")
-    settings = json.dumps({"apiKeyHelper": "print-key"})
+@pytest.mark.parametrize("where", ["another working", "the repository around", "a link into", "a private folder"])
+def test_a_key_helper_finds_no_program_of_the_session(ground: Ground, where: str) -> None:
+    folder = ground.plant(next(each for each in PLANTED if each.startswith(where)), "print-key")
+    settings = json.dumps({"apiKeyHelper": "LANG=C print-key"})
+    options = ("--add-dir", str(ground.root / "added"), "--settings", settings)
 
-    ground.run(folder, "-p", "--model", "sonnet", "--offline", "--settings", settings, "Hi")
+    said = ground.run(folder, "-p", "--model", "sonnet", "--offline", *options, "--", "Hi")
 
-    assert not ground.has_run
+    assert ground.has_run == (where == "a private folder"), said
+
+
+@pytest.mark.parametrize("where", ["another working", "a link into", "a private folder"])
+def test_neither_does_the_helper_of_a_cloud(ground: Ground, where: str) -> None:
+    folder = ground.plant(next(each for each in PLANTED if each.startswith(where)), "print-key")
+    settings = {"awsCredentialExport": "print-key"}
+
+    with pytest.raises(ModelError):
+        cloud_options("bedrock", {"PATH": str(folder)}, settings, [str(ground.package), str(ground.root / "added")])
+
+    assert ground.has_run == (where == "a private folder")
 
 
 def test_the_way_to_a_program_is_followed_through_every_link(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
     @keys.add("c-g", filter=is_free)
     @keys.add("c-x", "c-e", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        buffer.open_in_editor()
+        screen.actions.edit_prompt()
 
     return keys
 

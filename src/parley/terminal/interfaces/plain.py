@@ -19,7 +19,7 @@ from parley.terminal.interfaces.base import Actions
 from parley.terminal.interfaces.picker import Picker
 from parley.terminal.interfaces.sizes import terminal_size
 from parley.terminal.rendering.text import reveal_line
-from parley.workspace.search_path import with_trusted_path
+from parley.workspace.search_path import environment_for
 
 PROMPT = "> "
 
@@ -158,7 +158,7 @@ class PlainInterface:
     async def wait_for_pause(self) -> None:
         return
 
-    async def edit(self, path: str) -> None:
-        environment = with_trusted_path(without_secrets(os.environ), [os.getcwd()])
+    async def edit(self, path: str, folders: Sequence[str]) -> None:
+        environment = environment_for(self._editor, without_secrets(os.environ), folders)
         process = await asyncio.create_subprocess_exec(*shlex.split(self._editor), path, env=environment)
         await process.wait()

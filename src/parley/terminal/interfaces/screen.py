@@ -47,7 +47,7 @@ from parley.terminal.interfaces.sizes import count_wrapped_rows, terminal_size
 from parley.terminal.prompts.prompt_log import PromptLog
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import mask_hidden, reveal_line, shorten
-from parley.workspace.search_path import with_trusted_path
+from parley.workspace.search_path import environment_for
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Ask the terminal to show the frame at once. Terminals that do not know it ignore it."""
@@ -314,9 +314,9 @@ class ConversationScreen:
     def set_vi(self, is_on: bool) -> None:
         self.app.editing_mode = EditingMode.VI if is_on else EditingMode.EMACS
 
-    async def edit(self, path: str) -> None:
+    async def edit(self, path: str, folders: Sequence[str]) -> None:
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        environment = with_trusted_path(without_secrets(os.environ), [os.getcwd()])
+        environment = environment_for(editor, without_secrets(os.environ), folders)
         await run_in_terminal(lambda: subprocess.call([*shlex.split(editor), path], env=environment), in_executor=True)
 
     def print(self, lines: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from parley.settings.secret_variables import without_secrets
@@ -20,15 +21,18 @@ TIMEOUT_SECONDS = 5
 SIGNATURE = b"\x89PNG"
 
 
-async def save_image() -> Path:
-    """The file with the image. Raises ValueError if there is none, or no program that can read it."""
-    searched = [(find_trusted(name, os.environ, [os.getcwd()]), words) for name, *words in PROGRAMS]
+async def save_image(folders: Sequence[str]) -> Path:
+    """The file with the image, which a program in none of the folders reads.
+
+    Raises ValueError if there is no image, or no program that can read it.
+    """
+    searched = [(find_trusted(name, os.environ, folders), words) for name, *words in PROGRAMS]
     found = [(program, *words) for program, words in searched if program is not None]
     if not found:
         names = ", ".join(program[0] for program in PROGRAMS)
         raise ValueError(f"cannot read the clipboard: none of {names} is installed; paste the path of the image")
     for program in found:
-        data = await read_output(program)
+        data = await read_output(program, folders)
         if data.startswith(SIGNATURE):
             descriptor, path = tempfile.mkstemp(prefix="clipboard-", suffix=".png")
             with os.fdopen(descriptor, "wb") as file:
@@ -37,11 +41,11 @@ async def save_image() -> Path:
     raise ValueError("there is no image on the clipboard")
 
 
-async def read_output(program: tuple[str, ...]) -> bytes:
+async def read_output(program: tuple[str, ...], folders: Sequence[str]) -> bytes:
     """What a program prints; nothing if it fails."""
     process = await asyncio.create_subprocess_exec(
         *program,
-        env=with_trusted_path(without_secrets(os.environ), [os.getcwd()]),
+        env=with_trusted_path(without_secrets(os.environ), folders),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

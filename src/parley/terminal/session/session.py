@@ -10,6 +10,7 @@ Prompts wait here and not in the engine, so that each can be edited or removed u
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,8 @@ class TerminalSession:
         self.model = target.options.model or ""
         self.cost_usd: float | None = None
         self.context_percent: float | None = None
+        self._other_folders: tuple[str, ...] = ()
+        """Working directories of the settings, or that were added later."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_lost: Callable[[str], None] = lambda reason: None
         """Called when the engine ends by itself."""
@@ -80,6 +83,12 @@ class TerminalSession:
             session_id=self.target.session_id,
             version=__version__,
         )
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """The working directories, as far as they are known."""
+        cwd, added = self.target.cwd, self.target.options.add_dirs or ()
+        return (cwd, *(os.path.join(cwd, folder) for folder in (*added, *self._other_folders)))
 
     # Connecting and closing.
 
@@ -117,9 +126,13 @@ class TerminalSession:
     async def read_model(self, client: Client[Any]) -> None:
         """Learn the model, which a command may have changed."""
         try:
-            model = ((await client.get_settings()).get("applied") or {}).get("model")
+            settings = await client.get_settings()
         except ClaudeSDKError:
             return  # an older engine; `init` says it
+        model = (settings.get("applied") or {}).get("model")
+        permissions = (settings.get("effective") or {}).get("permissions") or {}
+        listed = permissions.get("additionalDirectories") or ()
+        self._other_folders = tuple(dict.fromkeys((*self._other_folders, *listed)))
         self.model = model if isinstance(model, str) else self.model
         self._on_change()
 
@@ -263,6 +276,7 @@ class TerminalSession:
         if isinstance(message.session_id, str) and message.session_id != self.target.session_id:  # a copy
             self.target = replace(self.target, session_id=message.session_id)
         self.model = message.model if isinstance(message.model, str) else self.model
+        self._other_folders = tuple(message.additional_directories or ())
         self.mode = message.permissionMode if isinstance(message.permissionMode, str) else self.mode
 
     def _note_result(self, message: Result) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import shutil
 import sys
@@ -273,6 +274,29 @@ def test_the_setting_editor_mode_gives_the_keys_of_vi(tmp_path: Path) -> None:
         terminal.wait_for("\nGood day\n")
         terminal.type("\x03\x03")
         assert terminal.wait() == 0
+
+
+def test_no_program_of_the_person_comes_from_a_working_directory(tmp_path: Path) -> None:
+    """By its name on the PATH: in a folder that was added, or through a link into one."""
+    work, added, links = tmp_path / "work", tmp_path / "added", tmp_path / "links"
+    for folder in (work, added, links):
+        folder.mkdir()
+    for name, folder in {"my-editor": added, "my-status": added, "linked-editor": links}.items():
+        (added / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/ran\necho planted\n")
+        (added / name).chmod(0o755)
+        if folder == links:
+            (links / name).symlink_to(added / name)
+    settings = json.dumps({"statusLine": {"type": "command", "command": "my-status"}})
+    words = ("--model", "offline", "--add-dir", str(added), "--settings", settings)
+    path = f"{added}:{links}:{os.environ['PATH']}"
+    for editor, reason in (("my-editor", "No such file"), ("linked-editor", "the session can change")):
+        with TerminalHarness(work, *words, PATH=path, EDITOR=editor) as terminal:
+            terminal.wait_for("statusLine: exit code 127")
+            terminal.type("\x07")
+            terminal.wait_for(reason)
+            terminal.type("\x03\x03")
+            assert terminal.wait() == 0
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_input_takes_pastes_an_editor_and_commands_of_the_person(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> No
 
 async def test_the_first_program_with_an_image_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path, monkeypatch, wl_paste="exit 1", xclip="printf '\\211PNG picture'")
-    path = await save_image()
+    path = await save_image([])
 
     assert path.read_bytes() == b"\x89PNG picture"
     path.unlink()
@@ -34,4 +34,4 @@ async def test_without_an_image_the_reason_is_given(
     install(tmp_path, monkeypatch, **scripts)
 
     with pytest.raises(ValueError, match=message):
-        await save_image()
+        await save_image([])
