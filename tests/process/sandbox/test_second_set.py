@@ -242,6 +242,27 @@ def test_git_works_in_a_real_worktree(kind: str, folder: Path, tmp_path: Path) -
     assert "evil" not in (folder / ".git/config").read_text()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("taken", ["a link", "a folder"])
+def test_a_name_that_another_user_has_taken_stops_no_command(
+    kind: str, taken: str, folder: Path, tmp_path: Path
+) -> None:
+    sandbox_session.require(kind)
+    usual = tmp_path / "temporary" / f"parley-{os.getuid()}"
+    usual.parent.mkdir()
+    if taken == "a link":
+        usual.symlink_to(tmp_path)
+    elif os.geteuid() == 0:
+        usual.mkdir()
+        os.chown(usual, 12345, 12345)
+    else:
+        pytest.skip("only root can give a folder to another user")
+    managed = {"env": {"CLAUDE_CODE_TMPDIR": str(usual.parent)}, **landlock_only(kind)}
+    command = 'echo kept > "$TMPDIR/note" && cat "$TMPDIR/note"'
+    ran = sandbox_session.run(command, folder, "--managed-settings", json.dumps(managed))
+    assert (ran.output, "belongs to another user" in ran.stderr) == ("kept", True), ran
+
+
 def landlock_only(kind: str) -> dict[str, object]:
     return {"sandbox": {"bwrapPath": "/nonexistent"}} if kind == "landlock" else {}
 

@@ -6,6 +6,7 @@ import functools
 import glob
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -31,6 +32,8 @@ SYSTEM_FOLDERS = frozenset(
     | {"tmp", "run"}  # commands have their own
 )
 """The folders at the root that readers see, apart from the working directories and programs on PATH."""
+OTHER_PRIVATE_FOLDER = "sandbox-files"
+"""In the configuration folder, if the usual one in the temporary folder is not ours."""
 GIT_CONFIG = (".gitconfig", ".config/git")
 MAX_MATCHES = 1000
 """How many files a pattern with `*` stands for, at most."""
@@ -88,6 +91,8 @@ def make_folders(launch: LaunchContext, session_id: str) -> SandboxFolders:
     from parley.workspace.sandbox.launcher import SandboxFolders
 
     root = private_root(launch)
+    if root.name == OTHER_PRIVATE_FOLDER:
+        launch.warn(f"the usual folder for temporary files belongs to another user; {root} is used instead")
     private = functools.partial(private_folder, root.parent, root.name)
     return SandboxFolders(
         temp=str(private("sandbox", session_id)),
@@ -100,7 +105,14 @@ def make_folders(launch: LaunchContext, session_id: str) -> SandboxFolders:
 def private_root(launch: LaunchContext) -> Path:
     """The folder for temporary files of sessions, in which commands of the sandbox may write."""
     temporary = os.path.realpath(launch.environment.get("CLAUDE_CODE_TMPDIR") or "/tmp")
-    return Path(temporary, f"parley-{os.getuid()}")
+    usual = Path(temporary, f"parley-{os.getuid()}")
+    try:
+        status = os.lstat(usual)
+    except OSError:
+        return usual
+    # Another user may have taken the name, so that no command could run.
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    return usual if is_ours else Path(os.path.realpath(launch.config), OTHER_PRIVATE_FOLDER)
 
 
 def make_proxy(
