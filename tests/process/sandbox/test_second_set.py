@@ -263,6 +263,20 @@ def test_a_name_that_another_user_has_taken_stops_no_command(
     assert (ran.output, "belongs to another user" in ran.stderr) == ("kept", True), ran
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hard_link_is_no_way_to_change_a_protected_file(kind: str, folder: Path, tmp_path: Path) -> None:
+    sandbox_session.require(kind)
+    make_repository(folder, tmp_path / "home")
+    hook = folder / ".git/hooks/pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    (folder / "notes.txt").hardlink_to(folder / ".git/config")
+    (folder / "script").hardlink_to(hook)
+    before = (folder / ".git/config").read_text()
+    ran = sandbox_session.play(bash("echo evil >> notes.txt", "echo evil >> script"), folder, kind=kind)
+    assert ((folder / ".git/config").read_text(), hook.read_text()) == (before, "#!/bin/sh\n"), ran.outputs
+
+
 def landlock_only(kind: str) -> dict[str, object]:
     return {"sandbox": {"bwrapPath": "/nonexistent"}} if kind == "landlock" else {}
 

@@ -3,7 +3,7 @@
 Found in each writable folder:
 
 * Protected folders and files, also in folders below it, in any case. They are mounted read-only. If there are very
-  many, the others are compared and restored (`contents.py`).
+  many, the others are compared and restored (`contents.py`), as are files with hard links.
 * Protected folders that do not exist. They are masked, so that a command cannot create them.
 * Symlinks with a protected name, and protected names that do not exist, in all folders. Nothing can be mounted there
   without side effects for others (an empty `.npmrc` breaks npm). `entries.py` compares them after each command, moves
@@ -14,9 +14,10 @@ Of a git repository, the configuration and the hooks are protected; the rest mus
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.folders import GIT, FolderIndex
@@ -27,6 +28,8 @@ MAX_MOUNTED = 100
 """How many paths are mounted, at most: bubblewrap takes long for many. Those in upper folders come first."""
 MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
 """Folders that commands cannot create while they run. Other protected names are moved away after the command."""
+MAX_SEARCHED = 2000
+"""How many protected files are searched for hard links."""
 MAX_GIT_FILE_BYTES = 4096
 GIT_FOLDERS = ("objects", "refs")
 
@@ -39,7 +42,7 @@ class ProtectedPaths(Struct, frozen=True, kw_only=True):
     existing: tuple[str, ...] = ()
     """Those that exist, and the hooks of repositories."""
     restored: tuple[str, ...] = ()
-    """Paths for which there are too many mounts."""
+    """Paths for which there are too many mounts, and files that a command can change by another name."""
     writable: tuple[str, ...] = ()
     """Paths below protected ones that commands may change, and repositories outside of the writable folders."""
 
@@ -70,9 +73,24 @@ def find_protected(index: FolderIndex, repositories: Iterable[str] = ()) -> Prot
     return ProtectedPaths(
         existing=tuple(dict.fromkeys(existing)),
         read_only=tuple(sorted(ordered[:MAX_MOUNTED])),
-        restored=tuple(ordered[MAX_MOUNTED:]),
+        restored=(*find_linked(ordered[:MAX_MOUNTED], writable), *ordered[MAX_MOUNTED:]),
         writable=tuple(sorted(set(writable))),
     )
+
+
+def find_linked(paths: Iterable[str], writable: Collection[str]) -> list[str]:
+    """The files at and below some paths that have hard links: a read-only mount protects only one of their names."""
+    found: list[str] = []
+    waiting, left = list(paths), MAX_SEARCHED
+    while waiting and left:
+        path, left = waiting.pop(), left - 1
+        with contextlib.suppress(OSError):
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+                found.append(path)
+            elif stat.S_ISDIR(status.st_mode) and path not in writable:
+                waiting += [os.path.join(path, name) for name in os.listdir(path)]
+    return sorted(found)
 
 
 def is_missing(root: str, name: str) -> bool:
