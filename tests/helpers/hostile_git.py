@@ -138,6 +138,13 @@ def linked(ground: Ground) -> None:
     (ground.work / ".git").symlink_to(elsewhere(ground) / ".git")
 
 
+def linked_objects(ground: Ground) -> None:
+    objects = ground.work / ".git" / "objects"
+    folder = next(path for path in sorted(objects.iterdir()) if len(path.name) == 2)
+    folder.rename(ground.root / "elsewhere")
+    folder.symlink_to(ground.root / "elsewhere")
+
+
 def alternates(ground: Ground) -> None:
     objects = elsewhere(ground) / ".git" / "objects"
     (ground.work / ".git" / "objects" / "info" / "alternates").write_text(f"{objects}\n")
@@ -274,6 +281,7 @@ NAMING: dict[str, Callable[[Ground], None]] = {
     "core.worktree": worktree_elsewhere,
     "a .git that is a file, with nothing else wrong": clean_gitfile,
     "alternates": alternates,
+    "linked objects": linked_objects,
     "another hook": hook("reference-transaction"),
 }
 """What names a program, leads elsewhere or cannot be judged, though no command of ours may come to it."""

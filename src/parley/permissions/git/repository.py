@@ -65,6 +65,8 @@ GITDIR_ENTRIES = (
     "logs",
     "info",
 )
+OBJECT_FOLDERS = frozenset(f"{number:02x}" for number in range(256))
+"""The folders of single objects, by the start of their names."""
 
 
 class Repository(Struct, frozen=True):
@@ -252,7 +254,13 @@ class _Inspection:
         for path in [f"{folder}/{name}" for folder in folders for name in GITDIR_ENTRIES]:
             if fs.readlink(path) is not None:  # the folders above are already resolved
                 yield Finding("elsewhere", path, f"{path} is a symlink")
-        yield from self._inspect_alternates(_join(found.common_dir, "objects"))
+        objects = _join(found.common_dir, "objects")
+        prefetch(fs, objects)
+        for path in [f"{objects}/{name}" for name in possible_names(fs, objects, OBJECT_FOLDERS)]:
+            if fs.readlink(path) is not None:
+                yield Finding("elsewhere", path, f"{path} is a symlink")
+                break
+        yield from self._inspect_alternates(objects)
 
     def _inspect_alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = _join(objects, "info/alternates")

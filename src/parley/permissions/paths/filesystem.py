@@ -23,8 +23,8 @@ MAX_LINKS = 40
 """As many symlinks as the kernel follows."""
 MAX_ENTRIES = 10_000
 """Folder entries that one decision reads."""
-MAX_LISTED = 256
-"""A folder with more entries is not prefetched."""
+MAX_LISTED = 264
+"""A folder with more entries is not prefetched. The `objects` of a large git repository have 258."""
 MAX_PARTS = 256
 PROCESS_CWD = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/cwd")
 """A symlink to the working directory of a process: it differs between the command and this process."""
