@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from parley.errors import ModelError
 from parley.settings.backends import cloud_options
 from parley.workspace.search_path import find_trusted, with_absolute_python_path, with_trusted_path
 from tests.helpers.forked import PARLEY
-from tests.helpers.hostile_git import has_git, make_repository
+from tests.helpers.hostile_git import git, has_git, make_repository
 
 pytestmark = pytest.mark.skipif(not has_git, reason="git is not installed")
 
@@ -98,6 +99,28 @@ def test_a_worktree_of_a_session_is_not_made_by_the_repositorys_git(ground: Grou
     said = ground.run(folder, "-p", "--model", "offline", "--worktree", "one", "say Hi.")
 
     assert (said.stdout.strip(), ground.has_run) == ("Hi.", False)
+
+
+def test_neither_a_start_nor_an_agent_uses_another_repository(ground: Ground) -> None:
+    """The tree is hostile: its worktrees are links to others, and its objects are those of another repository."""
+    other, theirs = ground.root / "other", ground.root / "theirs"
+    make_repository(other, ground.root / "home", "secret.txt")
+    git(other, ground.root / "home", "worktree", "add", "-q", str(theirs))
+    tree = ground.package.parent
+    folder = tree / ".claude/worktrees"
+    folder.mkdir(parents=True)
+    (folder / ".git").write_text(f"gitdir: {other}/.git\n")
+    (folder / "evil").symlink_to(theirs)
+    (folder / "evil.lock").touch()
+    for part in ("objects", "refs"):
+        shutil.rmtree(tree / ".git" / part)
+        (tree / ".git" / part).symlink_to(other / ".git" / part)
+    agent = {"description": "d", "prompt": 'call Read {"file_path": "secret.txt"}\nshow', "isolation": "worktree"}
+
+    said = ground.run(Path("/bin"), "-p", "--model", "offline", "--", f"call Task {json.dumps(agent)}\nshow")
+
+    assert "leads to another repository" in said.stdout
+    assert (theirs / "secret.txt").exists()
 
 
 @pytest.mark.parametrize(("where", "word"), [("the repository around", "ask"), ("a private folder", "allow")])

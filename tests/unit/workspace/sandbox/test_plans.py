@@ -86,6 +86,11 @@ def test_a_forged_reference_to_a_repository_is_not_believed(tmp_path: Path) -> N
     (linked / "gitdir").write_text(f"{work}/.git\n")
     (linked / "commondir").write_text("../..\n")
     (work / ".git").write_text(f"gitdir: {linked}\n")
+    assert outer_repository(str(work)) == [], "the folder is not a git directory"
+
+    for name in ("objects", "refs"):
+        (victim / name).mkdir()
+    (victim / "HEAD").write_text("ref: refs/heads/main\n")
     assert outer_repository(str(work)) == [str(victim), str(linked)]
 
 
