@@ -31,7 +31,7 @@ from parley.workspace import private_files
 from parley.workspace.base import WORKTREES, Worktree, WorktreeChanges
 from parley.workspace.git import Git, GitFailed
 from parley.workspace.sandbox.mounts import is_beneath
-from parley.workspace.sandbox.protected import outer_repository
+from parley.workspace.sandbox.protected import GIT_FOLDERS, outer_repository
 
 LOCK = ".lock"
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -39,7 +39,6 @@ MAX_NAMED = 20
 """Of the files, and of the commits, that would be lost with a worktree."""
 MAX_COMMITS = 10_000
 """How many commits are counted."""
-GIT_CONTENTS = ("objects", "refs")
 UNUSED_PARTS = frozenset({"hooks", "lfs", "annex"})
 """Parts of a git directory that our git commands do not read. Users replace them by symlinks."""
 
@@ -300,7 +299,7 @@ def find_foreign_part(git_dir: str, common_dir: str) -> str:
     common_dir = os.path.realpath(common_dir)
     for folder in dict.fromkeys((os.path.realpath(git_dir), common_dir)):
         links = [path for path in find_links(folder, is_deep=False) if os.path.basename(path) not in UNUSED_PARTS]
-        for name in GIT_CONTENTS:
+        for name in GIT_FOLDERS:
             links += find_links(os.path.join(folder, name))
         if foreign := next((path for path in links if not is_beneath(os.path.realpath(path), common_dir)), ""):
             return foreign
@@ -310,12 +309,14 @@ def find_foreign_part(git_dir: str, common_dir: str) -> str:
 
 def find_links(folder: str, *, is_deep: bool = True) -> Iterator[str]:
     """The symlinks in a folder and, if `is_deep`, in the folders below it."""
-    with suppress(OSError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_symlink():
-                yield entry.path
-            elif is_deep and entry.is_dir():
-                yield from find_links(entry.path)
+    waiting = [folder]
+    while waiting:
+        with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    yield entry.path
+                elif is_deep and entry.is_dir():
+                    waiting.append(entry.path)
 
 
 def is_in_folder(path: str, top: str) -> bool:

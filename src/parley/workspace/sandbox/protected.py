@@ -32,6 +32,7 @@ MAX_SEARCHED = 2000
 """How many protected files are searched for hard links."""
 MAX_GIT_FILE_BYTES = 4096
 GIT_FOLDERS = ("objects", "refs")
+"""What a git directory contains besides its `HEAD`."""
 
 
 class ProtectedPaths(Struct, frozen=True, kw_only=True):
