@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,56 @@ async def test_the_end_of_a_token_ends_all_its_connections(tmp_path: Path, how: 
                     pass
 
 
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+async def test_a_connection_that_ended_before_does_not_hide_the_others(tmp_path: Path, how: str) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        expiry = {"expires_in": 3} if how == "expired" else {}
+        token = await server.make_token("guest", "prompt", quotas={"connections": 2}, **expiry)
+        reader, writer = await open_stream(server, "/me", token)  # it stays open after its reply
+        await reader.readuntil(b"}")
+        streams = [await open_stream(server, f"/sessions/{session}/events", token) for _ in range(2)]
+        writer.close()
+        assert (await server.request("GET", "/healthz"))[0] == 200  # the server has noticed
+        status, reply = await server.request("GET", "/me", token=token)
+        assert (status, reply["error"]["code"]) == (429, "quota_exceeded")
+        if how == "revoked":
+            assert (await server.request("DELETE", "/tokens/guest"))[0] == 204
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for reader, writer in streams:
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await reader.readexactly(1 << 30)
+                writer.close()
+            while await clients_of(server, session):
+                pass
+
+
+async def test_a_stream_ends_with_its_connection_when_requests_wait_behind_it(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        _, writer = await open_stream(server, f"/sessions/{session}/events", server.token)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3)
+        await writer.drain()
+        assert await clients_of(server, session) == 1
+        writer.close()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await clients_of(server, session):  # noticed when something is written
+                await server.ask(session, "say Anything.")
+        # A connection that is a WebSocket would not tell the stream of its end.
+        reader, writer = await open_stream(server, f"/sessions/{session}/events", server.token)
+        writer.write(
+            b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        )
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1 << 30)
+            while await clients_of(server, session):
+                pass
+        writer.close()
+        assert not [line for line in server.stderr if "Traceback" in line or "RuntimeError" in line]
+
+
 @pytest.mark.parametrize("path", ["/ws", "/acp"])
 async def test_a_frame_before_the_token_is_short(tmp_path: Path, path: str) -> None:
     async with Server(tmp_path) as server:
@@ -92,12 +143,28 @@ async def test_a_frame_before_the_token_is_short(tmp_path: Path, path: str) -> N
         assert "not a JSON object" in str(await client.recv())
 
 
-@pytest.mark.parametrize("sent", ["a header", "many headers", "a path", "a trailer"])
+async def test_parts_of_a_frame_before_the_token_are_few(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        client = await connect(f"ws://127.0.0.1:{server.port}/ws")
+
+        async def make_parts() -> AsyncIterator[str]:
+            for _ in range(20):
+                yield ""
+            await client.wait_closed()
+
+        with pytest.raises(websockets.ConnectionClosed):
+            await client.send(make_parts())
+        assert client.close_code == 1009
+
+
+@pytest.mark.parametrize("sent", ["a header", "many headers", "short headers", "a path", "a trailer", "many requests"])
 async def test_a_head_is_short(tmp_path: Path, sent: str) -> None:
     long = "x" * 40_000
     data = {
         "a header": f"GET /healthz HTTP/1.1\r\nHost: localhost\r\nLong: {long}",
         "many headers": "GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + "Some: more\r\n" * 4000,
+        "short headers": "POST /sessions HTTP/1.1\r\nContent-Length: 10\r\n" + "a:\r\n" * 200 + "\r\n",
+        "many requests": "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 50,
         "a path": f"GET /{long}",
         "a trailer": "POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
         + "Some: more\r\n" * 4000,
@@ -109,6 +176,7 @@ async def test_a_head_is_short(tmp_path: Path, sent: str) -> None:
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):  # the server ends it
                 await reader.readexactly(1 << 20)
         writer.close()
+        assert not [line for line in server.stderr if "Traceback" in line or "RuntimeError" in line]
 
 
 async def test_a_body_that_is_not_read_does_not_keep_a_connection(tmp_path: Path) -> None:

@@ -8,15 +8,20 @@ the token, the limits of the token apply (`security/quotas.py`).
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from parley.gateway.http.auth import PEER, Gate
 from parley.gateway.http.errors import error_body, status_of
 from parley.gateway.http.frames import END_SECONDS, FrameSocket
 from parley.gateway.security.quotas import Peer
+
+MOST_HEADERS = 100
+HEADER_MARKS = len(": \r\n")
+MOST_PIPELINED = 10
+"""How many requests of a connection may wait for their replies. Those of one read are all here before the first runs."""
 
 
 class Anonymous:
@@ -61,10 +66,13 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
         _unparsed_bytes = 0
         """How much has come of a head that is not complete."""
         _is_in_head = True
+        _release: Callable[[], None] | None = None
+        """Called once, when a request whose token was accepted has its reply, or the connection has ended."""
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._release: Callable[[], None] = ignore
+            self._unanswered: deque[RequestResponseCycle] = deque()
+            """The requests without a complete reply, in their order. uvicorn knows only the last one."""
             if len(self.connections) > gate.limits.connections:
                 self.end("too_many_connections", "the server has too many connections; try again later")
                 return
@@ -78,20 +86,27 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
                 self._unparsed_bytes += len(data)
                 self._count_head(0)
 
+        # The parser goes on to the end of what was read, also when the connection has been ended.
+
         def on_message_begin(self) -> None:
-            self._start_deadline()
+            if not self.transport.is_closing():
+                self._start_deadline()
             self._is_in_head, self._head_bytes, self._unparsed_bytes = True, 0, 0
             super().on_message_begin()
             self.scope[PEER] = self  # type: ignore[literal-required]
 
         def on_url(self, url: bytes) -> None:
             self._count_head(len(url))
-            super().on_url(url)
+            if not self.transport.is_closing():
+                super().on_url(url)
 
         def on_header(self, name: bytes, value: bytes) -> None:
             """Also called for what comes after a body in chunks."""
-            self._count_head(len(name) + len(value))
-            super().on_header(name, value)
+            self._count_head(len(name) + len(value) + HEADER_MARKS)
+            if len(self.headers) >= MOST_HEADERS:
+                self.end("too_large", f"the request has more than {MOST_HEADERS} headers")
+            if not self.transport.is_closing():
+                super().on_header(name, value)
 
         def _count_head(self, count: int) -> None:
             self._head_bytes += count
@@ -101,8 +116,22 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
         def on_headers_complete(self) -> None:
             self._is_in_head = False
             self._end_deadline()
-            if not self.transport.is_closing():
-                super().on_headers_complete()
+            if len(self._unanswered) > MOST_PIPELINED:
+                self.end(
+                    "rate_limited", f"more than {MOST_PIPELINED} requests wait for their replies on one connection"
+                )
+            if self.transport.is_closing():
+                return
+            before = self.cycle
+            super().on_headers_complete()
+            if self.cycle is not before:
+                self._unanswered.append(self.cycle)
+
+        def handle_websocket_upgrade(self) -> None:
+            if self._unanswered:  # they would not learn when the connection ends
+                self.end("invalid_line", "a connection cannot become a WebSocket before all its requests are answered")
+            else:
+                super().handle_websocket_upgrade()
 
         def on_body(self, body: bytes) -> None:
             if not self.transport.is_closing():
@@ -114,16 +143,31 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
                 super().on_message_complete()
 
         def on_response_complete(self) -> None:
-            self._release()
-            if self.cycle.more_body:  # the rest is not read, and must not keep the connection open
-                self._start_deadline()
+            self._release_token()
+            if self._unanswered:  # not after the end of the connection
+                answered = self._unanswered.popleft()
+                answered.body = bytearray()  # what came with the head, and nobody has read
+                if answered.more_body:  # the rest is not read, and must not keep the connection open
+                    self._start_deadline()
             super().on_response_complete()
 
         def connection_lost(self, exc: Exception | None) -> None:
             anonymous.remove(self.transport)
-            self._release()
+            self._release_token()
             self._end_deadline()
             super().connection_lost(exc)
+            for cycle in self._unanswered:
+                cycle.disconnected = True
+                cycle.message_event.set()
+            self._unanswered.clear()
+            self.pipeline.clear()
+            # The request refers to the connection: without these, its memory stays until the garbage is collected.
+            self.cycle = self.scope = self.headers = None  # type: ignore[assignment]
+
+        def _release_token(self) -> None:
+            if self._release is not None:
+                release, self._release = self._release, None
+                release()
 
         def send_400_response(self, msg: str) -> None:
             if not self.transport.is_closing():
@@ -148,7 +192,7 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
             if self.transport.is_closing():
                 return
             anonymous.remove(self.transport)
-            if self.cycle is not None and not self.cycle.response_complete and self.cycle.response_started:
+            if self._unanswered and self._unanswered[0].response_started:
                 self.transport.abort()  # a client that does not read would keep the rest of the reply here
                 return
             body = error_body(code, reason)
@@ -171,7 +215,3 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
             super().connection_lost(exc)
 
     return LimitedProtocol, LimitedSocket
-
-
-def ignore() -> None:
-    """A connection without a token holds nothing."""

@@ -36,6 +36,8 @@ TOKEN_BYTES = 4096
 """The longest frame before the token was accepted."""
 MOST_PARTS = 4096
 """Of how many frames a message may consist: empty ones cost memory, too."""
+TOKEN_PARTS = 16
+"""Of how many before the token was accepted."""
 REASON_BYTES = 120
 END_SECONDS = 1.0
 """How long a client has to read why its connection ends."""
@@ -120,9 +122,11 @@ class FrameSocket(WebSocketsSansIOProtocol):
         self._held_bytes = count
 
     def handle_cont(self, event: Frame) -> None:
-        super().handle_cont(event)
-        if len(self.frames) > MOST_PARTS:
-            self.end("too_large", f"a message has more than {MOST_PARTS} parts")
+        most = TOKEN_PARTS if self._release is None else MOST_PARTS
+        if len(self.frames) >= most:
+            self.end("too_large", f"a message has more than {most} parts")
+        if not self.transport.is_closing():
+            super().handle_cont(event)
 
     def handle_ping(self) -> None:
         if self.writable.is_set():

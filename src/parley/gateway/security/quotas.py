@@ -139,14 +139,15 @@ class OpenConnections:
     def add(self, principal: Principal, peer: Peer, is_current: Callable[[], bool], line_bytes: int) -> TokenUse:
         """Raises Refusal."""
         name, most = principal.name, principal.quotas.connections
-        use = self._by_name.setdefault(name, TokenUse())
+        use = self._by_name.get(name) or TokenUse()
         if most is not None and len(use.peers) >= most:
             raise Refusal("quota_exceeded", f"the token {name!r} has reached its limit of {most} connections at a time")
+        self._by_name[name] = use
 
         def release() -> None:
             use.peers.pop(peer, None)
-            if not use.peers:
-                self._by_name.pop(name, None)
+            if not use.peers and self._by_name.get(name) is use:
+                del self._by_name[name]
 
         use.peers[peer] = is_current
         peer.admit(line_bytes, release)
