@@ -59,6 +59,7 @@ REQUESTING = b'{"type":"system","subtype":"status","status":"requesting"'
 """Engines send this before each model call if they send stream events."""
 CALLBACKS = frozenset({"hook_callback", "mcp_message"})
 """Requests that only the client can answer that declared the callback or the server."""
+ENVIRONMENT_REFUSED = "a session of a server does not take `update_environment_variables`; it has those of the server"
 DECLARATIONS = frozenset({"hooks", "sdkMcpServers", "sdkMcpServerConfigs", "sdkMcpServerManifests", "clientTools"})
 """The fields of `initialize` by which a client promises to answer requests."""
 BEHAVIORS = frozenset({"allow", "deny", "accept", "decline", "cancel"})
@@ -292,6 +293,8 @@ class LiveSession:
                     self._cancel_request(client, head)
                 case "keep_alive" | "auth":  # a client whose headers had a token may send it again
                     pass
+                case "update_environment_variables":
+                    raise Refusal("invalid_line", ENVIRONMENT_REFUSED)
                 case _:
                     self._check(client.principal, Scope.PROMPT)
                     self._write(line)

@@ -22,7 +22,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long the head of a request may take to arrive."""
     head_bytes: Positive = 16 * 1024
     """How long the head of a request may be."""
-    line_bytes: Positive = 16 * 1024 * 1024
+    line_bytes: Positive = 8 * 1024 * 1024
     """How long the body of a request or a frame may be, once the client has sent its token."""
     requests_per_minute: Positive = 60_000
     """How many requests, connections and lines a token may make or send, unless its quota says otherwise."""

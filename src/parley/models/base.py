@@ -9,6 +9,7 @@ See also: implementations in `backends/`, `fake/` and `recording/`; `accumulator
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -221,8 +222,8 @@ class Model(Protocol):
 
 
 MODEL_ROOTS = "PARLEY_MODEL_ROOTS"
-"""A gateway sets it: the folders that a session of a token may name files in. The sessions of the server's operator,
-and engines without a gateway, do not have it."""
+"""A gateway sets it: the folders that a session of a token may name files in, as a JSON array. The sessions of the
+server's operator, and engines without a gateway, do not have it."""
 
 
 def find_model_file(cwd: str, name: str, environment: Mapping[str, str]) -> Path:
@@ -231,7 +232,7 @@ def find_model_file(cwd: str, name: str, environment: Mapping[str, str]) -> Path
     if roots is None:
         return Path(cwd, name)
     path = Path(os.path.realpath(os.path.join(cwd, name)))
-    if not any(path.is_relative_to(os.path.realpath(root)) for root in filter(None, roots.split(os.pathsep))):
+    if not any(path.is_relative_to(os.path.realpath(root)) for root in json.loads(roots)):
         raise UsageError(f"the model file {name!r:.200} is outside the roots that the token allows")
     return path
 

@@ -227,6 +227,76 @@ async def test_lines_count_like_requests(tmp_path: Path) -> None:
             await read_to_end(client)
 
 
+async def test_a_token_without_requests_gets_none(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        token = await server.make_token("none", "view", quotas={"requests_per_minute": 0})
+        assert (await server.request("GET", "/me", token=token))[0] == 429
+
+
+async def test_wrong_tokens_of_one_address_are_limited_whatever_it_forwards(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+
+        async def send(address: str) -> int:
+            headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": address}
+            return (await server.fetch("GET", "/me", None, headers))[0]
+
+        assert 429 in [await send(f"number {number}") for number in range(20)]
+        assert 429 in [await send(f"2001:db8::{number}") for number in range(20)]
+        assert await send("192.0.2.1") == 401
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+async def test_a_body_after_the_end_of_its_token_is_refused(tmp_path: Path, how: str) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        expiry = {"expires_in": 0.5} if how == "expired" else {}
+        token = await server.make_token("guest", "prompt", **expiry)
+        body = b'{"content": "say Late."}'
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(
+            f"POST /sessions/{session}/prompts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body[:5]
+        )
+        await writer.drain()
+        if how == "revoked":
+            await server.request("DELETE", "/tokens/guest")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await server.request("GET", "/me", token=token))[0] == 200:
+                pass
+            writer.write(body[5:])
+            assert b" 401 " in await reader.readline()
+        writer.close()
+
+
+async def test_a_token_can_revoke_itself(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        token = await server.make_token("own", "admin")
+        assert (await server.request("DELETE", "/tokens/own", token=token))[0] == 204
+        assert (await server.request("GET", "/me", token=token))[0] == 401
+
+
+@pytest.mark.parametrize("name", ["a/b", "/", "..", ""])
+async def test_a_token_has_a_name_that_can_be_revoked(tmp_path: Path, name: str) -> None:
+    async with Server(tmp_path) as server:
+        status, reply = await server.request("POST", "/tokens", {"name": name, "scopes": ["view"]})
+        assert (status, reply["error"]["code"]) == (400, "invalid_body")
+        await server.make_token("ann@example.com: phone?", "view")
+        assert (await server.request("DELETE", "/tokens/ann%40example.com%3A%20phone%3F"))[0] == 204
+
+
+async def test_environment_variables_of_a_client_are_refused(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        line = {"type": "update_environment_variables", "variables": {"NAME": "value"}}
+        path = f"/v1/code/sessions/{session}/events"
+        status, reply = await server.request("POST", path, {"events": [{"payload": line}]})
+        assert (status, reply["error"]["code"]) == (400, "invalid_line")
+        client = await server.connect(f"/sessions/{session}/ws")
+        await client.send(json.dumps(line))
+        assert "update_environment_variables" in str(await client.recv())
+
+
 async def test_a_token_has_limits_for_what_is_open(tmp_path: Path) -> None:
     async with Server(tmp_path) as server:
         session = await server.create()
@@ -375,6 +445,11 @@ async def test_model_files_of_a_token_stay_below_its_roots(tmp_path: Path) -> No
                 body = {"cwd": "own", "options": options}
                 status, reply = await server.request("POST", "/sessions", body, token)
                 assert (status, reply["error"]["code"]) == (403, "outside_roots"), (model, reply)
+        # A colon in the name of a folder does not make two folders of it.
+        (server.root / "own" / f"a:{tmp_path}").mkdir(parents=True)
+        body = {"cwd": f"own/a:{tmp_path}", "options": {"model": f"scripted:{tmp_path}/script.toml"}}
+        status, reply = await server.request("POST", "/sessions", body, token)
+        assert (status, reply["error"]["code"]) == (403, "outside_roots"), reply
         body = {"cwd": "own", "options": {"model": "scripted:script.toml"}}
         status, made = await server.request("POST", "/sessions", body, token)
         assert status == 201

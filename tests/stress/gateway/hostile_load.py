@@ -98,7 +98,7 @@ def half_bodies(port: int, token: str, session: str, count: int) -> list[socket.
     """Requests whose bodies stop before their end."""
     held = [connect(port) for _ in range(count)]
     for each in held:
-        push(each, make_head("POST", "/sessions", token, "Content-Length: 16000000") + BLOCK)
+        push(each, make_head("POST", "/sessions", token, "Content-Length: 8000000") + BLOCK)
         push(each, BLOCK, 60)
     return held
 
@@ -107,7 +107,7 @@ def half_frames(port: int, token: str, session: str, count: int) -> list[socket.
     """The same on WebSockets."""
     held = [open_socket(port, f"/sessions/{session}/ws", token) for _ in range(count)]
     for each in held:
-        push(each, frame(BLOCK, 16_000_000))
+        push(each, frame(BLOCK, 8_000_000))
         push(each, BLOCK, 60)
     return held
 
@@ -126,9 +126,9 @@ def many_lines(port: int, token: str, session: str, count: int) -> list[socket.s
 
 
 def long_prompts(port: int, token: str, session: str, count: int) -> list[socket.socket]:
-    """Prompts of nearly 16 MB."""
+    """Prompts of nearly 8 MB."""
     body = json.dumps(
-        {"content": [{"type": "text", "text": text} for text in ("word " * 3_000_000, "say Yes.")]}
+        {"content": [{"type": "text", "text": text} for text in ("word " * 1_500_000, "say Yes.")]}
     ).encode()
     held = []
     for _ in range(max(1, count // 100)):

@@ -49,7 +49,7 @@ class ClusterApp:
         self._router = router
         self._tokens = tokens
         self._log = log
-        self._local = LocalRoutes(router, tokens)
+        self._local = LocalRoutes(router, tokens, gate.connections)
         tokens.on_change = gate.connections.end_invalid
         self._connections: dict[asyncio.Task[None], str] = {}
         """The connections that are open, with the names of their tokens."""

@@ -11,11 +11,13 @@ from parley.cluster.base import ClusterError
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.router import Router
 from parley.gateway.http.api_types import CreatedToken, ServerStatus, TokenList
+from parley.gateway.http.auth import PEER
 from parley.gateway.http.console.overview import encode_schema
 from parley.gateway.http.replies import json_response, read_as
 from parley.gateway.http.routes import encode_document
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
+from parley.gateway.security.quotas import OpenConnections
 from parley.gateway.security.tokens import TokenRequest
 
 PROBE_SECONDS = 2.0
@@ -24,9 +26,10 @@ PROBE_SECONDS = 2.0
 class LocalRoutes:
     """Its methods have the names of those of `Api`."""
 
-    def __init__(self, router: Router, tokens: ClusterTokens) -> None:
+    def __init__(self, router: Router, tokens: ClusterTokens, connections: OpenConnections) -> None:
         self._router = router
         self._tokens = tokens
+        self._connections = connections
         self.is_stopping = False
 
     # Without a token.
@@ -73,6 +76,7 @@ class LocalRoutes:
 
     async def revoke_token(self, request: Request, principal: Principal) -> Response:
         name = request.path_params["name"]
+        self._connections.spare(request.scope.get(PEER))
         if not await self._tokens.remove(name):
             raise Refusal("unknown_token", f"there is no token {name!r}")
         return Response(status_code=204)

@@ -33,7 +33,7 @@ from parley.gateway.http.query import read_prefix
 from parley.gateway.http.replies import ask_engine, json_response, read_as, read_body
 from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket, take_turn
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import LiveSession
+from parley.gateway.live_session import ENVIRONMENT_REFUSED, LiveSession
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
@@ -138,6 +138,8 @@ class Api(OverviewHandlers, SessionHandlers):
 
     async def post_client_events(self, request: Request, principal: Principal) -> Response:
         events = (await read_as(request, ClientEvents)).events
+        if any(event.payload.get("type") == "update_environment_variables" for event in events):
+            raise Refusal("invalid_line", ENVIRONMENT_REFUSED)
         session = self._session(request, principal)
         for event in events:
             await take_turn(request)
@@ -203,9 +205,10 @@ class Api(OverviewHandlers, SessionHandlers):
 
     async def revoke_token(self, request: Request, principal: Principal) -> Response:
         self._hub.audit.write("revoke_token", principal, name=request.path_params["name"])
+        self._gate.connections.spare(request.scope.get(PEER))
         if not self._gate.tokens.revoke(request.path_params["name"]):
             raise Refusal("unknown_token", f"there is no token {request.path_params['name']!r}")
-        self._gate.connections.end_invalid(besides=request.scope.get(PEER))
+        self._gate.connections.end_invalid()
         return Response(status_code=204)
 
     # The server itself.

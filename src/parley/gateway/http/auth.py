@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import msgspec
@@ -38,6 +39,11 @@ class Admitted(Struct, frozen=True):
     """Counts a line or a request. Raises Refusal if there were too many."""
     line_bytes: int
     """How long a body or a line may be."""
+
+    def check_current(self) -> None:
+        """Raises Refusal."""
+        if not self.is_current():
+            raise Refusal("unauthorized", "the token is not valid any more")
 
 
 class Gate(Struct):
@@ -82,10 +88,10 @@ class Gate(Struct):
 
     def check_token(self, token: str, connection: HTTPConnection) -> Principal:
         """Raises Refusal."""
-        address = connection.client.host if connection.client else ""
         principal = self.tokens.find(token)
         if principal is None:
-            if not self.limiter.allow(f"address {address}", self.limits.wrong_tokens_per_minute):
+            network = find_network(connection.client.host if connection.client else "")
+            if not self.limiter.allow(f"address {network}", self.limits.wrong_tokens_per_minute):
                 raise Refusal("rate_limited", "too many wrong tokens came from this address; wait a minute")
             raise Refusal("unauthorized", "the token is unknown")
         given = digest(token)
@@ -106,7 +112,8 @@ class Gate(Struct):
 
     def _count(self, principal: Principal) -> None:
         """Raises Refusal."""
-        per_minute = principal.quotas.requests_per_minute or self.limits.requests_per_minute
+        per_minute = principal.quotas.requests_per_minute
+        per_minute = self.limits.requests_per_minute if per_minute is None else per_minute
         if not self.limiter.allow(f"token {principal.name}", per_minute):
             text = f"the token {principal.name!r} has reached its limit of {per_minute} requests and lines per minute"
             raise Refusal("rate_limited", text)
@@ -121,6 +128,18 @@ def fill_quotas(principal: Principal, limits: Limits) -> Quotas:
         bytes=limits.bytes_per_token if quotas.bytes is None else quotas.bytes,
         sessions=limits.sessions_per_token if quotas.sessions is None and not is_own else quotas.sessions,
     )
+
+
+def find_network(address: str) -> str:
+    """What counts as one sender of wrong tokens; empty for what is not an address.
+
+    A client can send any text as `X-Forwarded-For`, and the holder of an IPv6 address has 2**64 of them.
+    """
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    return (getattr(found, "ipv4_mapped", None) or found).packed[:8].hex()
 
 
 def read_host(url: str) -> str:

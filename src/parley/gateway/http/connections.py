@@ -21,7 +21,7 @@ from parley.gateway.security.quotas import Peer
 MOST_HEADERS = 100
 HEADER_MARKS = len(": \r\n")
 MOST_PIPELINED = 10
-"""How many requests of a connection may wait for their replies. Those of one read are all here before the first runs."""
+"""How many requests of a connection may wait for their replies."""
 
 
 class Anonymous:

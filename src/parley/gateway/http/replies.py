@@ -83,4 +83,6 @@ async def receive_body(request: Request) -> bytearray:
     finally:
         if admitted is not None:
             admitted.use.release(held)
+    if admitted is not None:  # the body may have come long after the head
+        admitted.check_current()
     return body

@@ -290,6 +290,7 @@ class Routes:
                 principal = self._gate.require(request)
                 if (admitted := request.scope.get(ADMITTED)) is not None:
                     await admitted.use.take_turn()
+                    admitted.check_current()
                 if row.scope is not None:
                     require(principal, row.scope, f"{row.method} {path}")
                 return await row.handler(self._api, request, principal)

@@ -246,8 +246,7 @@ async def take_turn(connection: HTTPConnection) -> None:
         await asyncio.sleep(0)
         return
     await admitted.use.take_turn()
-    if not admitted.is_current():
-        raise Refusal("unauthorized", "the token is not valid any more")
+    admitted.check_current()
     admitted.count()
 
 

@@ -18,6 +18,7 @@ from parley.protocol.base import Json, Struct
 
 COUNTED = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 MINUTE_SECONDS = 60.0
+MOST_KEYS = 10_000
 
 
 class Use(Struct, frozen=True):
@@ -135,6 +136,7 @@ class OpenConnections:
 
     def __init__(self) -> None:
         self._by_name: dict[str, TokenUse] = {}
+        self._spared: set[Peer] = set()
 
     def add(self, principal: Principal, peer: Peer, is_current: Callable[[], bool], line_bytes: int) -> TokenUse:
         """Raises Refusal."""
@@ -146,6 +148,7 @@ class OpenConnections:
 
         def release() -> None:
             use.peers.pop(peer, None)
+            self._spared.discard(peer)
             if not use.peers and self._by_name.get(name) is use:
                 del self._by_name[name]
 
@@ -153,30 +156,36 @@ class OpenConnections:
         peer.admit(line_bytes, release)
         return use
 
-    def end_invalid(self, besides: Peer | None = None) -> None:
+    def spare(self, peer: Peer | None) -> None:
+        """Do not end a connection before its request has a reply: the request itself makes its token invalid."""
+        if peer is not None:
+            self._spared.add(peer)
+
+    def end_invalid(self) -> None:
         """End the connections whose tokens were revoked, have expired or allow something else now."""
         for use in list(self._by_name.values()):
             for peer, is_current in list(use.peers.items()):
-                if peer is not besides and not is_current():
+                if peer not in self._spared and not is_current():
                     peer.end("unauthorized", "the token is not valid any more")
 
 
 class RateLimiter:
-    """At most so many events a minute for each key, with bursts of a tenth of that."""
+    """At most so many events a minute for each key, with bursts of a tenth of that.
+
+    Of more than MOST_KEYS keys, those that were not used for the longest time are forgotten.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}
-        """How many events are left, and when that was true."""
+        """How many events are left, and when that was true; the key that was used last is the last one."""
 
     def allow(self, key: str, per_minute: int) -> bool:
-        now, burst = self._clock(), max(1.0, per_minute / 10)
-        left, at = self._buckets.get(key, (burst, now))
+        now, burst = self._clock(), max(1.0, per_minute / 10) if per_minute else 0.0
+        left, at = self._buckets.pop(key, (burst, now))
         left = min(burst, left + (now - at) * per_minute / MINUTE_SECONDS)
-        if left < 1:
-            self._buckets[key] = (left, now)
-            return False
-        self._buckets[key] = (left - 1, now)
-        if len(self._buckets) > 10_000:  # forget those that are full again
-            self._buckets = {key: bucket for key, bucket in self._buckets.items() if now - bucket[1] < MINUTE_SECONDS}
-        return True
+        is_allowed = left >= 1
+        self._buckets[key] = (left - is_allowed, now)
+        if len(self._buckets) > MOST_KEYS:
+            del self._buckets[next(iter(self._buckets))]
+        return is_allowed

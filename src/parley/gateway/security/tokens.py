@@ -29,6 +29,8 @@ OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
 """The names that no other token can have."""
 
 
+NAME = "^[^/]*[^/.][^/]*$"
+"""Names without a slash that are not only dots: as a part of a path, these would mean something else."""
 NOWHERE: tuple[str, ...] = ()
 """The roots of a token that does not exist."""
 
@@ -44,7 +46,8 @@ class Grants(Struct, frozen=True, kw_only=True):
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a new token may do."""
 
-    name: Annotated[str, msgspec.Meta(min_length=1)]
+    name: Annotated[str, msgspec.Meta(pattern=NAME, max_length=200)]
+    """A part of the path that revokes it."""
     scopes: list[Scope]
     tenant: str = ""
     roots: list[str] = []
