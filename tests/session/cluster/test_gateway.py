@@ -125,6 +125,8 @@ async def test_a_token_of_one_gateway_is_valid_at_the_other(tmp_path: Path) -> N
             await socket.wait_closed()
         assert socket.close_code == 4401
         assert (await second.request("GET", "/me", token=token))[0] == 401
+        own = await first.make_token("own", "admin")
+        assert (await first.request("DELETE", "/tokens/own", token=own))[0] == 204  # the reply comes before the end
 
 
 async def test_an_editor_continues_on_another_host(tmp_path: Path) -> None:
