@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import gc
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -382,7 +381,7 @@ class SessionHub:
             return {}
         own = [find_file_name(name) for name in model_names(parse(self.settings.argv).options)]
         folders = [os.path.join(self.settings.root, each) for each in (*roots, cwd, *filter(None, own))]
-        return {MODEL_ROOTS: json.dumps(folders)}
+        return {MODEL_ROOTS: msgspec.json.encode(list(map(os.fsencode, folders))).decode()}
 
     def _check_models(self, argv: Sequence[str], cwd: str, principal: Principal) -> None:
         """Raises Refusal if a session would play a file that its creator cannot name."""

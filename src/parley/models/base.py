@@ -9,7 +9,6 @@ See also: implementations in `backends/`, `fake/` and `recording/`; `accumulator
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -222,8 +221,8 @@ class Model(Protocol):
 
 
 MODEL_ROOTS = "PARLEY_MODEL_ROOTS"
-"""A gateway sets it: the folders that a session of a token may name files in, as a JSON array. The sessions of the
-server's operator, and engines without a gateway, do not have it."""
+"""A gateway sets it: the folders that a session of a token may name files in, as JSON with base64: a path can have any
+character and any byte. The sessions of the server's operator, and engines without a gateway, do not have it."""
 
 
 def find_model_file(cwd: str, name: str, environment: Mapping[str, str]) -> Path:
@@ -232,7 +231,8 @@ def find_model_file(cwd: str, name: str, environment: Mapping[str, str]) -> Path
     if roots is None:
         return Path(cwd, name)
     path = Path(os.path.realpath(os.path.join(cwd, name)))
-    if not any(path.is_relative_to(os.path.realpath(root)) for root in json.loads(roots)):
+    folders = map(os.fsdecode, msgspec.json.decode(roots, type=list[bytes]))
+    if not any(path.is_relative_to(os.path.realpath(root)) for root in folders):
         raise UsageError(f"the model file {name!r:.200} is outside the roots that the token allows")
     return path
 
