@@ -51,6 +51,18 @@ async def clients_of(server: Server, session: str) -> int:
     return int((await server.get(f"/sessions/{session}"))["clients"])
 
 
+async def see_end(
+    server: Server, session: str, streams: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+) -> None:
+    """Wait until the server has ended the streams, and the session has no clients."""
+    for reader, writer in streams:
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await reader.readexactly(1 << 30)
+        writer.close()
+    while await clients_of(server, session):
+        pass
+
+
 @pytest.mark.parametrize("how", ["revoked", "replaced", "expired"])
 async def test_the_end_of_a_token_ends_all_its_connections(tmp_path: Path, how: str) -> None:
     async with Server(tmp_path) as server:
@@ -70,12 +82,7 @@ async def test_the_end_of_a_token_ends_all_its_connections(tmp_path: Path, how: 
                     await read_to_end(sockets[0])
                 with pytest.raises(websockets.ConnectionClosed):  # it has not read much either
                     await read_to_end(sockets[1])
-                for reader, writer in streams:
-                    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-                        await reader.readexactly(1 << 30)
-                    writer.close()
-                while await clients_of(server, session):
-                    pass
+                await see_end(server, session, streams)
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
@@ -94,12 +101,7 @@ async def test_a_connection_that_ended_before_does_not_hide_the_others(tmp_path:
         if how == "revoked":
             assert (await server.request("DELETE", "/tokens/guest"))[0] == 204
         async with asyncio.timeout(PATIENCE_SECONDS):
-            for reader, writer in streams:
-                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-                    await reader.readexactly(1 << 30)
-                writer.close()
-            while await clients_of(server, session):
-                pass
+            await see_end(server, session, streams)
 
 
 async def test_a_stream_ends_with_its_connection_when_requests_wait_behind_it(tmp_path: Path) -> None:
