@@ -159,6 +159,18 @@ async def test_parts_of_a_frame_before_the_token_are_few(tmp_path: Path) -> None
         assert client.close_code == 1009
 
 
+@pytest.mark.parametrize(("count", "text"), [(500, ""), (5, "x" * 4000)])
+async def test_messages_before_the_token_are_few(tmp_path: Path, count: int, text: str) -> None:
+    async with Server(tmp_path) as server:
+        made = open_idle_socket(server, "/ws", "")
+        data = text.encode()
+        head = bytes((0x81, 0xFE)) + len(data).to_bytes(2, "big") + bytes(4)
+        with closing(made):
+            made.settimeout(PATIENCE_SECONDS)
+            made.sendall((head + data) * count)
+            assert b"too_large" in await asyncio.to_thread(made.recv, 1024)
+
+
 @pytest.mark.parametrize("sent", ["a header", "many headers", "short headers", "a path", "a trailer", "many requests"])
 async def test_a_head_is_short(tmp_path: Path, sent: str) -> None:
     long = "x" * 40_000

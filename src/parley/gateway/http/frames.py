@@ -37,7 +37,9 @@ TOKEN_BYTES = 4096
 MOST_PARTS = 4096
 """Of how many frames a message may consist: empty ones cost memory, too."""
 TOKEN_PARTS = 16
-"""Of how many before the token was accepted."""
+"""Of how many before the token was accepted, and how many messages may wait then."""
+TOKEN_TOTAL_BYTES = 4 * TOKEN_BYTES
+"""How much may come before the token was accepted."""
 REASON_BYTES = 120
 END_SECONDS = 1.0
 """How long a client has to read why its connection ends."""
@@ -71,6 +73,9 @@ class FrameSocket(WebSocketsSansIOProtocol):
     """Called when the connection has ended, if its token was accepted."""
     _held_bytes = 0
     """What counts as held by the token: a message that is not complete, or was not taken."""
+
+    _early_bytes = 0
+    """What has come after the head and before the token."""
 
     def handle_connect(self, event: Request) -> None:
         super().handle_connect(event)
@@ -108,7 +113,18 @@ class FrameSocket(WebSocketsSansIOProtocol):
             except Refusal as refusal:
                 self.end(refusal.code, str(refusal))
                 return
+        elif self.handshake_initiated:
+            self._early_bytes += len(data)
+            if self._early_bytes > TOKEN_TOTAL_BYTES:  # before the parser makes many small frames of it
+                self.end("too_large", f"more than {TOKEN_TOTAL_BYTES} bytes came before the token")
+                return
         super().data_received(data)
+
+    def send_receive_event_to_app(self) -> None:
+        if self._release is None and self.queue.qsize() >= TOKEN_PARTS:
+            self.end("too_large", f"more than {TOKEN_PARTS} messages came before the token")
+        if not self.transport.is_closing():
+            super().send_receive_event_to_app()
 
     async def receive(self) -> Any:
         message = await super().receive()
