@@ -1,7 +1,7 @@
 """The secret of a cluster: who has it may say who sends a request and which tokens there are.
 
 It is in a file or a variable of every gateway and host, and never on NATS. So who can write to NATS, but does not have
-it, cannot make a token or a request in the name of another.
+it, cannot make a token or a request in the name of another, nor send one again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,15 @@ class ClusterSecret:
 
     def __bool__(self) -> bool:
         return bool(self._secret)
+
+    def for_cluster(self, prefix: str) -> ClusterSecret:
+        """The secret for one cluster: what is signed with it means nothing in a cluster of another name."""
+        return ClusterSecret(self.sign("cluster", prefix.encode()))
+
+    @property
+    def check_value(self) -> str:
+        """What everybody may know of the secret, to see whether it is the same. Empty without a secret."""
+        return self.sign("check", b"").hex()
 
     def sign(self, place: str, data: bytes) -> bytes:
         """`place`: the row or subject, so that the same data means nothing elsewhere. Empty without a secret."""

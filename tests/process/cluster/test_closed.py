@@ -9,20 +9,35 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from parley.cluster.base import Cluster, SessionKey
-from parley.cluster.bridge.messages import Declined, OpenStream, decode_answer, encode
+from parley.cluster.base import Bus, Cluster, Request, SessionKey
+from parley.cluster.bridge.messages import (
+    Accepted,
+    Alive,
+    BusFrame,
+    ClientMessage,
+    Declined,
+    FrameReceiver,
+    OpenStream,
+    StreamEnded,
+    decode_answer,
+    decode_frame,
+    decode_open,
+    encode,
+)
+from parley.cluster.cluster_secret import SEALED
 from parley.cluster.cluster_tokens import StoredToken, make_key
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.subjects import command_subject
 from parley.gateway.security.access import Principal, Quotas, Scope
 from parley.gateway.security.tokens import digest
 from tests.helpers.cluster_processes import GatewayProcess
+from tests.helpers.gateway import read_until, user
 from tests.helpers.host_process import HostProcess
 from tests.helpers.nats import NatsServer, start_all
 
@@ -141,3 +156,113 @@ async def test_commands_of_sessions_find_neither_the_password_of_nats_nor_the_se
         assert SECRET not in result["result"]
         assert "PARLEY_NATS" not in result["result"]
         assert not any("warning:" in line for line in cluster.host.stderr)
+
+
+class Recorder:
+    """Reads all that gateways and hosts say to each other."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._changed = asyncio.Event()
+        self.opens: list[tuple[Request, OpenStream]] = []
+        self.frames: list[tuple[str, BusFrame]] = []
+        """Each with the inbox that it was sent to."""
+
+    async def start(self) -> None:
+        await self._bus.subscribe("parley.cmd.>", self._on_open)
+        await self._bus.subscribe("_INBOX.>", self._on_message)
+
+    async def _on_open(self, request: Request) -> None:
+        self.opens.append((request, decode_open(strip(request.data))))
+        self._changed.set()
+
+    async def _on_message(self, request: Request) -> None:
+        with suppress(msgspec.MsgspecError):  # an answer
+            if isinstance(frame := decode_frame(strip(request.data)), BusFrame):
+                self.frames.append((request.subject, frame))
+                self._changed.set()
+
+    async def find_open(self, path: str) -> tuple[Request, OpenStream]:
+        """The first request with a path."""
+        while not (found := [each for each in self.opens if each[1].path == path]):
+            await self._wait()
+        return found[0]
+
+    async def find_frames(self, stream: str, inbox: str, *, is_from_host: bool) -> list[tuple[str, BusFrame]]:
+        """The frames of one end of a stream, when there are some. `inbox`: that of the gateway."""
+        while not (
+            found := [each for each in self.frames if each[1].stream == stream and (each[0] == inbox) == is_from_host]
+        ):
+            await self._wait()
+        return found
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
+def strip(message: bytes) -> bytes:
+    """A message without its signature."""
+    return message[33:] if message.startswith(SEALED) else message
+
+
+async def test_a_frame_that_somebody_sent_into_an_open_websocket_is_refused(tmp_path: Path) -> None:
+    async with closed_cluster(tmp_path) as cluster:
+        bus = cluster.connection.bus
+        recorder = Recorder(bus)
+        await recorder.start()
+        session = await cluster.gateway.create(cwd=".")
+        path = f"/sessions/{session}/ws"
+        socket = await cluster.gateway.connect(path)
+        _, opened = await recorder.find_open(path)
+        inbox, first = (await recorder.find_frames(opened.stream, opened.inbox, is_from_host=False))[0]
+        forged = encode(ClientMessage(user('call Bash {"command": "touch forged"}').encode()))
+        for mac in (b"", first.mac, b"x" * 16):
+            await bus.publish(inbox, encode(BusFrame(opened.stream, first.number + 1, forged, True, mac)))
+        await bus.publish(inbox, encode(Alive(opened.inbox, {})))  # would end the stream
+        while sum(f"a message on {inbox} is refused" in line for line in cluster.host.stderr) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+        await socket.send(user("say still here"))
+        result = (await read_until(socket, "result"))[-1]
+        assert result["result"] == "still here"
+        assert not (tmp_path / "root" / "forged").exists()
+        await socket.close()
+
+
+async def test_a_request_that_is_sent_again_has_no_effect(tmp_path: Path) -> None:
+    async with closed_cluster(tmp_path) as cluster:
+        bus = cluster.connection.bus
+        recorder = Recorder(bus)
+        await recorder.start()
+        session = await cluster.gateway.create(cwd=".")
+        path = f"/sessions/{session}"
+        assert (await cluster.gateway.request("GET", path))[0] == 200
+        request, opened = await recorder.find_open(path)
+        await recorder.find_frames(opened.stream, opened.inbox, is_from_host=True)
+        recorder.frames.clear()
+
+        answer = decode_answer(strip(await bus.request(request.subject, request.data, 10)))
+        assert isinstance(answer, Accepted)
+        # The keys of the first time are not those of the second, and the host says nothing before it has heard one.
+        frames = await recorder.find_frames(opened.stream, opened.inbox, is_from_host=True)
+        assert [type(FrameReceiver().join(frame)) for _, frame in frames] == [StreamEnded]
+
+
+async def test_a_request_of_a_revoked_token_is_declined(tmp_path: Path) -> None:
+    async with closed_cluster(tmp_path) as cluster:
+        bus = cluster.connection.bus
+        recorder = Recorder(bus)
+        await recorder.start()
+        token = await cluster.gateway.make_token("bob", "view", "create", "prompt")
+        _, created = await cluster.gateway.request("POST", "/sessions", {"cwd": "."}, token=token)
+        path = f"/sessions/{created['session_id']}/ws"
+        socket = await cluster.gateway.connect(path, token)
+        request, _ = await recorder.find_open(path)
+        assert (await cluster.gateway.request("DELETE", "/tokens/bob"))[0] == 204
+        await socket.wait_closed()
+
+        answer = None
+        while not isinstance(answer, Declined):  # the host hears of it at its own time
+            answer = decode_answer(strip(await bus.request(request.subject, request.data, 10)))
+        assert "'bob'" in answer.reason

@@ -26,8 +26,10 @@ from parley.cluster.bridge.messages import (
     decode_frame,
     decode_open,
     encode,
+    make_stream_keys,
 )
 from parley.cluster.bridge.peers import Peers
+from parley.cluster.cluster_secret import BadSignature, ClusterSecret
 from parley.cluster.gateway.router import Router
 from parley.cluster.local import LocalBus, open_local
 from parley.cluster.subjects import owner_subject
@@ -60,6 +62,21 @@ def test_a_lost_frame_is_noticed() -> None:
     with pytest.raises(LostFrame):
         receiver.join(third)
     assert receiver.join(second) is not None
+
+
+def test_a_frame_is_only_taken_from_the_other_end_and_at_its_place() -> None:
+    keys = make_stream_keys(ClusterSecret(b"a secret of the tests"), "s", b"nonce")
+    sender, receiver = FrameSender("s", 8192, keys.gateway), FrameReceiver(keys.gateway)
+    first, second = (frames(list(sender.cut(BodyPart(text, has_more=True))))[0] for text in (b"x", b"y"))
+    (other_end,) = frames(list(FrameSender("s", 8192, keys.host).cut(BodyPart(b"x", has_more=True))))
+    replace = msgspec.structs.replace
+    for forged in (other_end, replace(first, mac=b""), replace(first, data=second.data), replace(second, number=1)):
+        with pytest.raises(BadSignature):
+            receiver.join(forged)
+    assert receiver.join(first) == BodyPart(b"x", has_more=True)
+    again = make_stream_keys(ClusterSecret(b"a secret of the tests"), "s", b"another nonce")
+    with pytest.raises(BadSignature):
+        FrameReceiver(again.gateway).join(first)
 
 
 class Stream:

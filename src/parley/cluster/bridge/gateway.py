@@ -22,7 +22,9 @@ from parley.cluster.bridge.messages import (
     ALIVE_SECONDS,
     FRAME_MARGIN_BYTES,
     WINDOW_BYTES,
+    Accepted,
     Alive,
+    Begin,
     BodyPart,
     BusFrame,
     ClientGone,
@@ -36,18 +38,22 @@ from parley.cluster.bridge.messages import (
     OpenStream,
     StreamEnded,
     decode_answer,
-    decode_frame,
+    decode_message,
     encode,
     is_final,
+    make_stream_keys,
     size_of,
 )
 from parley.cluster.bridge.peers import Peers, list_sent
-from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
+from parley.cluster.cluster_secret import NO_SECRET, BadSignature, ClusterSecret
 from parley.cluster.subjects import owner_subject, read_shard
 
 ACCEPT_SECONDS = 2.0
 """How long a host may take to say that it has a request."""
 TAKEN_OVER = "another host has taken the session over"
+UNSIGNED = (
+    "the answer of the host is not signed with the secret of this gateway; do both have the same --cluster-secret?"
+)
 
 
 class NotServed(ClusterError):
@@ -61,15 +67,17 @@ class StreamLost(ClusterError):
 class GatewayStream:
     """A stream, as the gateway sees it."""
 
-    def __init__(self, bus: Bus, stream: str, shard: int | None) -> None:
+    def __init__(self, bus: Bus, stream: str, shard: int | None, secret: ClusterSecret) -> None:
         self.stream = stream
         self.shard = shard
         self.peer = ""
         self.dialing = asyncio.timeout(None)
         """Ends when another host than the one that was asked has the shard."""
         self._bus = bus
-        self._sender = FrameSender(stream, bus.max_payload_bytes)
-        self._receiver = FrameReceiver()
+        self._secret = secret
+        keys = make_stream_keys(secret, stream, b"")  # with a secret, those of no host: the right ones follow
+        self._sender = FrameSender(stream, bus.max_payload_bytes, keys.gateway)
+        self._receiver = FrameReceiver(keys.host)
         self._waiting: asyncio.Queue[FromHost | StreamLost] = asyncio.Queue()
         self._passed_on = 0
         self._lock = asyncio.Lock()
@@ -88,6 +96,14 @@ class GatewayStream:
     @property
     def sent(self) -> int:
         return self._sender.sent
+
+    async def begin(self, accepted: Accepted) -> None:
+        """Raises ClusterError."""
+        self.peer = accepted.inbox
+        if self._secret:
+            keys = make_stream_keys(self._secret, self.stream, accepted.nonce)
+            self._sender.key, self._receiver.key = keys.gateway, keys.host
+            await self.send(Begin())
 
     async def receive(self) -> FromHost:
         """The next content. Raises StreamLost."""
@@ -111,6 +127,7 @@ class GatewayStream:
             await self.send(Credit(count))
 
     def on_frame(self, frame: BusFrame) -> None:
+        """Raises BadSignature: somebody else has sent it."""
         try:
             content = self._receiver.join(frame)
         except (LostFrame, msgspec.MsgspecError) as exc:
@@ -161,7 +178,7 @@ class Dialer:
 
     async def dial(self, subject: str, opened: OpenStream) -> GatewayStream:
         """Open a stream. Raises NoResponders, NotServed, ClusterError."""
-        stream = GatewayStream(self._bus, uuid4().hex, read_shard(subject))
+        stream = GatewayStream(self._bus, uuid4().hex, read_shard(subject), self._secret)
         most, body = self._bus.max_payload_bytes // 2, opened.body
         opened = msgspec.structs.replace(
             opened, stream=stream.stream, inbox=self._inbox, body=body[:most], has_more=len(body) > most
@@ -171,10 +188,10 @@ class Dialer:
             async with stream.dialing:
                 message = self._secret.seal(subject, encode(opened))
                 reply = await self._bus.request(subject, message, ACCEPT_SECONDS)
-            answer = decode_answer(reply)
+            answer = decode_answer(self._secret.unseal(stream.stream, reply))
             if isinstance(answer, Declined):
                 raise NotServed(answer.reason)
-            stream.peer = answer.inbox
+            await stream.begin(answer)
             self._peers.add(stream)
             part = most - FRAME_MARGIN_BYTES
             for start in range(most, len(body), part):
@@ -182,6 +199,9 @@ class Dialer:
         except TimeoutError:
             self._forget(stream)
             raise NotServed(TAKEN_OVER) from None
+        except (BadSignature, msgspec.MsgspecError):
+            self._forget(stream)
+            raise NotServed(UNSIGNED) from None
         except BaseException:
             self._forget(stream)
             raise
@@ -199,7 +219,7 @@ class Dialer:
         self._peers.forget(stream)
 
     async def _on_message(self, request: Request) -> None:
-        message = decode_frame(request.data)
+        message = decode_message(self._secret, request)
         if isinstance(message, BusFrame):
             stream = self._streams.get(message.stream)
             if stream is not None:
@@ -210,7 +230,8 @@ class Dialer:
 
     async def _on_owner(self, request: Request) -> None:
         """A host has taken a shard: what others were asked about it, they do not answer any more."""
-        shard, inbox = int(request.subject.rpartition(".")[2]), request.data.decode()
+        inbox = self._secret.unseal(request.subject, request.data).decode()
+        shard = int(request.subject.rpartition(".")[2])
         for stream in [one for one in self._streams.values() if one.shard == shard and one.peer != inbox]:
             if stream.peer:
                 stream.lose(TAKEN_OVER, is_host_lost=True)
@@ -226,4 +247,4 @@ class Dialer:
             sent = list_sent((each.peer, each.stream, each.sent) for each in open_streams)
             for peer, streams in sent.items():
                 with suppress(ClusterError):
-                    await self._bus.publish(peer, encode(Alive(self._inbox, streams)))
+                    await self._bus.publish(peer, self._secret.seal(peer, encode(Alive(self._inbox, streams))))

@@ -31,7 +31,7 @@ from parley.cluster.bridge.messages import (
     SocketClosed,
     StreamEnded,
     WholeReply,
-    decode_frame,
+    decode_message,
     decode_open,
     encode,
 )
@@ -91,6 +91,8 @@ class BridgeHost:
         self._upkeep: asyncio.Task[None] | None = None
         self.prepare: Callable[[str], Awaitable[None]] = ignore_tenant
         """Called with the tenant of each session before it is used."""
+        self.is_valid: Callable[[str], bool] = lambda name: True
+        """Whether there still is a token of a name."""
 
     async def start(self) -> None:
         """Raises ClusterError."""
@@ -113,7 +115,8 @@ class BridgeHost:
             return
         self._shards[shard] = subscription
         with suppress(ClusterError):  # without the notice, gateways come back later
-            await self._bus.publish(owner_subject(self._prefix, shard), self._inbox.encode())
+            subject = owner_subject(self._prefix, shard)
+            await self._bus.publish(subject, self._secret.seal(subject, self._inbox.encode()))
 
     async def leave(self, shard: int) -> None:
         """The host gives a shard up. Gateways dial again."""
@@ -147,19 +150,30 @@ class BridgeHost:
             logger.warning("a request on the bus is refused: %s", exc)
             await request.respond(encode(Declined(str(exc))))
             return
-        shard = read_shard(request.subject)
-        await request.respond(encode(Accepted(self._host, self._inbox)))
-        if opened.stream in self._streams:  # the gateway did not hear that it was accepted
+        if not self.is_valid(opened.principal.name):  # or the host has not heard of it yet: the gateway asks again
+            declined = Declined(f"host {self._host} knows no valid token {opened.principal.name!r}")
+            await request.respond(self._secret.seal(opened.stream, encode(declined)))
             return
-        stream = HostStream(self._bus, opened, shard, self._wait_all)
-        self._streams[stream.stream] = stream
+        shard = read_shard(request.subject)
+        known = self._streams.get(opened.stream)  # the gateway did not hear that it was accepted
+        stream = known or HostStream(self._bus, opened, shard, self._wait_all, self._secret)
+        self._streams[stream.stream] = stream  # before the gateway can send frames
+        accepted = Accepted(self._host, self._inbox, stream.nonce)
+        try:
+            await request.respond(self._secret.seal(stream.stream, encode(accepted)))
+        except ClusterError:
+            if known is None:
+                self._streams.pop(stream.stream, None)
+            raise
+        if known is not None:
+            return
         self._peers.add(stream)
         task = asyncio.create_task(self._run(stream))
         self._tasks[task] = shard
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def _on_message(self, request: Request) -> None:
-        message = decode_frame(request.data)
+        message = decode_message(self._secret, request)
         if isinstance(message, BusFrame):
             if (stream := self._streams.get(message.stream)) is not None:
                 stream.on_frame(message)
@@ -175,7 +189,7 @@ class BridgeHost:
             sent = list_sent((each.peer, each.stream, each.sent) for each in self._streams.values())
             for peer, streams in sent.items():
                 with suppress(ClusterError):
-                    await self._bus.publish(peer, encode(Alive(self._inbox, streams)))
+                    await self._bus.publish(peer, self._secret.seal(peer, encode(Alive(self._inbox, streams))))
 
     async def _wait_all(self) -> None:
         """Wait until what any session has said so far is committed.
@@ -198,6 +212,7 @@ class BridgeHost:
     async def _run(self, stream: HostStream) -> None:
         key = stream.opened.key
         try:
+            await stream.wait_begun()
             if key is None:
                 await self._serve(stream, None)
             else:
@@ -345,6 +360,7 @@ async def add_bridge(host: Host, prefix: str) -> HostServices:
     app = HostRoutes(host.app, hub, host.sessions.resting)
     bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions, host.cluster.secret)
     bridge.prepare = limits.prepare
+    bridge.is_valid = tokens.is_valid
     await bridge.start()
     host.services.append(bridge)
     return HostServices(tokens, spending, limits)

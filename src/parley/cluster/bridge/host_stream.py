@@ -7,6 +7,7 @@ has not passed on yet is limited, so that a slow client cannot fill the memory o
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -39,8 +40,10 @@ from parley.cluster.bridge.messages import (
     SocketText,
     Taken,
     WholeReply,
+    make_stream_keys,
     size_of,
 )
+from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.host_sessions import MOVED, HostedSession
 from parley.cluster.session_log.writer import LogFull
 from parley.gateway.http.frames import EXTENSION
@@ -50,13 +53,19 @@ from parley.gateway.subscriber import Batch, Numbered
 RESPONSE = b'{"type":"control_response"'
 PART_BYTES = WINDOW_BYTES // 4
 """How much of a long body is sent at a time."""
+NONCE_BYTES = 16
 
 
 class HostStream:
     """A stream, as the host sees it. Also the line socket of a WebSocket (`gateway/http/frames.py`)."""
 
     def __init__(
-        self, bus: Bus, opened: OpenStream, shard: int | None, wait_all: Callable[[], Awaitable[None]]
+        self,
+        bus: Bus,
+        opened: OpenStream,
+        shard: int | None,
+        wait_all: Callable[[], Awaitable[None]],
+        secret: ClusterSecret = NO_SECRET,
     ) -> None:
         """`wait_all` waits until what any session has said so far is committed."""
         self.opened = opened
@@ -66,8 +75,11 @@ class HostStream:
         self._bus = bus
         self._hosted: HostedSession | None = None
         self._wait_all = wait_all
-        self._sender = FrameSender(opened.stream, bus.max_payload_bytes)
-        self._receiver = FrameReceiver()
+        self.nonce = secrets.token_bytes(NONCE_BYTES) if secret else b""
+        keys = make_stream_keys(secret, opened.stream, self.nonce)
+        self._sender = FrameSender(opened.stream, bus.max_payload_bytes, keys.host)
+        self._receiver = FrameReceiver(keys.gateway)
+        self._has_begun = not secret
         self._incoming: deque[ClientMessage] = deque()
         """The messages of the client of a WebSocket."""
         self._body = [opened.body]
@@ -110,6 +122,14 @@ class HostStream:
         """End the stream before its time; the gateway is told why."""
         if not self._ended.done():
             self._ended.set_result(reason)
+            self._came.set()
+
+    async def wait_begun(self) -> None:
+        """Wait until the gateway has shown that the request is not an old one, sent again. Raises ClusterError."""
+        while not self._has_begun:
+            if self._ended.done():
+                raise ClusterError(self._ended.result())
+            await self._wait_for_gateway()
 
     async def wait(self, work: asyncio.Task[None]) -> None:
         """Wait until the application is done, or the stream ends before its time. Raises ClusterError."""
@@ -157,11 +177,13 @@ class HostStream:
     # From the gateway.
 
     def on_frame(self, frame: BusFrame) -> None:
+        """Raises BadSignature: somebody else has sent it."""
         try:
             content = self._receiver.join(frame)
         except (LostFrame, msgspec.MsgspecError) as exc:
             self.end(str(exc))
             return
+        self._has_begun = True
         match content:
             case BodyPart():
                 self._body.append(content.data)

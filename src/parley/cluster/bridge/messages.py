@@ -5,18 +5,25 @@ A gateway opens a stream with a request (`OpenStream`) to the subject of a sessi
 own number, so that each end notices a lost one. `Alive` says once a second which streams an end has, and how many
 frames it has sent on each.
 
+With a secret of the cluster, all of it is signed. `Accepted` has a random number of the host, and each end signs its
+frames with a key that is made of the secret, the stream and this number. The host does nothing before the first frame
+of the gateway, so an `OpenStream` that was recorded and is sent again has no effect.
+
     a request       gateway: BodyPart*                   host: WholeReply, or ReplyHead and BodyPart*
     a WebSocket     gateway: ClientMessage*              host: AttachedAt, SessionLines, SocketText, Taken, SocketClosed
-    both            gateway: Credit*, ClientGone         host: StreamEnded
+    both            gateway: Begin, Credit*, ClientGone         host: StreamEnded
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from collections.abc import Iterator
 
 import msgspec
 
-from parley.cluster.base import SessionKey
+from parley.cluster.base import Request, SessionKey
+from parley.cluster.cluster_secret import SEALED, BadSignature, ClusterSecret
 from parley.gateway.security.access import Principal
 from parley.protocol.base import Struct
 
@@ -28,6 +35,7 @@ SILENT_SECONDS = 3.0
 """An end that has not been heard for so long is dead."""
 FRAME_MARGIN_BYTES = 4096
 """What a message on the bus has besides the data of its frame."""
+MAC_BYTES = 16
 
 LIVE = 0
 """Instead of the number of a line that is not stored."""
@@ -67,6 +75,8 @@ class Accepted(Struct, frozen=True, tag="accepted"):
 
     host: str
     inbox: str
+    nonce: bytes = b""
+    """Never the same twice. Empty without a secret of the cluster."""
 
 
 class Declined(Struct, frozen=True, tag="declined"):
@@ -136,6 +146,10 @@ class SocketClosed(Struct, frozen=True, tag="closed"):
     reason: str
 
 
+class Begin(Struct, frozen=True, tag="begin"):
+    """The gateway has heard that the request was accepted. Only with a secret of the cluster."""
+
+
 class ClientGone(Struct, frozen=True, tag="disconnect"):
     """The client is gone, or the gateway does not want more."""
 
@@ -155,7 +169,7 @@ class StreamEnded(Struct, frozen=True, tag="ended"):
 FromHost = (
     ReplyHead | WholeReply | BodyPart | AttachedAt | SessionLines | SocketText | Taken | SocketClosed | StreamEnded
 )
-FromGateway = BodyPart | ClientMessage | ClientGone | Credit
+FromGateway = Begin | BodyPart | ClientMessage | ClientGone | Credit
 FrameContent = FromHost | FromGateway
 
 
@@ -167,6 +181,8 @@ class BusFrame(Struct, frozen=True, tag="frame", array_like=True):
     """FrameContent, or a part of it."""
     is_last: bool
     """Whether the content ends with this part."""
+    mac: bytes = b""
+    """Shows that the other end of the stream has sent it. Empty without a secret of the cluster."""
 
 
 class Alive(Struct, frozen=True, tag="alive", array_like=True):
@@ -187,11 +203,38 @@ decode_answer = _answers.decode
 decode_frame = _frames.decode
 
 
+def decode_message(secret: ClusterSecret, request: Request) -> BusFrame | Alive:
+    """A message in an inbox. The receiver of its stream checks a frame. Raises BadSignature, MsgspecError."""
+    if not request.data.startswith(SEALED) and isinstance(found := decode_frame(request.data), BusFrame):
+        return found
+    return decode_frame(secret.unseal(request.subject, request.data))
+
+
+class StreamKeys(Struct, frozen=True):
+    """What the ends of a stream sign their frames with. Empty without a secret of the cluster."""
+
+    gateway: bytes = b""
+    host: bytes = b""
+
+
+def make_stream_keys(secret: ClusterSecret, stream: str, nonce: bytes) -> StreamKeys:
+    return StreamKeys(secret.sign(f"gateway.{stream}", nonce), secret.sign(f"host.{stream}", nonce))
+
+
+def make_mac(key: bytes, number: int, data: bytes, is_last: bool) -> bytes:
+    if not key:
+        return b""
+    mac = hashlib.blake2b(b"%d.%d." % (number, is_last), key=key, digest_size=MAC_BYTES)
+    mac.update(data)
+    return mac.digest()
+
+
 class FrameSender:
     """Numbers the frames of one end of a stream."""
 
-    def __init__(self, stream: str, max_bytes: int) -> None:
+    def __init__(self, stream: str, max_bytes: int, key: bytes = b"") -> None:
         self.stream = stream
+        self.key = key
         self.sent = 0
         self._max_bytes = max(1, max_bytes - FRAME_MARGIN_BYTES)
 
@@ -201,18 +244,23 @@ class FrameSender:
         for start in range(0, len(data), self._max_bytes):
             part = data[start : start + self._max_bytes]
             self.sent += 1
-            yield encode(BusFrame(self.stream, self.sent, part, start + len(part) == len(data)))
+            is_last = start + len(part) == len(data)
+            yield encode(BusFrame(self.stream, self.sent, part, is_last, make_mac(self.key, self.sent, part, is_last)))
 
 
 class FrameReceiver:
     """Joins the frames of the other end of a stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: bytes = b"") -> None:
+        self.key = key
         self.received = 0
         self._parts: list[bytes] = []
 
     def join(self, frame: BusFrame) -> FrameContent | None:
-        """The content that a frame completes, if any. Raises LostFrame."""
+        """The content that a frame completes, if any. Raises LostFrame, BadSignature."""
+        mac = make_mac(self.key, frame.number, frame.data, frame.is_last)
+        if self.key and not hmac.compare_digest(frame.mac, mac):
+            raise BadSignature(f"a frame of the stream {frame.stream} does not have the signature of its other end")
         if frame.number != self.received + 1:
             raise LostFrame(f"frame {self.received + 1} of a stream was lost on the bus")
         self.received += 1

@@ -99,11 +99,13 @@ class Router:
                 return stream
             except (NoResponders, NotServed) as exc:
                 is_repeated = is_repeated or isinstance(exc, NotServed)
-                problem = Refusal("no_owner", f"{missing}; try again later")
+                why = f" ({exc})" if isinstance(exc, NotServed) else ""
+                problem = Refusal("no_owner", f"{missing}{why}; try again later")
             except ClusterError as exc:
                 is_repeated = True
                 problem = unreachable(exc)
             if not await pauses.wait():
+                logger.warning("%s %s is refused: %s", opened.method, opened.path, problem)
                 raise problem
 
     async def call(self, opened: OpenStream) -> WholeReply:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from parley.cluster.base import Handler, Request
+from parley.cluster.cluster_secret import BadSignature
 from parley.cluster.nats.connection import NatsConnection
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
+
+logger = logging.getLogger(__name__)
 
 
 class NatsBus:
@@ -48,7 +54,10 @@ class NatsBus:
                 if message.reply:
                     await self._connection.publish(message.reply, data)
 
-            await handler(Request(message.subject, message.data, respond))
+            try:
+                await handler(Request(message.subject, message.data, respond))
+            except (BadSignature, msgspec.MsgspecError, ValueError) as exc:
+                logger.warning("a message on %s is refused: %s", message.subject, exc)
 
         subscription = await self._connection.subscribe(subject, handle)
         return BusSubscription(lambda: self._connection.unsubscribe(subscription))
