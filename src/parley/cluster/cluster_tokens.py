@@ -17,6 +17,7 @@ import msgspec
 from parley.cluster.base import ClusterError, Registry, Row
 from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.subjects import decode_token, encode_token
+from parley.errors import UsageError
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas, Scope, expand
 from parley.gateway.security.tokens import (
@@ -212,12 +213,18 @@ class ClusterTokens(Tokens):
 
 
 async def sign_tokens(registry: Registry, secret: ClusterSecret, names: Collection[str]) -> list[str]:
-    """Sign the rows of tokens that are not, all or those with the given names; returns the names signed."""
-    signed = []
-    for row in await registry.rows(PATTERN):
+    """Sign the rows of tokens that are not, all or those with the given names; returns the names signed.
+
+    Raises UsageError for a name without a token, ClusterError.
+    """
+    signed, rows = [], await registry.rows(PATTERN)
+    if unknown := {make_key(name) for name in names} - {row.key for row in rows}:
+        missing = ", ".join(sorted(repr(decode_token(key.rpartition(".")[2])) for key in unknown))
+        raise UsageError(f"there is no token {missing} in the registry; nothing was signed")
+    for row in rows:
         with suppress(msgspec.MsgspecError):
             found = _decoder.decode(row.value)
-            is_wanted = found.name in names if names else make_key(found.name) == row.key
+            is_wanted = make_key(found.name) == row.key and (not names or found.name in names)
             if is_wanted and not found.is_signed(secret, row.key):
                 value = msgspec.json.encode(found.sign(secret))
                 if await registry.update(row.key, value, row.revision) is not None:

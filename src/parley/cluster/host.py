@@ -206,5 +206,6 @@ class Host:
             workspace=self.settings.workspace,
             unreadable={key.session: why for key, why in self._unreadable.items()},
             newer_shards=sorted(self.shards.unreadable),
+            secret_check=self.cluster.secret.check_value,
             at=time.time(),
         )

@@ -35,6 +35,8 @@ class HostInfo(Struct, frozen=True, kw_only=True):
     """Sessions that it cannot run, and why: their logs are damaged, or only a newer host can read them."""
     newer_shards: list[int] = []
     """The shards with sessions that only a newer host can read."""
+    secret_check: str = ""
+    """`ClusterSecret.check_value` of its secret."""
     at: float = 0.0
     """When it wrote this, by its own clock."""
 

@@ -1,10 +1,14 @@
 """Connect to a cluster. The first host decides how many shards it has and how long leases last; all others follow.
 
 The row `config.cluster` of the registry keeps both, because a host that counts shards in another way would look for a
-session where it is not.
+session where it is not. It also keeps a check value of the secret of the cluster: a host with another one would take
+shards that no gateway could reach.
 """
 
 from __future__ import annotations
+
+import asyncio
+import time
 
 import msgspec
 
@@ -14,7 +18,7 @@ from parley.cluster.nats import NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection, find_exposure
 from parley.cluster.nats.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
 from parley.cluster.nats.registry import NatsRegistry
-from parley.cluster.nats.streams import StreamNames
+from parley.cluster.nats.streams import StreamNames, StreamsDiffer
 from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 
@@ -22,6 +26,9 @@ CONFIG_KEY = "config.cluster"
 SHARDS = 64
 LEASE_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
+FIRST_HOST_SECONDS = 5.0
+"""How long the first host of a cluster may take between its streams and the row."""
+RETRY_SECONDS = 0.1
 
 
 class NoCluster(ClusterError):
@@ -31,6 +38,8 @@ class NoCluster(ClusterError):
 class ClusterConfig(Struct, frozen=True):
     shards: int = SHARDS
     lease_seconds: float = LEASE_SECONDS
+    secret_check: str = ""
+    """`ClusterSecret.check_value`; empty if the cluster has no secret."""
 
 
 class Wanted(Struct, frozen=True):
@@ -38,6 +47,10 @@ class Wanted(Struct, frozen=True):
 
     shards: int | None = None
     lease_seconds: float | None = None
+    is_operator: bool = False
+    """Whether it only reads and writes rows that are not signed, so that it may be without the secret."""
+    is_new_secret: bool = False
+    """Whether the cluster gets the given secret instead of the one that it has."""
 
 
 async def join_cluster(
@@ -49,17 +62,36 @@ async def join_cluster(
     is_host: bool = False,
 ) -> Cluster:
     """Connect as the cluster is configured. `is_host`: configure it if no host has. Raises ClusterError."""
-    found = await find_config(address, options.prefix)
-    if found is None and not is_host:
-        raise NoCluster(f"there is no cluster {options.prefix!r} on NATS at {address.describe()}; start a host first")
-    first = ClusterConfig(wanted.shards or SHARDS, wanted.lease_seconds or LEASE_SECONDS)
-    check_config(found or first, wanted)
-    cluster = await open_nats(address, with_config(options, found or first))
+    secret = secret.for_cluster(options.prefix) if secret else secret
+    first = ClusterConfig(wanted.shards or SHARDS, wanted.lease_seconds or LEASE_SECONDS, secret.check_value)
+    deadline = time.monotonic() + FIRST_HOST_SECONDS
+    while True:
+        found = await find_config(address, options.prefix)
+        if found is None and not is_host:
+            where = address.describe()
+            raise NoCluster(f"there is no cluster {options.prefix!r} on NATS at {where}; start a host first")
+        used = found or first
+        check_config(used, wanted)
+        check_secret(used, secret, wanted)
+        try:
+            cluster = await open_nats(address, with_config(options, used))
+            break
+        except StreamsDiffer:
+            if found is not None or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)  # another first host, with other settings, is about to write the row
     try:
         if found is None:
             await cluster.registry.update(CONFIG_KEY, msgspec.json.encode(first), 0)
-            row = await cluster.registry.get(CONFIG_KEY)
-            check_config(first if row is None else decode_config(row.value), Wanted(first.shards, first.lease_seconds))
+        row = await cluster.registry.get(CONFIG_KEY)
+        current = first if row is None else decode_config(row.value)
+        check_config(current, Wanted(used.shards, used.lease_seconds))
+        check_secret(current, secret, wanted)
+        sets_secret = bool(secret) and (is_host or wanted.is_new_secret)
+        if row is not None and sets_secret and current.secret_check != secret.check_value:
+            changed = msgspec.structs.replace(current, secret_check=secret.check_value)
+            if await cluster.registry.update(CONFIG_KEY, msgspec.json.encode(changed), row.revision) is None:
+                raise ClusterError("another process has just given the cluster a secret; try again")
         exposure = await find_exposure(address)
     except BaseException:
         await cluster.close()
@@ -75,6 +107,19 @@ def warn_of_exposure(cluster: Cluster, log: ServerLog) -> None:
         log.warn(
             "warning: there is no --cluster-secret: whoever can write to NATS can make a token, and send requests as "
             "the administrator"
+        )
+
+
+def check_secret(found: ClusterConfig, secret: ClusterSecret, wanted: Wanted) -> None:
+    """A cluster without a secret gets that of the first host that has one. Raises ClusterError."""
+    if not found.secret_check or secret.check_value == found.secret_check:
+        return
+    if not secret and not wanted.is_operator:
+        raise ClusterError("the cluster has a secret; give the same with --cluster-secret or PARLEY_CLUSTER_SECRET")
+    if secret and not wanted.is_new_secret:
+        raise ClusterError(
+            "the given secret is not that of the cluster. To give the cluster a new one, stop its hosts and gateways "
+            "and run: parley cluster sign-tokens --new-secret"
         )
 
 

@@ -30,8 +30,9 @@ from parley.cluster.bridge.messages import (
     decode_open,
     encode,
 )
-from parley.cluster.cluster_secret import SEALED
+from parley.cluster.cluster_secret import SEALED, ClusterSecret
 from parley.cluster.cluster_tokens import StoredToken, make_key
+from parley.cluster.join import CONFIG_KEY, ClusterConfig, Wanted, join_cluster
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.subjects import command_subject
 from parley.gateway.security.access import Principal, Quotas, Scope
@@ -54,8 +55,11 @@ class ClosedCluster(NamedTuple):
     gateway: GatewayProcess
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        variables = {"PARLEY_NATS_CREDENTIALS": f"parley:{self.nats.password}", "PARLEY_CLUSTER_SECRET": SECRET}
-        command = [sys.executable, "-m", "parley", "cluster", *words, "--nats", self.nats.url]
+        return self.run_with(SECRET, "cluster", *words)
+
+    def run_with(self, secret: str, *words: str) -> subprocess.CompletedProcess[str]:
+        variables = {"PARLEY_NATS_CREDENTIALS": f"parley:{self.nats.password}", "PARLEY_CLUSTER_SECRET": secret}
+        command = [sys.executable, "-m", "parley", *words, "--nats", self.nats.url]
         return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
 
 
@@ -113,6 +117,9 @@ async def test_a_token_that_somebody_wrote_to_nats_is_refused_until_an_operator_
         assert (signed.returncode, signed.stdout) == (0, "signed the token mallory\n"), signed.stderr
         again = await asyncio.to_thread(cluster.run, "sign-tokens")
         assert again.stdout == "all tokens are signed\n"
+        unknown = await asyncio.to_thread(cluster.run, "sign-tokens", "mallory", "nobody")
+        assert unknown.returncode != 0
+        assert "there is no token 'nobody'" in unknown.stderr
 
 
 async def wait_refused(cluster: ClosedCluster) -> list[str]:
@@ -266,3 +273,54 @@ async def test_a_request_of_a_revoked_token_is_declined(tmp_path: Path) -> None:
         while not isinstance(answer, Declined):  # the host hears of it at its own time
             answer = decode_answer(strip(await bus.request(request.subject, request.data, 10)))
         assert "'bob'" in answer.reason
+
+
+async def test_a_host_or_gateway_with_another_secret_does_not_join(tmp_path: Path) -> None:
+    async with closed_cluster(tmp_path) as cluster:
+        other, token = "another secret of the tests", str(tmp_path / "token")
+        host = ("host", "--root", str(tmp_path / "root"), "--model", "offline", "--accept-loss")
+        gateway = ("serve", "--listen", "127.0.0.1:0", "--token-file", token)
+        for secret, words, reason in (
+            (other, host, "the given secret is not that of the cluster"),
+            (other, gateway, "the given secret is not that of the cluster"),
+            (other, ("cluster", "sign-tokens"), "the given secret is not that of the cluster"),
+            ("", host, "the cluster has a secret"),
+            ("", gateway, "the cluster has a secret"),
+        ):
+            done = await asyncio.to_thread(cluster.run_with, secret, *words)
+            assert done.returncode != 0
+            assert reason in done.stderr
+        status = await asyncio.to_thread(cluster.run_with, "", "cluster", "status")
+        assert "secret of the cluster: yes" in status.stdout
+        assert "attention" not in status.stdout
+
+        changed = await asyncio.to_thread(cluster.run_with, other, "cluster", "sign-tokens", "--new-secret")
+        assert changed.returncode == 0, changed.stderr
+        status = await asyncio.to_thread(cluster.run_with, other, "cluster", "status")
+        assert status.returncode == 1
+        assert "host one does not have the secret of the cluster" in status.stdout
+
+
+async def test_a_token_of_another_cluster_with_the_same_secret_is_refused(tmp_path: Path) -> None:
+    async with closed_cluster(tmp_path) as cluster:
+        await cluster.gateway.make_token("alice", "view")
+        row = await cluster.connection.registry.get(make_key("alice"))
+        assert row is not None
+        token = msgspec.json.decode(row.value, type=StoredToken)
+        secret = ClusterSecret(SECRET.encode())
+        assert token.is_signed(secret.for_cluster("parley"), row.key)
+        assert not token.is_signed(secret.for_cluster("staging"), row.key)
+
+
+async def test_hosts_that_start_together_agree_on_the_time_of_leases(tmp_path: Path) -> None:
+    with start_all(lambda: [NatsServer(tmp_path)]) as (nats,):
+        address = NatsAddress(url=nats.url)
+        first = await open_nats(address, OPTIONS)  # it has its streams, but not yet its row
+        options = msgspec.structs.replace(OPTIONS, ttl_seconds=10)
+        second = asyncio.create_task(join_cluster(address, options, Wanted(), is_host=True))
+        config = ClusterConfig(OPTIONS.shards, OPTIONS.ttl_seconds)
+        await first.registry.put(CONFIG_KEY, msgspec.json.encode(config))
+        joined = await second
+        assert joined.ownership.ttl_seconds == OPTIONS.ttl_seconds
+        await joined.close()
+        await first.close()

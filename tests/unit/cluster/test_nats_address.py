@@ -20,6 +20,14 @@ def test_an_address_is_described_without_its_password(url: str, described: str) 
 
 
 @pytest.mark.parametrize(
+    ("url", "requires_tls"),
+    [("nats://one,nats://two", False), ("tls://one,tls://two", True), ("tls://one,nats://two", True), ("one", False)],
+)
+def test_one_address_with_tls_requires_it_of_all(url: str, requires_tls: bool) -> None:
+    assert NatsAddress(url=url).requires_tls is requires_tls
+
+
+@pytest.mark.parametrize(
     ("version", "problem"),
     [
         ("2.9.10", "has version 2.9.10; Parley needs 2.11 or newer"),

@@ -227,7 +227,7 @@ ROWS: tuple[Command, ...] = (
                 "Sign the tokens in the registry that are not signed: all of them, or those named. Only those that you "
                 "know should be there.",
                 "[NAME] ...",
-                OPERATOR_FLAGS,
+                (*OPERATOR_FLAGS, Flag("--new-secret", "The cluster gets the given secret instead of its own.")),
             ),
             "release": Action(
                 "Let a session take prompts again that was stopped because its hosts died.", "SESSION", OPERATOR_FLAGS

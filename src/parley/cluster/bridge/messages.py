@@ -205,9 +205,12 @@ decode_frame = _frames.decode
 
 def decode_message(secret: ClusterSecret, request: Request) -> BusFrame | Alive:
     """A message in an inbox. The receiver of its stream checks a frame. Raises BadSignature, MsgspecError."""
-    if not request.data.startswith(SEALED) and isinstance(found := decode_frame(request.data), BusFrame):
-        return found
-    return decode_frame(secret.unseal(request.subject, request.data))
+    is_sealed = request.data.startswith(SEALED)
+    data = secret.unseal(request.subject, request.data) if is_sealed else request.data
+    message: BusFrame | Alive = decode_frame(data)
+    if secret and not is_sealed and isinstance(message, Alive):
+        raise BadSignature("a sign of life does not have the signature of this cluster")
+    return message
 
 
 class StreamKeys(Struct, frozen=True):

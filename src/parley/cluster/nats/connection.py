@@ -43,7 +43,10 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
     """Where NATS is, and how to log in."""
 
     url: str
-    """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`."""
+    """`nats://HOST:PORT` or `tls://HOST:PORT`; several are separated by commas. May contain `USER:PASSWORD@`.
+
+    One `tls://` requires TLS of all: the password must not depend on which server answers first.
+    """
     credentials_file: Path | None = None
     """A file of NATS with a JWT and a key (`.creds`), or one with the line `USER:PASSWORD`."""
     credentials: str = ""
@@ -63,7 +66,7 @@ class NatsAddress(Struct, frozen=True, kw_only=True):
 
     @property
     def requires_tls(self) -> bool:
-        return self.ca_file is not None or all(server.startswith("tls://") for server in self.servers)
+        return self.ca_file is not None or any(server.startswith("tls://") for server in self.servers)
 
     def make_tls(self) -> ssl.SSLContext | None:
         return None if self.ca_file is None else ssl.create_default_context(cafile=self.ca_file)

@@ -30,6 +30,7 @@ ELECTION_POLL_SECONDS = 0.05
 NOT_FOUND = 404
 UNAVAILABLE = 503
 NO_PEERS = 10005
+STREAM_NAME_USED = 10058
 STREAM_NOT_FOUND = 10059
 WRONG_LAST_SEQUENCE = (10071, 10164)
 FULL = (10023, 10047, 10077)
@@ -123,7 +124,12 @@ class JetStream:
         except JetStreamError as exc:
             if exc.number != STREAM_NOT_FOUND:
                 raise
-        return dict((await self.call(f"STREAM.CREATE.{config['name']}", config))["config"])
+        try:
+            return dict((await self.call(f"STREAM.CREATE.{config['name']}", config))["config"])
+        except JetStreamError as exc:
+            if exc.number != STREAM_NAME_USED:  # another process has just created it, with other settings
+                raise
+        return dict((await self.info(config["name"]))["config"])
 
     async def info(self, stream: str) -> dict[str, Any]:
         return await self.call(f"STREAM.INFO.{stream}")

@@ -14,6 +14,10 @@ MARKER_SECONDS = 600
 """How long a registry remembers that a key was deleted, for watchers that were disconnected."""
 
 
+class StreamsDiffer(ClusterError):
+    """The streams of the cluster exist, with other settings."""
+
+
 class StreamNames:
     """Names begin with the name of the cluster. Leases and registry are buckets that the `nats kv` tool reads."""
 
@@ -51,7 +55,7 @@ def make_config(name: str, subject: str, replicas: int, **more: Any) -> dict[str
 
 
 async def create_streams(stream: JetStream, names: StreamNames, replicas: int, ttl_seconds: float) -> dict[str, Any]:
-    """Create what is missing; returns the settings of the log. Raises ClusterError if existing ones do not fit."""
+    """Create what is missing; returns the settings of the log. Raises StreamsDiffer, ClusterError."""
     ttl = round(ttl_seconds * NANOSECONDS)
     configs = (
         make_config(names.log, names.log_subject, replicas, deny_delete=True),
@@ -78,7 +82,7 @@ async def create_streams(stream: JetStream, names: StreamNames, replicas: int, t
     for config in configs:
         actual = await stream.create_stream(config)
         if differences := find_differences(config, actual):
-            raise ClusterError(f"{stream.where}: the stream {config['name']} does not fit: {'; '.join(differences)}")
+            raise StreamsDiffer(f"{stream.where}: the stream {config['name']} does not fit: {'; '.join(differences)}")
         found.append(actual)
     return found[0]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from parley.cluster.base import Cluster, Lease
+from parley.cluster.base import Cluster, Lease, Registry
 from parley.cluster.host_info import HostInfo, list_drained, list_hosts, list_moves
+from parley.cluster.join import CONFIG_KEY, decode_config
 from parley.cluster.session_summaries import ClusterSession, list_summaries
 from parley.cluster.takeovers import list_stopped
 from parley.protocol.base import Struct
@@ -56,6 +57,8 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
     """Sessions that only a newer host can run, and why."""
     stopped_sessions: dict[str, str] = {}
     """Sessions that take no prompts because hosts died of them, and why."""
+    has_secret: bool = False
+    """Whether tokens and requests are signed."""
     problems: list[str]
     """What an operator should look at."""
 
@@ -73,6 +76,7 @@ async def read_status(cluster: Cluster) -> ClusterStatus:
             moves=await list_moves(registry),
             drained=await list_drained(registry),
             stopped=await list_stopped(registry),
+            secret_check=await read_secret_check(registry),
         ),
     )
 
@@ -85,6 +89,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     moves: Mapping[int, str] = {}
     drained: frozenset[str] = frozenset()
     stopped: Mapping[str, str] = {}
+    secret_check: str = ""
+
+
+async def read_secret_check(registry: Registry) -> str:
+    """Raises ClusterError."""
+    row = await registry.get(CONFIG_KEY)
+    return "" if row is None else decode_config(row.value).secret_check
 
 
 def summarize(
@@ -116,7 +127,15 @@ def summarize(
         open_questions=sum(one.info.open_questions for one in listed if one.info is not None),
         newer_sessions=newer,
         stopped_sessions=dict(settings.stopped),
-        problems=find_problems(found, unowned, newer, settings),
+        has_secret=bool(settings.secret_check),
+        problems=[
+            *find_problems(found, unowned, newer, settings),
+            *(
+                f"host {name} does not have the secret of the cluster, so that no gateway reaches its sessions"
+                for name, info in sorted(hosts.items())
+                if info.secret_check != settings.secret_check
+            ),
+        ],
     )
 
 

@@ -71,6 +71,7 @@ def format_status(status: ClusterStatus) -> list[str]:
         f"shards: {status.shards}, of which {owned} have an owner; leases last {status.lease_seconds:g} seconds",
         f"sessions: {status.sessions}, of which {status.sessions_with_work} have work",
         f"open questions: {status.open_questions}",
+        f"secret of the cluster: {'yes' if status.has_secret else 'no'}",
         *(f"session {session}: {why}" for session, why in status.newer_sessions.items()),
         *(f"attention: {problem}" for problem in status.problems),
     ]
@@ -136,7 +137,7 @@ def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T
     """Do something with a connection to the cluster. Raises UsageError or ClusterError."""
 
     require_cluster("cluster")
-    _, connect = read_cluster(given)
+    _, connect = read_cluster(given, is_operator=True)
 
     async def run() -> T:
         cluster = await connect()

@@ -29,7 +29,9 @@ def require_cluster(command: str) -> None:
         ) from None
 
 
-def read_cluster(given: GivenArgs, *, is_host: bool = False) -> tuple[str, Callable[[], Awaitable[Cluster]]]:
+def read_cluster(
+    given: GivenArgs, *, is_host: bool = False, is_operator: bool = False
+) -> tuple[str, Callable[[], Awaitable[Cluster]]]:
     """The name of the cluster, and how to connect to it. Raises InvalidArguments."""
     from parley.cluster.cluster_secret import SECRET_VARIABLE, read_cluster_secret
     from parley.cluster.join import Wanted, join_cluster
@@ -56,7 +58,12 @@ def read_cluster(given: GivenArgs, *, is_host: bool = False) -> tuple[str, Calla
         ),
         log_address=read_log_address(given.one("log")),
     )
-    wanted = Wanted(given.number("shards", 0) or None, float(given.number("ttl", 0)) or None)
+    wanted = Wanted(
+        shards=given.number("shards", 0) or None,
+        lease_seconds=float(given.number("ttl", 0)) or None,
+        is_operator=is_operator,
+        is_new_secret=given.has("new-secret"),
+    )
     secret = read_cluster_secret(given.one("cluster-secret"), os.environ.get(SECRET_VARIABLE, ""))
     return options.prefix, lambda: join_cluster(address, options, wanted, secret, is_host=is_host)
 
