@@ -12,12 +12,13 @@ RUN python -m venv /opt/parley \
 
 FROM python:3.13-slim
 # Agents use git; rg comes with Parley. The home directory is writable for `docker run --user`, as /tmp is.
+# A new volume at /run/parley belongs to the user, so that a gateway can write its token there.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends git \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 parley \
-    && install --directory --owner=parley --group=parley /work \
+    && install --directory --owner=parley --group=parley /work /run/parley \
     && install --directory --owner=parley --group=parley --mode=1777 /home/parley /home/parley/.claude
 COPY --from=build /opt/parley /opt/parley
 ENV HOME=/home/parley \

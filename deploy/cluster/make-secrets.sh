@@ -1,10 +1,16 @@
 #!/bin/sh
 # Make the certificates, the password and the secret of the cluster in the folder `secrets`. Needs openssl.
-# Keep the folder private, and out of version control.
+# Keep the folder private, and out of version control. Also makes the folder `work`, for the files of sessions.
 set -eu
 umask 077
 cd "$(dirname "$0")"
 mkdir secrets
+mkdir -p work  # Docker would make it as root, and the user of the image, 1000, could not write to it
+case $(id -u) in
+  0) chown 1000:1000 work ;;
+  1000) ;;
+  *) chmod 1777 work ;;
+esac
 cd secrets
 
 curve="-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"

@@ -316,8 +316,14 @@ async def test_hosts_that_start_together_agree_on_the_time_of_leases(tmp_path: P
     with start_all(lambda: [NatsServer(tmp_path)]) as (nats,):
         address = NatsAddress(url=nats.url)
         first = await open_nats(address, OPTIONS)  # it has its streams, but not yet its row
-        options = msgspec.structs.replace(OPTIONS, ttl_seconds=10)
-        second = asyncio.create_task(join_cluster(address, options, Wanted(), is_host=True))
+        found = asyncio.Event()
+
+        async def on_info(_request: Request) -> None:
+            found.set()
+
+        await first.bus.subscribe("$JS.API.STREAM.INFO.KV_parley_leases", on_info)
+        second = asyncio.create_task(join_cluster(address, OPTIONS, Wanted(), is_host=True))
+        await found.wait()
         config = ClusterConfig(OPTIONS.shards, OPTIONS.ttl_seconds)
         await first.registry.put(CONFIG_KEY, msgspec.json.encode(config))
         joined = await second
