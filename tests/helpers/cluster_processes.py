@@ -140,6 +140,7 @@ class RunningCluster:
         self.nats_servers = nats_servers
         self.lease_seconds = lease_seconds
         self.root = folder / "root"
+        self.secret = folder / "secret"
         self.hosts: list[HostProcess] = []
         self.gateways: list[Server] = []
         self.links: dict[str, TcpProxy] = {}
@@ -176,6 +177,8 @@ class RunningCluster:
         token = self.folder / "token"
         token.touch(mode=0o600)
         token.write_text("a-token-for-the-tests-of-a-cluster")
+        self.secret.touch(mode=0o600)
+        self.secret.write_text("a-secret-for-the-tests-of-a-cluster")
         options = NatsClusterOptions(
             shards=SHARDS,
             ttl_seconds=self.lease_seconds,
@@ -237,7 +240,7 @@ class RunningCluster:
             link = await self._stack.enter_async_context(TcpProxy(self.nats[0].port))
             self.links[name] = link
             urls = [link.url]
-        return ["--nats", ",".join(urls)]
+        return ["--nats", ",".join(urls), "--cluster-secret", str(self.secret)]
 
     # What is true now.
 

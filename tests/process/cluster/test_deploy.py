@@ -96,6 +96,8 @@ def shipped_nats(tmp_path: Path) -> Iterator[tuple[int, Path]]:
     folder = tmp_path / "cluster"
     shutil.copytree(COMPOSE.parent, folder)
     subprocess.run([folder / "make-secrets.sh"], check=True, capture_output=True)
+    work = (folder / "work").stat()  # the user of the image must be able to write there
+    assert work.st_uid == 1000 or work.st_mode & 0o002
     secrets, port, monitor, route = folder / "secrets", free_port(), free_port(), free_port()
     changes = {
         "/etc/nats/tls": str(secrets),
