@@ -254,11 +254,11 @@ class HostSessions:
                 else:
                     await self.takeovers.loaded(key, prompt)
                     self._continue(hosted)
-        except (NewerVersion, LogDamaged, HostsFailed) as exc:
-            self.on_unreadable(key, exc)
-            raise
-        except SessionError:
-            await self.takeovers.abandon(key)
+        except SessionError as exc:
+            if not isinstance(exc, HostsFailed):  # this host lives: it did not die of the session
+                await self.takeovers.abandon(key)
+            if isinstance(exc, NewerVersion | LogDamaged | HostsFailed):
+                self.on_unreadable(key, exc)
             raise
         return hosted
 
