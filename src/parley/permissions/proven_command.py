@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -38,8 +37,6 @@ MAX_COMPARISONS = 10_000
 """Comparisons of used paths with moved ones."""
 TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule on files"
 TOO_MANY_LINKS = "There are too many files below {folder} to see where each symlink leads"
-HIDDEN_FILES = re.compile(r"--hidden|-[A-Za-z.]*[u.][A-Za-z.]*")
-"""The flags with which `rg` searches hidden files."""
 MAX_SEARCHED = 1_000
 """Folders in which a decision looks for credentials."""
 
@@ -164,20 +161,22 @@ def find_links(followed: Collection[tuple[str, bool]], rules: RuleSet, fs: Files
 
 
 def find_searched_keys(line: CommandLine, steps: Sequence[Step], fs: Filesystem) -> tuple[str, ...]:
-    """The files and folders with credentials in the folders that a line searches or copies."""
+    """The files and folders with credentials in the folders that a line searches or copies.
+
+    A `-g`, a `-t` or a `!` in an ignore file makes `rg` search hidden files: it counts as searching all.
+    """
     found: dict[str, None] = {}
     for command, step in zip(line.commands, steps, strict=True):
         argv = inner_argv(command)
         if argv and reads_whole_folders(argv):
             if git_words(command) is not None and "grep" not in argv:
                 continue  # it shows what is committed
-            sees_hidden = argv[0] != "rg" or any(map(HIDDEN_FILES.fullmatch, argv[1:]))
             for folder in step.names or step.folders:
-                found |= dict.fromkeys(keys_below(folder.rstrip("/"), fs, sees_hidden=sees_hidden))
+                found |= dict.fromkeys(keys_below(folder.rstrip("/"), fs))
     return tuple(found)
 
 
-def keys_below(folder: str, fs: Filesystem, *, sees_hidden: bool) -> Sequence[str]:
+def keys_below(folder: str, fs: Filesystem) -> Sequence[str]:
     """The upper folders are searched before the lower ones, up to a limit; not that of a repository.
 
     The search is not part of the budget: `grep -r x .` in a large tree need not ask for that reason.
@@ -185,19 +184,17 @@ def keys_below(folder: str, fs: Filesystem, *, sees_hidden: bool) -> Sequence[st
     real = fs.real if isinstance(fs, CachedFilesystem) else None
     if real is None or real.memo is None:
         # Each folder of a remote workspace costs a round trip.
-        return search_keys(folder, fs, 1, sees_hidden=sees_hidden)
-    search = functools.partial(search_keys, folder, max_folders=MAX_SEARCHED, sees_hidden=sees_hidden)
-    return recall(("keys", folder, sees_hidden), real, search)
+        return search_keys(folder, fs, 1)
+    search = functools.partial(search_keys, folder, max_folders=MAX_SEARCHED)
+    return recall(("keys", folder), real, search)
 
 
-def search_keys(folder: str, fs: RawFilesystem, max_folders: int, *, sees_hidden: bool) -> tuple[str, ...]:
+def search_keys(folder: str, fs: RawFilesystem, max_folders: int) -> tuple[str, ...]:
     found: list[str] = []
     pending = [folder]
     for current in pending:
         above = current.rpartition("/")[2]
         for name, kind in (fs.entries(current or "/", MAX_ENTRIES) or {}).items():
-            if name[:1] == "." and not sees_hidden:
-                continue
             if holds_keys(f"{above}/{name}"):
                 found.append(f"{current}/{name}")
             elif kind == "folder" and name != ".git" and len(pending) < max_folders:

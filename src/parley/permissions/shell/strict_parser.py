@@ -694,14 +694,15 @@ def _check_variables(commands: Sequence[SimpleCommand], source: str, *, uses_hom
     for command in commands:
         names = (*command.argv, *(name for name, _ in command.assignments))
         first = next((word for word in command.argv if word not in ("time", "-p")), "")
-        sets = first in SETS_VARIABLES and not (first == "printf" and _only_prints(command.argv))
+        sets = first in SETS_VARIABLES and not (first == "printf" and only_prints(command.argv))
         if sets or (uses_home and any("HOME" in name for name in names)):
             raise _NotProvable(
                 "a tilde in a command that may change HOME" if uses_home else "a variable that the line may set"
             )
 
 
-def _only_prints(argv: Sequence[str]) -> bool:
+def only_prints(argv: Sequence[str]) -> bool:
+    """Whether this is a `printf` that sets no variable."""
     return argv[0] == "printf" and argv[1:2] != () and argv[1][:1] != "-" and not PRINTF_ASSIGNS.search(argv[1])
 
 

@@ -32,7 +32,7 @@ from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, ONLY_READ, f
 from parley.permissions.shell.readonly.check import reads_whole_folders
 from parley.permissions.shell.readonly.git import parse_git_call
 from parley.permissions.shell.readonly.tables import READERS
-from parley.permissions.shell.strict_parser import DEV_NULL, CommandLine, SimpleCommand
+from parley.permissions.shell.strict_parser import DEV_NULL, SETS_VARIABLES, CommandLine, SimpleCommand, only_prints
 from parley.permissions.shell.targets import DELETERS, find_file_operands
 from parley.permissions.shell.treesitter import CommandWords, may_expand
 from parley.protocol.base import Struct
@@ -48,8 +48,10 @@ TOP = re.compile(r"\$\(git rev-parse --show-toplevel\)|`git rev-parse --show-top
 HERE = re.compile(r"\$PWD\b|\$\{PWD\}|\$\(pwd\)|`pwd`")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 NAME = re.compile(r"[\w.~/-]+")
-SETS_HOME = re.compile(r"(?<![${\w])(?:HOME|PWD)\b")
+SETS_HOME = re.compile(r"(?<![${\w])(?:HOME|PWD|CDPATH)\b|[({]HOME:?=")
 """HOME or PWD other than as a value: something may set it."""
+USES_HOME = re.compile(r"~|HOME|PWD|pwd")
+EXPORTED = re.compile(r"(?!HOME|PWD)\w+=")
 EXPANSION = re.compile(r"[$`]|\{\}|^~(?!/|$)|^/_$")
 """What is only known at run time; `{}` and `/_` are replaced by find, xargs and entr."""
 BRACES = re.compile(r"\{[^{}/$`]*\}")
@@ -136,10 +138,13 @@ def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -
         return Mentions(too_many=True, unknown_read=reason, unknown_write=reason, unknown_target=reason)
     candidates = [(words, found) for found in survey.commands if (words := _literal_words(found))]
     commands = [words for words, _ in candidates]
+    sets_home = SETS_HOME.search(QUOTES.sub("", command)) is not None or any(map(_may_set_home, survey.commands))
     for words in commands:
         if words[0] in CD_COMMANDS:
             bases.change_directory(words)
-    search = _MentionSearch(bases, line, sets_home=SETS_HOME.search(command) is not None)
+            uses_home = len(words) == 1 or USES_HOME.search(" ".join(words)) or "CDPATH" in command
+            bases.has_unknown_folder = bases.has_unknown_folder or bool(sets_home and uses_home)
+    search = _MentionSearch(bases, line, sets_home=sets_home)
     for words, found in candidates:
         search.add_command(words)
         if words not in search.known:
@@ -257,11 +262,13 @@ class _MentionSearch:
 
     def _is_dynamic(self, value: str | None, raw: str) -> bool:
         """Whether a word is only known at run time. A process substitution is a pipe, and its command is searched."""
+        if self._sets_home and USES_HOME.search(raw):
+            return True
         if value is not None:
             return value == raw and EXPANSION.search(value) is not None
         if raw[:2] in ("<(", ">(") and raw.endswith(")"):
             return False
-        return self._sets_home or EXPANSION.search(HERE.sub("", HOME.sub("", QUOTES.sub("", raw)))) is not None
+        return EXPANSION.search(HERE.sub("", HOME.sub("", QUOTES.sub("", raw)))) is not None
 
     def add_text(self, command: str) -> None:
         """Not everything that runs is known: any text that looks like a name may be a file."""
@@ -307,6 +314,19 @@ class _MentionSearch:
             if (id(to), name) not in self._added:
                 self._added.add((id(to), name))
                 to.update(dict.fromkeys(self._bases.resolve_all(name)))
+
+
+def _may_set_home(candidate: CommandWords) -> bool:
+    """Whether a command may set HOME without naming it: `export "$x"`, `. file`."""
+    name = candidate.words[0] if candidate.words else None
+    if name not in SETS_VARIABLES or (name == "printf" and only_prints([word or "-" for word in candidate.words])):
+        return False
+    if name in ("source", "."):
+        return True
+    exports = name in ("export", "readonly")
+    pairs = zip(candidate.words[1:], candidate.raw_words[1:], strict=True)
+    unknown = (value for value, raw in pairs if not (exports and EXPORTED.match(raw)))
+    return any(value is None or "HOME" in value or "PWD" in value for value in unknown)
 
 
 def _may_expand(raw: str, only_reads: bool) -> bool:
