@@ -142,6 +142,8 @@ def _explain_unusual_option(call: GitCall) -> str:
     for setting in call.settings:
         name, equals, value = setting.partition("=")
         entry = config.make_entry(name, value if equals else None)
+        if config.find_local_remote(entry) is not None:
+            return f"git -c sets {name} to a repository on this machine, and its hooks would run"
         if config.find_concern(entry) or entry.key in ("core.worktree", "core.hookspath"):
             return f"git -c sets {name}, which may name a program"
     return ""
@@ -188,20 +190,31 @@ def _find_concern_at(
                     return f"{finding.text}, and its hooks would run{ADVICE}"
             elif finding.kind in concerns or (finding.kind == "hook" and session is None):
                 return f"{finding.text}, so git may run a program or access something outside the folder{ADVICE}"
-        is_path = remote and any(fs.exists(os.path.join(folder, f"{remote}{end}")) for end in ("", ".git"))
-        if remote and is_path and not _has_remote(remote, found, fs):
-            return f"{remote} is a repository on this machine, and its hooks would run"
+        for name in [] if remote is None else [remote] if remote else _find_default_remotes(call, found, fs):
+            is_path = any(fs.exists(os.path.join(folder, f"{name}{end}")) for end in ("", ".git"))
+            if is_path and not _has_remote(name, found, fs):
+                return f"{name} is a repository on this machine, and its hooks would run"
     if urls and (file := _find_user_secret(fs)):
         return f"{file} has a password in a URL, and git would print it"
     return ""
 
 
+def _find_default_remotes(call: GitCall, found: Repository, fs: Filesystem) -> list[str]:
+    """The remotes to which git may push without a target."""
+    settings = [config.make_entry(name, value) for name, _, value in (each.partition("=") for each in call.settings)]
+    entries = (*_read_config(found, fs), *settings)
+    return ["origin", *(entry.value for entry in entries if config.is_default_remote(entry) and entry.value)]
+
+
 def _has_remote(name: str, found: Repository, fs: Filesystem) -> bool:
+    return any(entry.section == "remote" and entry.subsection == name for entry in _read_config(found, fs))
+
+
+def _read_config(found: Repository, fs: Filesystem) -> tuple[config.ConfigEntry, ...]:
     try:
-        entries = config.parse(fs.read(os.path.join(found.common_dir, "config"), config.MAX_BYTES) or b"")
+        return config.parse(fs.read(os.path.join(found.common_dir, "config"), config.MAX_BYTES) or b"")
     except config.UnreadableConfig:
-        return False
-    return any(entry.section == "remote" and entry.subsection == name for entry in entries)
+        return ()
 
 
 def _find_user_secret(fs: Filesystem) -> str:

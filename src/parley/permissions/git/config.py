@@ -211,6 +211,8 @@ NETWORK = word_set("remote.promisor remote.partialclonefilter extensions.partial
 
 SCHEMELESS = re.compile(r"[A-Za-z0-9+.-]+::")
 """The part before `::` names a program that git runs to access a remote."""
+PLAIN_REMOTE = re.compile(r"\w[\w.-]*")
+"""A name that is a path only if no remote has it."""
 REMOTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|[^/]+:")
 EDITORS = word_set("vi vim nvim nano emacs ed micro hx true :")
 PAGER = re.compile(r"(?:cat|(?:less|more)(?: -[FRXSKi]+)*|)")
@@ -224,10 +226,19 @@ def is_local_url(url: str) -> bool:
     return url.lower().startswith("file:") or REMOTE_URL.match(url) is None
 
 
+def is_default_remote(entry: ConfigEntry) -> bool:
+    """Whether an entry names the remote of a push without a target. Git also takes a path or a URL there."""
+    if entry.subsection is None:
+        return (entry.section, entry.name) == ("remote", "pushdefault")
+    return entry.section == "branch" and entry.name in ("remote", "pushremote")
+
+
 def find_local_remote(entry: ConfigEntry) -> str | None:
     """The name of a remote that an entry puts on this machine; empty if it may be any remote, None if it does not."""
     if entry.section == "remote" and entry.name in ("url", "pushurl"):
         return entry.subsection if is_local_url(entry.value or "") else None
+    if is_default_remote(entry):
+        return None if PLAIN_REMOTE.fullmatch(entry.value or "") or not is_local_url(entry.value or "") else entry.value
     return "" if entry.section == "url" and is_local_url(entry.subsection or "") else None
 
 

@@ -167,7 +167,7 @@ GIT_NESTED = word_set("foreach run view visualize filter-branch for-each-repo")
 GIT_TRANSPORTS = word_set("clone fetch pull push ls-remote remote submodule archive fetch-pack send-pack")
 GIT_HELPER = re.compile(r"(?:--[\w-]+=)?[A-Za-z0-9+.-]+::.*", re.DOTALL)
 """The address of a remote that git reaches with a program: `ext::sh`."""
-GIT_PUSH_VALUES = word_set("-o --push-option --recurse-submodules --receive-pack --exec --signed")
+GIT_PUSH_VALUES = word_set("-o --push-option --recurse-submodules --receive-pack --exec")
 GIT_NESTING = word_set("submodule bisect hook filter-branch for-each-repo")
 SAFE_KEY = re.compile(
     r"""user\..+ | author\..+ | committer\..+ | color\..+ | column\..+ | advice\..+ | pull\.(?:rebase|ff) | status\..+
@@ -394,14 +394,17 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
 
 def find_push_target(rest: Sequence[str]) -> str:
     """The repository in the arguments of `git push`; empty if there is none."""
-    skips = False
+    skips, repository = False, ""
     for index, word in enumerate(rest):
-        if word.startswith("--repo"):
-            return word.partition("=")[2] or " ".join(rest[index + 1 : index + 2])
         if not skips and word[:1] != "-":
             return word
-        skips = word in GIT_PUSH_VALUES
-    return ""
+        # A long flag may be abbreviated. A repository among the operands counts more than that of `--repo`.
+        if word.startswith("--rep"):
+            repository = word.partition("=")[2] or " ".join(rest[index + 1 : index + 2])
+            skips = "=" not in word
+        else:
+            skips = word == "-o" or (len(word) > 3 and any(flag.startswith(word) for flag in GIT_PUSH_VALUES))
+    return repository
 
 
 def _is_local_push(target: str) -> bool:
@@ -431,6 +434,8 @@ def _find_config_concern(rest: Sequence[str], rule_words: Collection[str]) -> st
 def _is_safe_setting(key: str, value: str) -> bool:
     if PROGRAM_KEY.fullmatch(key):
         return HARMLESS_PROGRAM.fullmatch(value) is not None
+    if config.find_local_remote(config.make_entry(key, value)) is not None:
+        return False
     return SAFE_KEY.fullmatch(key) is not None
 
 

@@ -10,13 +10,15 @@ tables are wide: a false match costs a question.
 from __future__ import annotations
 
 import base64
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import pairwise
 
 from parley.permissions.base import word_set
 from parley.permissions.shell.denied.inert import BUILDS, SERVICES
+from parley.protocol.base import Struct
 
 # Subcommands after which a command may begin at any word.
 SUBRUNNERS = {
@@ -234,7 +236,7 @@ PAGERS = word_set("zless xzless bzless zmore xzmore")
 PLAIN_SHELL = re.compile(r"(?:/usr)?(?:/bin/)?(?:ba|da|z|k|fi)?sh")
 # Variables that hold code, or name a file with code, for the next program.
 LOADS_CODE = re.compile(
-    r"(?:BASH_ENV|LD_PRELOAD|LD_AUDIT|PYTHONSTARTUP|PERL5OPT|PERL5DB|RUBYOPT|BASH_FUNC_\w+%%|GIT_CONFIG_(?:COUNT|GLOBAL|"
+    r"(?:BASH_ENV|LD_PRELOAD|LD_AUDIT|PYTHONSTARTUP|PYTHONINSPECT|PERL5OPT|PERL5DB|RUBYOPT|BASH_FUNC_\w+%%|GIT_CONFIG_(?:COUNT|GLOBAL|"
     r"SYSTEM|PARAMETERS)|GIT_EXEC_PATH)=.|ENV=.*[/$]|NODE_OPTIONS=.*(?:require|import|loader)"
 )
 LOADS_UNKNOWN_CODE = re.compile(rf"(?!ENV=)(?:{LOADS_CODE.pattern})|ENV=.*<\(")
@@ -281,15 +283,109 @@ MAKEFILE_IS_INPUT = re.compile(
     r"(?:-f|--file|--makefile) (?:-|/dev/stdin|/dev/fd/0)|.* (?:-f|--\w*file=)(?:-|/dev/stdin|/dev/fd/0)"
 )
 INLINE_CODE = re.compile(r"-\w*[ceEp].*|--(?:eval|execute|print|command|cmd|expression)(?:=.*)?", re.DOTALL)
+NEVER = re.compile(r"(?!)")
+LOADED = r"(?!data:|node:)[\w@./-]+"
+
+
+class ScriptForm(Struct, frozen=True):
+    """How an interpreter is called with a script file. Any other call may run code that the line or its input holds."""
+
+    flags: re.Pattern[str] = NEVER
+    """Flags without a value in the next word."""
+    values: re.Pattern[str] = NEVER
+    """Flags with a value in the next word."""
+    subcommands: re.Pattern[str] = NEVER
+    """First words after which only code of the working tree runs."""
+    runners: frozenset[str] = frozenset()
+    """First words before the script."""
+
+
+ANY_SCRIPT = ScriptForm()
+_PYTHON = ScriptForm(
+    re.compile(r"-[bBdEIOPqRsSuvVx]+|-[bBdEIOPqRsSuvVx]*[WX].+"), re.compile(r"-[bBdEIOPqRsSuvVx]*[WX]|--check-hash.*")
+)
+_RUNS_TREE = re.compile(
+    r"test|task|fmt|format|lint|check|analyze|doc|install|add|remove|update|outdated|upgrade|cache|info|build|compile|"
+    r"package|pub|fix|create|deps\.\w+|credo|dialyzer|ecto\.\w+|phx\.(?:server|routes|gen\.\w+)|CMD"
+)
+SCRIPT_FORMS = {
+    **dict.fromkeys(("python", "pypy"), _PYTHON),
+    "perl": ScriptForm(
+        re.compile(r"-[acfglnpsStTuUvVwWX]+|-I.+|-M[\w:]+(?:=[\w,:./-]+)?|-0\d*"), re.compile(r"-[wTt]*I")
+    ),
+    "ruby": ScriptForm(
+        re.compile(r"-[aclnpsSvwU]+|-W\d?|-[IrEK].+|--(?:yjit|jit|verbose|(?:enable|disable)[=-][\w-]+)"),
+        re.compile(r"-w*[IrE]"),
+    ),
+    **dict.fromkeys(
+        ("node", "nodejs"),
+        ScriptForm(
+            re.compile(
+                r"-c|--(?:check|watch|test|test-only|no-warnings|no-deprecation|trace-[a-z-]+|enable-source-maps|expose-gc|"
+                r"inspect(?:-brk|-wait)?(?:=[\w.:]+)?|(?:max|stack)-[a-z-]+=\d+|env-file(?:-if-exists)?=.+|"
+                r"test-[a-z-]+=[\w*./-]+|experimental-(?:vm-modules|strip-types|transform-types|json-modules|test-coverage|"
+                rf"sqlite|fetch|specifier-resolution=node)|(?:require|import|loader)={LOADED}|conditions=\w+)"
+            ),
+            re.compile(r"-[rC]|--(?:require|import|loader|conditions)"),
+            subcommands=re.compile(r"--test"),
+        ),
+    ),
+    "php": ScriptForm(
+        re.compile(r"-[lnqv]+|-d(?:memory_limit|display_errors|error_reporting|xdebug\.mode|max_execution_time)=\w+"),
+        re.compile(r"-f"),
+    ),
+    "deno": ScriptForm(
+        re.compile(r"-[Aqr]+|--(?:allow|deny|no|unstable|watch|reload|quiet|cached)[\w-]*(?:=.+)?"),
+        subcommands=_RUNS_TREE,
+        runners=word_set("run"),
+    ),
+    "bun": ScriptForm(re.compile(r"--(?:watch|hot|smol|bun|silent)"), subcommands=_RUNS_TREE, runners=word_set("run")),
+    **dict.fromkeys(word_set("swift dart mix R"), ScriptForm(subcommands=_RUNS_TREE, runners=word_set("run"))),
+    "Rscript": ScriptForm(re.compile(r"--(?:vanilla|no-\w+(?:-\w+)?|slave|quiet|verbose)")),
+    "julia": ScriptForm(
+        re.compile(r"--project(?:=.+)?|-[tpO]\d*|--threads=\w+|--startup-file=no|-q"), re.compile(r"-t")
+    ),
+    "lua": ScriptForm(re.compile(r"-[WEv]|-l.+"), re.compile(r"-l")),
+    "awk": ScriptForm(re.compile(r"-F.+|-v.+"), re.compile(r"-[Fv]")),
+}
+"""By the name of the interpreter without its version."""
+SCRIPT_MODULES = word_set(
+    "pytest unittest pip venv virtualenv build twine mypy pyright black ruff isort flake8 pylint bandit tox nox "
+    "coverage pre_commit sphinx mkdocs poetry pipx uv json.tool compileall py_compile ensurepip uvicorn gunicorn "
+    "hypercorn pyflakes pycodestyle pydocstyle vulture radon yapf autopep8 pyupgrade piptools"
+)
+"""The modules of `python -m` that run no code from their arguments or their input."""
+NOT_A_SCRIPT = re.compile(
+    r"-.*|(?:.*/)?dev/(?:stdin|fd|tty|pts)\b.*|/dev/.*|(?:.*/)?proc/.*|[\w+.-]+:.*|.*[$`<>].*", re.DOTALL
+)
+"""What comes from the input, a substitution or a URL is not a file of the working tree."""
+ONLY_SHOWS_VERSION = word_set("-V -v --version --help -h")
 DATABASES = word_set("psql mysql mariadb sqlite3")
-META_COMMAND = re.compile(r"\s*[\\.]\s*[a-z.]|source\b")
-"""A command of a database client itself: `\\copy`, `.import`. What the server runs opens no file here."""
+CLIENT_COMMAND = re.compile(r"\\|(?:^|[;\s])(?:source|system|tee|pager|edit|load|copy|infile|outfile)\b", re.IGNORECASE)
+"""A command of a database client itself: `\\copy`, `source x`. What a server runs opens no file here."""
+CLIENT_TEXT = re.compile(r"(?:-[ce]|--(?:command|execute))(?:=(.+))?|-[ce](.+)", re.DOTALL)
+SQLITE_FLAGS = re.compile(
+    r"-{1,2}(?:readonly|header|noheader|csv|json|column|box|line|list|markdown|table|html|quote|bail|batch)"
+)
+SQLITE_SHOWS = re.compile(r"\.(?:tables|schema|indexes|indices|databases|dump)(?: +[\w%]+)?")
+SQLITE_STATEMENT = re.compile(
+    r"\s*(?:select|insert|update|delete|explain|with|create (?:table|index)|drop)\b[^.][^\n]*", re.IGNORECASE
+)
+SQLITE_OPENS = re.compile(r"(?i)\b(?:attach|vacuum|virtual|pragma\w*|fsdir|zipfile|csv|dbstat|sqlar)\b|/\*|--")
+SQLITE_TABLE = re.compile(r"(?i)\b(?:table(?: if not exists)?|into) +\w+ *\(")
+SQLITE_FUNCTION = re.compile(r"(\w+)[\"`\]\s]*\(")
+SQLITE_COMPUTES = word_set(
+    "abs avg cast char coalesce count date datetime exists format group_concat hex ifnull iif in instr json json_array "
+    "json_each json_extract json_object julianday last_insert_rowid length like lower ltrim max min nullif over printf "
+    "quote random rank replace round row_number rtrim strftime substr substring sum time total trim typeof unicode "
+    "upper values and or not as select where when then else on from table key default check unique references index"
+)
+"""What may stand before a parenthesis in a statement that opens no file but the database."""
 COMPUTES = re.compile(
     r"(?:[\s()\[\],:;+*/%<>=!-]|\d+(?:\.\d+)?|\b(?:print|len|range|sum|min|max|abs|round|sorted|int|float|str|bool|list|"
     r"tuple|for|in|if|else|and|or|not|True|False|None)\b)*"
 )
 """Python code that only computes: it names nothing that opens a file."""
-CODE_LETTERS = {"python": "c", "pypy": "c", "ipython": "c", "jython": "c", "php": "rRBE"}
 READS_INPUT = word_set("at batch crontab")
 CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
 # Programs that insert their input into a command.
@@ -322,7 +418,6 @@ SPECIAL = frozenset(
     }
 )
 """The programs that `_special_texts` handles by name."""
-HAS_PROGRAM = re.compile(r"-\w*[cemrpEf]|--(?:eval|execute|print|version|help|file|command)(?:=.*)?|[^-].*")
 
 
 def find_shell_texts(name: str, literal: Sequence[str]) -> Iterator[str]:
@@ -507,20 +602,70 @@ def find_filled_command(literal: Sequence[str]) -> int:
 
 def has_inline_code(name: str, words: tuple[str, ...]) -> bool:
     """Whether a program takes code that may open files from its arguments or its input: `python -c`, `perl -ne`."""
+    if name == "sqlite3":
+        return not _only_queries(words[1:])
     if name in DATABASES:
-        return any(map(META_COMMAND.match, words[1:]))
+        texts = [
+            found[1] or found[2] or after
+            for word, after in pairwise((*words, ""))
+            if (found := CLIENT_TEXT.fullmatch(word))
+        ]
+        files = [file for flag, file in pairwise(words) if flag in ("-f", "--file")]
+        return not (texts or files) or any(map(CLIENT_COMMAND.search, texts)) or any(map(NOT_A_SCRIPT.fullmatch, files))
     if name in EDITORS:
-        return any(word[:1] == "+" or INLINE_CODE.fullmatch(word) for word in words[1:])
-    if not INTERPRETERS.fullmatch(name):
+        runs_text = any(word[:1] == "+" or INLINE_CODE.fullmatch(word) for word in words[1:])
+        return runs_text or name not in ("less", "more", "man")
+    if not INTERPRETERS.fullmatch(name) or runs_script_file(name, words):
         return False
+    is_python = name.rstrip("0123456789.") in ("python", "pypy")
+    return not (is_python and words[1:2] == ("-c",) and COMPUTES.fullmatch("".join(words[2:3])))
+
+
+def _only_queries(arguments: Sequence[str]) -> bool:
+    """Whether a call of sqlite3 opens no file but its database: it has no server, and its functions open files."""
+    words = [word for word in arguments if not SQLITE_FLAGS.fullmatch(word)]
+    if not words or words[0][:1] == "-":
+        return words == ["--version"]
+    return len(words) > 1 and all(
+        SQLITE_SHOWS.fullmatch(word)
+        or (
+            SQLITE_STATEMENT.fullmatch(word)
+            and not SQLITE_OPENS.search(word)
+            and SQLITE_COMPUTES.issuperset(map(str.lower, SQLITE_FUNCTION.findall(SQLITE_TABLE.sub("= (", word))))
+        )
+        for word in words[1:]
+    )
+
+
+def runs_script_file(name: str, words: Sequence[str]) -> bool:
+    """Whether an interpreter certainly gets its program from a file or a module, not from the line or its input."""
+    name, rest = name.rstrip("0123456789."), list(words[1:])
+    if len(rest) == 1 and rest[0] in ONLY_SHOWS_VERSION:
+        return True
+    form = SCRIPT_FORMS.get("awk" if name in AWK else name, ANY_SCRIPT)
+    if rest and form.subcommands.fullmatch(rest[0]):
+        return True
+    has_runner = bool(rest) and rest[0] in form.runners
+    rest = rest[has_runner:]
+    while rest and rest[0][:1] == "-":
+        if form.values.fullmatch(rest[0]) and len(rest) > 1 and (name in AWK or not NOT_A_SCRIPT.fullmatch(rest[1])):
+            rest = [rest[1]] if rest[0] == "-f" else rest[2:]
+        elif form.flags.fullmatch(rest[0]):
+            rest = rest[1:]
+        else:
+            break
+    if form is _PYTHON and rest[:1] == ["-m"]:
+        modules = [module for flag, module in pairwise(rest) if flag == "-m"]
+        return SCRIPT_MODULES.issuperset(modules if modules[:1] == ["coverage"] else modules[:1]) and modules != []
     if name in AWK:
-        return "-f" not in words
-    letters = CODE_LETTERS.get(name.rstrip("0123456789."))
-    inline = re.compile(rf"-\w*[{letters}].*", re.DOTALL) if letters else INLINE_CODE
-    flags = takewhile(lambda word: word[:1] == "-" and word != "-m", words[1:])
-    if letters == "c" and words[1:2] == ("-c",) and COMPUTES.fullmatch("".join(words[2:3])):
+        scripts = [file for flag, file in pairwise(rest) if flag == "-f"]
+        flags = [word for word in rest if word[:1] == "-"]
+        return rest[:1] == ["-f"] and flags == ["-f"] * len(scripts) and not any(map(NOT_A_SCRIPT.fullmatch, scripts))
+    if form.runners and not has_runner and not any("." in word or "/" in word for word in rest[:1]):
+        return False  # another subcommand
+    if not rest or NOT_A_SCRIPT.fullmatch(posixpath.normpath(rest[0])):
         return False
-    return words[1:2] == ("eval",) or any(map(inline.fullmatch, flags)) or reads_program_from_input(words)
+    return form is not ANY_SCRIPT or not any(map(INLINE_CODE.fullmatch, rest))
 
 
 def _runs_lines(script: str) -> bool:
@@ -562,7 +707,10 @@ def reads_program_from_input(words: Sequence[str | None]) -> bool:
         return False
     if name in SHELL_ESCAPERS or name in EDITORS:
         return True
-    return not any(word is None or HAS_PROGRAM.fullmatch(word) for word in words[1:])
+    known = [word or "x" for word in words]
+    if name in AWK:
+        return any(NOT_A_SCRIPT.fullmatch(file) for flag, file in pairwise(known) if flag == "-f")
+    return not runs_script_file(name, known)
 
 
 def find_shell_escapes(program: str) -> Iterator[str]:

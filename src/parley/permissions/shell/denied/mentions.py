@@ -224,6 +224,7 @@ class _MentionSearch:
             # The command inside is another candidate; `env -C folder` changes where it runs.
             for before, word in pairwise(words):
                 self._add(self._folders, _names_in_word(word) if before[:1] == "-" or WRAPPERS[name] else ())
+            self._add_effects(name, words)
             return
         if found is None:
             if name not in BUILDS and name != "git":
