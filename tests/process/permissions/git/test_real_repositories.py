@@ -714,6 +714,30 @@ def test_a_push_to_a_remote_on_this_machine_is_asked_about(ground: Ground, url: 
     assert isinstance(decided(book, "git fetch here", ground.work), Allow)
 
 
+@pytest.mark.parametrize("key", ["branch.main.remote", "branch.main.pushRemote", "remote.pushDefault"])
+@pytest.mark.parametrize("value", ["./other", "other", ".", "file:///other"])
+def test_a_push_without_a_target_to_a_path_is_asked_about(ground: Ground, key: str, value: str) -> None:
+    (ground.work / "other").mkdir()
+    ground.config("remote.origin.url", "https://example.com/x.git")
+    book = opened(ground, allowed=("Bash(git:*)",))
+
+    assert isinstance(decided(book, "git push", ground.work), Allow)
+    assert is_ask(decided(book, f"git -c {key}={value} push", ground.work))
+    ground.config(key, value)
+    assert is_ask(decided(book, "git push", ground.work))
+
+
+@pytest.mark.parametrize(
+    "flags", ["--rep=./other", "--repo=origin ./other", "--push-opt origin ./other", "--signed ./other"]
+)
+def test_the_target_of_a_push_is_found_after_any_flag(ground: Ground, flags: str) -> None:
+    ground.config("remote.origin.url", "https://example.com/x.git")
+    book = opened(ground, allowed=("Bash(git:*)",))
+
+    assert is_ask(decided(book, f"git push {flags}", ground.work))
+    assert isinstance(decided(book, "git -c branch.main.remote=origin push --signed origin", ground.work), Allow)
+
+
 def test_a_folder_that_is_not_a_remote_is_a_repository_to_push_to(ground: Ground) -> None:
     (ground.work / "other").mkdir()
     book = opened(ground, allowed=("Bash(git:*)",))

@@ -14,6 +14,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
+from urllib.parse import unquote
 
 from parley.permissions.base import word_set
 from parley.permissions.patterns import may_be_path
@@ -72,9 +73,23 @@ READS_LISTS = {
     **dict.fromkeys(("tar", "bsdtar", "gtar", "star"), re.compile(r"-\w*T.*|--files-from.*")),
     "cpio": re.compile(r"-\w*[op]\w*|--create|--pass-through"),
     **dict.fromkeys(("zip", "pax"), re.compile(r"-@|-\w*w\w*")),
+    "curl": re.compile(r"-\w*K.*|--config.*|--proto-default.*"),
+    "wget": re.compile(r"-\w*[ie].*|--(?:input-file|execute|config).*"),
+    "rsync": re.compile(r"--(?:files|include|exclude)-from.*"),
+    **dict.fromkeys(("du", "wc", "sort"), re.compile(r"--files0-from.*")),
+    **dict.fromkeys(
+        word_set(
+            "strings ar nm objdump size ranlib strip objcopy readelf addr2line c++filt ld ld.bfd ld.gold ld.lld "
+            "as lld elfedit dlltool windres gprof gcc g++ cc c++ cpp clang clang++ gcc-ar gcc-nm gcc-ranlib llvm-ar "
+            "llvm-nm llvm-objdump llvm-strings llvm-size java javac javadoc jar rustc swiftc dmd ldc2 7z 7za 7zr rar unrar"
+        ),
+        re.compile(r"@.+"),
+    ),
 }
 """Programs that read files named in a list, and the words with which they do."""
-SEPARATORS = re.compile(r"[=:@,;<]")
+FILE_URL = re.compile(r"(?i)\bfile:(?://[^/]*)?([^?#]*)")
+URL_GLOB = re.compile(r"[\[{]")
+SEPARATORS = re.compile(r"[=:@,;<|]")
 """Separators before or after a file name in a word: `if=x`, `HEAD:x`, `@x`, `f=<x;type=text/plain`."""
 
 
@@ -241,7 +256,8 @@ class _MentionSearch:
         """What a command that is in no table may do besides using the files in its arguments."""
         is_sed_code = name == "sed" and find_concern(UnwrappedCommand(words, words, ()), ()) != ""
         is_code = is_sed_code or has_inline_code(name, words)
-        if is_code or _has_word(READS_LISTS, name, words):
+        has_url_glob = any(URL_GLOB.search(found[1]) for word in words[1:] for found in FILE_URL.finditer(word))
+        if is_code or has_url_glob or _has_word(READS_LISTS, name, words):
             self.unknown_read = self.unknown_read or name
         changes_tree = name == "git" and parse_git_call(words).subcommand in GIT_CHANGES_TREE
         if is_code or _has_word(UNPACKS, name, words) or (changes_tree and words not in self._proven):
@@ -359,6 +375,9 @@ def _literal_words(candidate: CommandWords) -> tuple[str, ...]:
 def _names_in_word(word: str) -> list[str]:
     """The files that a word may name: itself, the part after a flag letter, and the parts between separators."""
     names = [word, *SEPARATORS.split(word), *QUOTED.findall(word)]
+    names += FILE_URL.findall(word)
+    if "%" in word:
+        names += [unquote(name) for name in names]
     if word[:1] == "-" and word[:2] != "--":
         names.append(word[2:])
     return [name for name in names if name and name[0] != "-" and may_be_path(name)]

@@ -35,7 +35,8 @@ NAME = "./name"
 MAX_FOLDERS = 300
 PLAIN_NAME = re.compile(r"[!#-&(-\[\]-~]+")
 """A name that `xargs` takes as it is."""
-NOT_READERS = word_set("git find diff cmp comm cd command xargs")
+NOT_READERS = word_set("git find diff cmp comm cd command xargs strings")
+"""`strings` reads the names of files from one whose name begins with `@`."""
 FILTERS = {
     "sort": Program(short="uVrf", max_operands=0),
     "uniq": Program(max_operands=0),
