@@ -91,6 +91,7 @@ UNKNOWN_READ = "It is not known which files it reads ({word}), and a rule restri
 UNKNOWN_WRITE = "It is not known which files it writes ({word}), and a rule restricts editing some"
 UNKNOWN_TARGET = "It is not known which file it writes ({word}), and it may be a protected one"
 HOLDS_RESTRICTED = "{path} is, contains or may contain a file that the rule {rule} ({source}) restricts"
+UNKNOWN_EDITS = "It is not known which files it edits"
 UNKNOWN_FOLDER = "It is not known in which folder it runs, and a rule restricts some files"
 MOVES_DENIED_FILES = "It moves a folder with files that a rule denies, and the rule would not match their new paths"
 MENTIONS_DENIED = "It names a path that a rule denies"
@@ -381,7 +382,7 @@ def explain_ask(command: ProvenCommand, outside: Sequence[ResolvedPath]) -> tupl
     if files.searched_keys or any(holds_keys(name) for resolved in files.reads for name in resolved.names):
         return KEYS, "other"
     if any(resolved.real is not None for resolved in files.writes):
-        return "", ""
+        return (UNKNOWN_EDITS, "other") if files.unknown and command.mode in ("acceptEdits", "auto") else ("", "")
     return ("", BY_COMMAND) if len(command.line.commands) > 1 else (NEEDS_APPROVAL, "other")
 
 

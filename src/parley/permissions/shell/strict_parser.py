@@ -113,6 +113,8 @@ PRINTS_ONE_WORD = (
     ("git", "branch", "--show-current"),
 )  # fmt: skip
 """The beginnings of commands whose output has a glob only if their arguments or the current folder have one."""
+JOBS = re.compile(r"(?:^|[;&|]\s*)(?:make|gmake|ninja|cmake|ctest)\b[^;&|'\"$`()]*\s(?:-j|--jobs|--parallel)[= ]?\"?\Z")
+"""The beginning of a build up to the number of its jobs: which number `$(nproc)` prints there is no matter."""
 PRINTF_ASSIGNS = re.compile(r"%[^A-Za-z%]*[hlqjztL]*n")
 # One command of plain words. Most lines are just that, and are parsed four times as fast.
 PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+:@,-]*(?: [A-Za-z0-9_./:,@%+=-]+)*")
@@ -667,6 +669,9 @@ class _Parser:
         _check_folder(commands)
         if not text.count("(") == text.count(")") == self._substitutions - count:
             raise _NotProvable("a substitution that an old bash would end too early")
+        if [command.argv for command in commands] == [("nproc",)] and JOBS.search(self._source, 0, begin):
+            word.add_value("1", self._index, is_quoted=is_quoted)
+            return
         if not is_quoted and not _prints_one_word(commands):
             raise _NotProvable("a substitution without quotes")
         word.add_opaque(text, self._index, is_quoted=is_quoted)

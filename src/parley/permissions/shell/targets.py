@@ -213,6 +213,9 @@ class _Tracker:
             if found is None or len(argv) + len(found.words) > MAX_NAMES:
                 self._mark_unknown(f"{word} matches more files than can be checked")
                 return None
+            if self.has_edits and GLOB.match(word) and any(name[0] == "-" for name in found.words):
+                self._mark_unknown(f"{command.argv[0]} would take a file name that {word} matches as a flag")
+                return None
             if index in command.split and not all(ONE_WORD.fullmatch(name) for name in found.words if name != word):
                 self._mark_unknown(SPLIT_NAMES.format(word=word))
             self._add(self.reads, found.folders, (folder,))
@@ -307,8 +310,8 @@ class _Tracker:
     def result(self) -> Targets:
         if self.list_command and self.writes:
             self._mark_unknown(LIST_UNKNOWN.format(name=self.list_command))
-        # Files that a line creates or moves do not exist yet when its globs are expanded.
-        unknown = self.unknown or (self.has_patterns and self.has_edits)
+        # What a command creates or moves, the globs of a later one may match.
+        unknown = self.unknown or (self.has_patterns and self.has_edits and len(self._before) > 1)
         reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
         return Targets(reads, writes, unknown, self.unknown_reason, follows, frozenset(self.non_links), tuple(self.fed))
 

@@ -81,7 +81,7 @@ READS_LISTS = {
         word_set(
             "strings ar nm objdump size ranlib strip objcopy readelf addr2line c++filt ld ld.bfd ld.gold ld.lld "
             "as lld elfedit dlltool windres gprof gcc g++ cc c++ cpp clang clang++ gcc-ar gcc-nm gcc-ranlib llvm-ar "
-            "llvm-nm llvm-objdump llvm-strings llvm-size java javac javadoc jar rustc swiftc dmd ldc2 7z 7za 7zr rar unrar"
+            "llvm-nm llvm-objdump llvm-strings llvm-size java javac javadoc jar rustc swiftc dmd ldc2 7z rar unrar"
         ),
         re.compile(r"@.+"),
     ),
