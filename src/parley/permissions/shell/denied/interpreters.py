@@ -167,7 +167,7 @@ SUBSCRIPTS = word_set(
 INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|g?awk|mawk|nawk|tclsh|wish|osascript|emacs|R|Rscript|"
     r"julia|octave|octave-cli|scala|groovy|jshell|ocaml|ghc|ghci|sbcl|guile|racket|clisp|elixir|iex|erl|crystal|dart|"
-    r"raku|swift|irb|pry|mix|puppet|m4|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima)[\d.]*"
+    r"raku|swift|irb|pry|mix|puppet|m4|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima|tsx|ts-node|kotlin|jruby|bpython|pwsh|powershell)[\d.]*"
 )
 EDITORS = word_set(
     "vi vim nvim view ex ed emacs less more man gdb rvim vimdiff dc mail mailx ftp sftp telnet tftp lftp mysql mariadb "
@@ -318,7 +318,7 @@ SCRIPT_FORMS = {
         re.compile(r"-w*[IrE]"),
     ),
     **dict.fromkeys(
-        ("node", "nodejs"),
+        ("node", "nodejs", "tsx", "ts-node"),
         ScriptForm(
             re.compile(
                 r"-c|--(?:check|watch|test|test-only|no-warnings|no-deprecation|trace-[a-z-]+|enable-source-maps|expose-gc|"
@@ -327,7 +327,6 @@ SCRIPT_FORMS = {
                 rf"sqlite|fetch|specifier-resolution=node)|(?:require|import|loader)={LOADED}|conditions=\w+)"
             ),
             re.compile(r"-[rC]|--(?:require|import|loader|conditions)"),
-            subcommands=re.compile(r"--test"),
         ),
     ),
     "php": ScriptForm(
@@ -355,6 +354,10 @@ SCRIPT_MODULES = word_set(
     "hypercorn pyflakes pycodestyle pydocstyle vulture radon yapf autopep8 pyupgrade piptools"
 )
 """The modules of `python -m` that run no code from their arguments or their input."""
+FROM_INPUT = re.compile(
+    r"(?:.*/)?dev/+(?:stdin|fd|tty|pts)\b.*|(?:/+|(?:\.\./)+)proc/.*|.*\bdata:.*|--eval.*", re.DOTALL
+)
+"""An argument that makes a script of the input, or of the argument itself."""
 NOT_A_SCRIPT = re.compile(
     r"-.*|(?:.*/)?dev/(?:stdin|fd|tty|pts)\b.*|/dev/.*|(?:.*/)?proc/.*|[\w+.-]+:.*|.*[$`<>].*", re.DOTALL
 )
@@ -612,10 +615,10 @@ def has_inline_code(name: str, words: tuple[str, ...]) -> bool:
         ]
         files = [file for flag, file in pairwise(words) if flag in ("-f", "--file")]
         return not (texts or files) or any(map(CLIENT_COMMAND.search, texts)) or any(map(NOT_A_SCRIPT.fullmatch, files))
-    if name in EDITORS:
+    if name in EDITORS or name == "lldb":
         runs_text = any(word[:1] == "+" or INLINE_CODE.fullmatch(word) for word in words[1:])
         return runs_text or name not in ("less", "more", "man")
-    if not INTERPRETERS.fullmatch(name) or runs_script_file(name, words):
+    if not (INTERPRETERS.fullmatch(name) or name in SHELL_ESCAPERS) or runs_script_file(name, words):
         return False
     is_python = name.rstrip("0123456789.") in ("python", "pypy")
     return not (is_python and words[1:2] == ("-c",) and COMPUTES.fullmatch("".join(words[2:3])))
@@ -643,6 +646,8 @@ def runs_script_file(name: str, words: Sequence[str]) -> bool:
     if len(rest) == 1 and rest[0] in ONLY_SHOWS_VERSION:
         return True
     form = SCRIPT_FORMS.get("awk" if name in AWK else name, ANY_SCRIPT)
+    if any(map(FROM_INPUT.fullmatch, rest)):
+        return False
     if rest and form.subcommands.fullmatch(rest[0]):
         return True
     has_runner = bool(rest) and rest[0] in form.runners
@@ -663,6 +668,8 @@ def runs_script_file(name: str, words: Sequence[str]) -> bool:
         return rest[:1] == ["-f"] and flags == ["-f"] * len(scripts) and not any(map(NOT_A_SCRIPT.fullmatch, scripts))
     if form.runners and not has_runner and not any("." in word or "/" in word for word in rest[:1]):
         return False  # another subcommand
+    if not rest and "--test" in words:
+        return form.flags.fullmatch("--test") is not None
     if not rest or NOT_A_SCRIPT.fullmatch(posixpath.normpath(rest[0])):
         return False
     return form is not ANY_SCRIPT or not any(map(INLINE_CODE.fullmatch, rest))
