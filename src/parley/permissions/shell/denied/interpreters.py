@@ -167,7 +167,8 @@ SUBSCRIPTS = word_set(
 INTERPRETERS = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|g?awk|mawk|nawk|tclsh|wish|osascript|emacs|R|Rscript|"
     r"julia|octave|octave-cli|scala|groovy|jshell|ocaml|ghc|ghci|sbcl|guile|racket|clisp|elixir|iex|erl|crystal|dart|"
-    r"raku|swift|irb|pry|mix|puppet|m4|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima|tsx|ts-node|kotlin|jruby|bpython|pwsh|powershell)[\d.]*"
+    r"raku|swift|irb|pry|mix|puppet|m4|nmap|gnuplot|mongosh|mongo|ipython|jython|rake|gjs|qjs|maxima|"
+    r"tsx|ts-node|kotlin|jruby|bpython|pwsh|powershell)[\d.]*"
 )
 EDITORS = word_set(
     "vi vim nvim view ex ed emacs less more man gdb rvim vimdiff dc mail mailx ftp sftp telnet tftp lftp mysql mariadb "
@@ -314,14 +315,14 @@ SCRIPT_FORMS = {
         re.compile(r"-[acfglnpsStTuUvVwWX]+|-I.+|-M[\w:]+(?:=[\w,:./-]+)?|-0\d*"), re.compile(r"-[wTt]*I")
     ),
     "ruby": ScriptForm(
-        re.compile(r"-[aclnpsSvwU]+|-W\d?|-[IrEK].+|--(?:yjit|jit|verbose|(?:enable|disable)[=-][\w-]+)"),
+        re.compile(r"-[aclnpsSvwU]+|-W\d?|-[IrE].+|--(?:yjit|jit|verbose|(?:enable|disable)[=-][\w-]+)"),
         re.compile(r"-w*[IrE]"),
     ),
     **dict.fromkeys(
         ("node", "nodejs", "tsx", "ts-node"),
         ScriptForm(
             re.compile(
-                r"-c|--(?:check|watch|test|test-only|no-warnings|no-deprecation|trace-[a-z-]+|enable-source-maps|expose-gc|"
+                r"-c|--(?:check|watch|test|test-only|no-warnings|no-deprecation|trace-(?:warnings|deprecation|uncaught|exit|gc)|enable-source-maps|expose-gc|"
                 r"inspect(?:-brk|-wait)?(?:=[\w.:]+)?|(?:max|stack)-[a-z-]+=\d+|env-file(?:-if-exists)?=.+|"
                 r"test-[a-z-]+=[\w*./-]+|experimental-(?:vm-modules|strip-types|transform-types|json-modules|test-coverage|"
                 rf"sqlite|fetch|specifier-resolution=node)|(?:require|import|loader)={LOADED}|conditions=\w+)"
@@ -342,7 +343,7 @@ SCRIPT_FORMS = {
     **dict.fromkeys(word_set("swift dart mix R"), ScriptForm(subcommands=_RUNS_TREE, runners=word_set("run"))),
     "Rscript": ScriptForm(re.compile(r"--(?:vanilla|no-\w+(?:-\w+)?|slave|quiet|verbose)")),
     "julia": ScriptForm(
-        re.compile(r"--project(?:=.+)?|-[tpO]\d*|--threads=\w+|--startup-file=no|-q"), re.compile(r"-t")
+        re.compile(r"--project(?:=.+)?|-[tp]\d+|-O\d?|--threads=\w+|--startup-file=no|-q"), re.compile(r"-[tp]")
     ),
     "lua": ScriptForm(re.compile(r"-[WEv]|-l.+"), re.compile(r"-l")),
     "awk": ScriptForm(re.compile(r"-F.+|-v.+"), re.compile(r"-[Fv]")),
@@ -354,6 +355,8 @@ SCRIPT_MODULES = word_set(
     "hypercorn pyflakes pycodestyle pydocstyle vulture radon yapf autopep8 pyupgrade piptools"
 )
 """The modules of `python -m` that run no code from their arguments or their input."""
+INTERACTIVE = word_set("mongosh mongo iex ghci jshell irb pry erl ipython bpython maxima nmap")
+"""Interpreters that read commands from their input even with a file."""
 FROM_INPUT = re.compile(
     r"(?:.*/)?dev/+(?:stdin|fd|tty|pts)\b.*|(?:/+|(?:\.\./)+)proc/.*|.*\bdata:.*|--eval.*", re.DOTALL
 )
@@ -364,7 +367,7 @@ NOT_A_SCRIPT = re.compile(
 """What comes from the input, a substitution or a URL is not a file of the working tree."""
 ONLY_SHOWS_VERSION = word_set("-V -v --version --help -h")
 DATABASES = word_set("psql mysql mariadb sqlite3")
-CLIENT_COMMAND = re.compile(r"\\|(?:^|[;\s])(?:source|system|tee|pager|edit|load|copy|infile|outfile)\b", re.IGNORECASE)
+CLIENT_COMMAND = re.compile(r"\\|\b(?:source|system|tee|pager|edit|load|copy|infile|outfile)\b", re.IGNORECASE)
 """A command of a database client itself: `\\copy`, `source x`. What a server runs opens no file here."""
 CLIENT_TEXT = re.compile(r"(?:-[ce]|--(?:command|execute))(?:=(.+))?|-[ce](.+)", re.DOTALL)
 SQLITE_FLAGS = re.compile(
@@ -376,7 +379,7 @@ SQLITE_STATEMENT = re.compile(
 )
 SQLITE_OPENS = re.compile(r"(?i)\b(?:attach|vacuum|virtual|pragma\w*|fsdir|zipfile|csv|dbstat|sqlar)\b|/\*|--")
 SQLITE_TABLE = re.compile(r"(?i)\b(?:table(?: if not exists)?|into) +\w+ *\(")
-SQLITE_FUNCTION = re.compile(r"(\w+)[\"`\]\s]*\(")
+SQLITE_FUNCTION = re.compile(r"(\w+)[\"'`\]\s]*\(")
 SQLITE_COMPUTES = word_set(
     "abs avg cast char coalesce count date datetime exists format group_concat hex ifnull iif in instr json json_array "
     "json_each json_extract json_object julianday last_insert_rowid length like lower ltrim max min nullif over printf "
@@ -614,7 +617,11 @@ def has_inline_code(name: str, words: tuple[str, ...]) -> bool:
             if (found := CLIENT_TEXT.fullmatch(word))
         ]
         files = [file for flag, file in pairwise(words) if flag in ("-f", "--file")]
-        return not (texts or files) or any(map(CLIENT_COMMAND.search, texts)) or any(map(NOT_A_SCRIPT.fullmatch, files))
+        return (
+            not (texts or files)
+            or any(map(CLIENT_COMMAND.search, words[1:]))
+            or any(map(NOT_A_SCRIPT.fullmatch, files))
+        )
     if name in EDITORS or name == "lldb":
         runs_text = any(word[:1] == "+" or INLINE_CODE.fullmatch(word) for word in words[1:])
         return runs_text or name not in ("less", "more", "man")
@@ -646,7 +653,7 @@ def runs_script_file(name: str, words: Sequence[str]) -> bool:
     if len(rest) == 1 and rest[0] in ONLY_SHOWS_VERSION:
         return True
     form = SCRIPT_FORMS.get("awk" if name in AWK else name, ANY_SCRIPT)
-    if any(map(FROM_INPUT.fullmatch, rest)):
+    if name in INTERACTIVE or any(map(FROM_INPUT.fullmatch, rest)):
         return False
     if rest and form.subcommands.fullmatch(rest[0]):
         return True
@@ -672,7 +679,7 @@ def runs_script_file(name: str, words: Sequence[str]) -> bool:
         return form.flags.fullmatch("--test") is not None
     if not rest or NOT_A_SCRIPT.fullmatch(posixpath.normpath(rest[0])):
         return False
-    return form is not ANY_SCRIPT or not any(map(INLINE_CODE.fullmatch, rest))
+    return form is not ANY_SCRIPT or not ("-" in rest or any(map(INLINE_CODE.fullmatch, rest)))
 
 
 def _runs_lines(script: str) -> bool:
