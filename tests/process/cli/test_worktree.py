@@ -126,7 +126,7 @@ def test_a_folder_that_is_no_worktree_is_not_entered(checkout: Path, run: Any) -
     done = run(*STREAM, "-w", "one", "--", "say Hi.")
 
     assert done.returncode == 1
-    assert "worktrees/one exists, but is not a git worktree." in done.stderr
+    assert "worktrees/one exists, but is not a worktree of the git repository in " in done.stderr
 
 
 def test_a_hook_for_worktrees_is_not_passed_over(checkout: Path, run: Any) -> None:
