@@ -219,4 +219,4 @@ class Cluster(Struct, frozen=True):
     servers: Sequence[str] = ()
     """The machines that the cluster is built on; sessions must not reach them."""
     exposure: Sequence[str] = ()
-    """What others on the network can read or do; warnings for whoever starts a part of the cluster."""
+    """What others on the network can read or do; warnings for the operator who starts a part of the cluster."""

@@ -53,12 +53,7 @@ def memoize(key: Hashable, fs: Filesystem, compute: Callable[[Filesystem], T]) -
         recorder = RecordingFilesystem(fs.real)
         recorded_fs = CachedFilesystem(recorder)
         cached = CachedResult(compute(recorded_fs), recorder.accesses(), recorded_fs.steps)
-        if len(memo) >= MAX_RESULTS:
-            memo.clear()
-        if cached.accesses:
-            memo[key] = cached
-        else:
-            memo.pop(key, None)
+        keep(memo, key, cached)
     fs.spend(cached.steps)
     value: T = cached.value  # the same key means the same computation
     return value
@@ -71,14 +66,19 @@ def recall(key: Hashable, real: RealFilesystem, compute: Callable[[RawFilesystem
     if cached is None or not cached.is_valid(CachedFilesystem(real)):
         recorder = RecordingFilesystem(real)
         cached = CachedResult(compute(recorder), recorder.accesses(), 0)
-        if len(memo) >= MAX_RESULTS:
-            memo.clear()
-        if cached.accesses:
-            memo[key] = cached
-        else:
-            memo.pop(key, None)
+        keep(memo, key, cached)
     value: T = cached.value
     return value
+
+
+def keep(memo: dict[Hashable, Any], key: Hashable, cached: CachedResult) -> None:
+    """Keep a result, unless a change of what it depends on could go unnoticed."""
+    if len(memo) >= MAX_RESULTS:
+        memo.clear()
+    if cached.accesses:
+        memo[key] = cached
+    else:
+        memo.pop(key, None)
 
 
 class RecordingFilesystem(RealFilesystem):

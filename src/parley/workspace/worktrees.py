@@ -169,7 +169,7 @@ class GitWorktrees:
     async def _release(self, path: str, lock: Lock, *, is_unfinished: bool = False) -> bool:
         """Remove a worktree if nothing was changed in it. Returns whether it still exists.
 
-        Nothing was changed in one that is unfinished. Only whoever creates it knows that: a lock file may be forged.
+        Nothing was changed in one that is unfinished. Only its creator knows that: a lock file may be forged.
         """
         try:
             kept = not is_unfinished and exists(path) and await self._has_changes(path, lock.base)

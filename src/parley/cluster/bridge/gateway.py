@@ -127,7 +127,7 @@ class GatewayStream:
             await self.send(Credit(count))
 
     def on_frame(self, frame: BusFrame) -> None:
-        """Raises BadSignature: somebody else has sent it."""
+        """Raises BadSignature if another sender made it."""
         try:
             content = self._receiver.join(frame)
         except (LostFrame, msgspec.MsgspecError) as exc:

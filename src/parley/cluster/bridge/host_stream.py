@@ -177,7 +177,7 @@ class HostStream:
     # From the gateway.
 
     def on_frame(self, frame: BusFrame) -> None:
-        """Raises BadSignature: somebody else has sent it."""
+        """Raises BadSignature if another sender made it."""
         try:
             content = self._receiver.join(frame)
         except (LostFrame, msgspec.MsgspecError) as exc:

@@ -86,7 +86,7 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
                 self._unparsed_bytes += len(data)
                 self._count_head(0)
 
-        # The parser goes on to the end of what was read, also when the connection has been ended.
+        # The parser continues to the end of what was read, also when the connection has been ended.
 
         def on_message_begin(self) -> None:
             if not self.transport.is_closing():
@@ -146,7 +146,7 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
             self._release_token()
             if self._unanswered:  # not after the end of the connection
                 answered = self._unanswered.popleft()
-                answered.body = bytearray()  # what came with the head, and nobody has read
+                answered.body = bytearray()  # what came with the head and was not read
                 if answered.more_body:  # the rest is not read, and must not keep the connection open
                     self._start_deadline()
             super().on_response_complete()

@@ -363,7 +363,7 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
     if not rest:
         return ""
     sub, name = rest[0], f"git {rest[0]}"
-    # A rule for all commands also covers programs that nobody knows.
+    # A rule for all commands also covers unknown programs.
     if sub in GIT_RUNNERS or (rule_words and sub not in GIT_PLAIN and sub not in rule_words):
         return GIT_UNKNOWN.format(word=shorten(sub))
     helper = next(filter(GIT_HELPER.fullmatch, rest[1:]), None) if sub in GIT_TRANSPORTS else None
