@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,9 +47,11 @@ class HostProcess:
         await self.start()
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, _: object, exc: BaseException | None, __: object) -> None:
         self.signal(signal.SIGKILL)
         await self.wait()
+        if exc is not None:
+            exc.add_note(f"what the host {self.name} said:\n{''.join(self.stderr)}")
 
     async def start(self) -> None:
         """Start it and wait until it takes shards."""
@@ -111,13 +113,20 @@ class Rig:
 
     async def wait_line(self, session: str, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """A line of the log, as soon as there is one."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                with suppress(ClusterError):  # NATS is being restarted
-                    for line in await self.lines(session):
-                        if matches(line):
-                            return line
-                await asyncio.sleep(0.02)
+        seen: object = None
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    try:
+                        for line in (seen := await self.lines(session)):
+                            if matches(line):
+                                return line
+                    except ClusterError as exc:  # NATS is being restarted
+                        seen = exc
+                    await asyncio.sleep(0.02)
+        except TimeoutError as exc:
+            exc.add_note(f"seen last: {seen!s:.5000}")
+            raise
 
     async def prompt(self, session: str, text: str) -> str:
         """The id of an accepted prompt."""

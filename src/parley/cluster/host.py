@@ -120,6 +120,7 @@ class Host:
             group.create_task(keep_up(self.sessions.evict_idle, "unload idle sessions", self.log))
             group.create_task(keep_up(self.sessions.summaries.write_changed, "list the sessions", self.log))
             group.create_task(keep_up(self.sessions.settle_takeovers, "settle what was taken over", self.log))
+            group.create_task(keep_up(self.sessions.load_due, "continue what was interrupted", self.log))
             group.create_task(keep_up(self.workspaces.refresh, "look for the files of sessions", self.log))
             group.create_task(keep_up(self.hub.expire_questions, "expire questions", self.log))
             group.create_task(measure_lag(self.hub.metrics))

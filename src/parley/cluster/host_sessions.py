@@ -165,6 +165,8 @@ class HostSessions:
         self._by_shard: dict[int, set[HostedSession]] = {}
         self._busy: dict[SessionKey, asyncio.Task[HostedSession | None]] = {}
         """The sessions that are being loaded or unloaded."""
+        self._due: set[SessionKey] = set()
+        """The sessions that may have something to do and are not loaded: they were killed, or could not be loaded."""
         self._copies: dict[str, dict[str, Transcript]] = {}
         """The transcripts of copies, until their sessions exist."""
         self._touched: set[str] = set()
@@ -361,20 +363,27 @@ class HostSessions:
             await self._load_work(key)
 
     async def _load_work(self, key: SessionKey) -> None:
+        is_new = key not in self._due
+        self._due.discard(key)
         try:
             async with self.use(key):
                 pass
         except NotOwner:
             pass
         except Exception as exc:  # one session must not keep the others from running
-            self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
+            if not isinstance(exc, NewerVersion | LogDamaged | HostsFailed):
+                self._due.add(key)  # the log may be away or full
+            if is_new:
+                self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
+
+    async def load_due(self) -> None:
+        """Load the sessions that were killed or could not be loaded, and have something to do."""
+        for key in list(self._due):
+            await self._load_work(key)
 
     async def settle_takeovers(self) -> None:
         """Take note of the sessions that this host has survived. Raises ClusterError."""
         await self.takeovers.settle({hosted.key: self.hub.first_prompt(hosted.key.session) for hosted in self})
-        for key in list(self.takeovers.waiting):
-            self.takeovers.waiting.discard(key)
-            await self._load_work(key)
 
     async def look_through(self, shard: int) -> None:
         """Find the sessions of a shard that no list has yet, and the words of those that are not loaded."""
@@ -570,6 +579,7 @@ class HostSessions:
     def kill(self, *sessions: HostedSession) -> None:
         """Forget sessions at once: they have another owner, or soon will have."""
         current = [hosted for hosted in sessions if self._hosted.get(hosted.key) is hosted]
+        self._due.update(hosted.key for hosted in current)
         for hosted in current:  # first stop all of them, then clean up
             hosted.store.close()
             self._close(hosted, MOVED)

@@ -63,8 +63,6 @@ class Takeovers:
         self._trials: dict[SessionKey, _Trial] = {}
         self._survived: set[SessionKey] = set()
         """The sessions that this process has taken over and lost. It lives, so it did not die of them."""
-        self.waiting: set[SessionKey] = set()
-        """The sessions of which a host may have died, and that are tried when the one before them is done."""
         self.stopped: dict[str, str] = {}
         """The sessions that take no prompt, with the reason."""
 
@@ -98,9 +96,7 @@ class Takeovers:
                 raise HostsFailed(await self._write_stopped(key))
             return before.prompt
         if before is not None and any(trial.is_alone for trial in self._trials.values()):
-            self.waiting.add(key)
             raise ClusterError(f"two hosts failed that ran the session {key.session}; it waits until others were tried")
-        self.waiting.discard(key)
         trial = self._trials[key] = _Trial(time.monotonic(), LOADING, before is not None)
         await self._write(key, trial)
         return None

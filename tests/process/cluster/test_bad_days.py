@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -104,6 +105,27 @@ async def test_a_full_log_answers_503_and_names_nats_and_nothing_refused_runs_la
         assert (await rig.gateway.ask(session, "say after"))["result"] == "after"
         found = [line["result"] for line in await rig.lines(session) if line["type"] == "result"]
         assert found == ["before", "after"]
+
+
+async def test_a_prompt_that_a_full_log_refuses_leaves_the_running_turn_to_be_finished(tmp_path: Path) -> None:
+    """The prompt is what finds the log full, so the session is loaded again without it."""
+    gate = tmp_path / "gate"
+    command = json.dumps({"command": f"until test -e {gate}; do sleep 0.05; done"})
+    options = ("--model", "offline", "--permission-mode", "bypassPermissions")
+    async with cluster_rig(tmp_path) as rig, rig.host("one", *options):
+        session = await rig.gateway.create(cwd=".")
+        running = await rig.prompt(session, f"call Bash {command}\nsay finished")
+        await rig.wait_line(session, lambda line: line["type"] == "assistant")
+        limit_log(rig, max_bytes=1)
+        status, reply = await rig.gateway.request("POST", f"/sessions/{session}/prompts", {"content": "say refused"})
+        gate.touch()
+        limit_log(rig, max_bytes=-1)
+
+        assert status == 503, reply
+        assert (await rig.result(session, running))["subtype"] == "success"
+        assert (await rig.gateway.ask(session, "say after"))["result"] == "after"
+        results = [line["result"] for line in await rig.lines(session) if line["type"] == "result"]
+        assert results == ["finished", "after"], results
 
 
 def limit_log(rig: Rig, max_bytes: int) -> None:

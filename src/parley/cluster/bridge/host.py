@@ -218,11 +218,12 @@ class BridgeHost:
             else:
                 await self.prepare(key.tenant)
                 async with self._sessions.use(key) as hosted:
-                    is_busy = hosted.live is not None and hosted.live.is_busy
                     try:
                         await self._serve(stream, hosted)
                     except LogFull:
-                        if not is_busy:  # forget what the command has changed, so that it may be sent again
+                        if stream.is_carried_out:
+                            # Forget what the command has changed, so that it may be sent again. What was running
+                            # continues from the log as soon as there is room.
                             self._sessions.kill(hosted)
                         if new := stream.opened.new_session:
                             await self._sessions.summaries.remove(SessionKey(key.tenant, new))
@@ -277,11 +278,12 @@ class BridgeHost:
         if recorded is not None:
             stream.put(_replies.decode(recorded))
             return
-        if hosted.writer.full is not None:
-            raise hosted.writer.full
+        if hosted.writer.is_full:
+            await hosted.writer.wait_committed(hosted.writer.position, waits_for_room=False)
         done = self._running[command] = asyncio.Event()
         try:
             await stream.receive_body()
+            stream.is_carried_out = True
             is_instant = not stream.opened.path.endswith(WAITING_PATHS) and stream.opened.method == "POST"
             with hosted.writer.hold() if is_instant else nullcontext():
                 reply = await self._collect(stream)

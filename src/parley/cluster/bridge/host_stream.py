@@ -84,6 +84,8 @@ class HostStream:
         """The messages of the client of a WebSocket."""
         self._body = [opened.body]
         self._has_body = not opened.has_more
+        self.is_carried_out = False
+        """Whether a command has begun to change its session."""
         self._is_gone = False
         self._came = asyncio.Event()
         """Set when something of the gateway has come."""

@@ -67,8 +67,8 @@ class SessionWriter:
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._impatient: set[asyncio.Future[None]] = set()
         """Those of them that do not wait for room."""
-        self.full: LogFull | None = None
-        """Why the current write is refused, if there is no room."""
+        self.is_full = False
+        """Whether the last try found no room."""
         self._holds = 0
         self._wake = asyncio.Event()
         self._error: ClusterError | None = None
@@ -133,11 +133,9 @@ class SessionWriter:
     async def wait_committed(self, position: int, *, waits_for_room: bool = True) -> None:
         """Wait until the records up to a position are in the log.
 
-        Raises Fenced, LeaseLost or ClusterError, and LogFull if there is no room and that is not to be waited for.
+        Raises Fenced, LeaseLost or ClusterError, and LogFull if the next try finds no room, and room is not waited for.
         """
         if self._error is None and position > self._committed:
-            if self.full is not None and not waits_for_room:
-                raise self.full
             done: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append((position, done))
             if not waits_for_room:
@@ -240,14 +238,14 @@ class SessionWriter:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                self.retries, self.full = 0, None
+                self.retries, self.is_full = 0, False
                 return
 
     def _report_full(self, exc: ClusterError) -> None:
-        self.full = LogFull(str(exc))
+        self.is_full = True
         for done in list(self._impatient):
             if not done.done():
-                done.set_exception(self.full)
+                done.set_exception(LogFull(str(exc)))
 
     async def close(self) -> None:
         """Commit what is left, and end. Raises what ended the writer."""
