@@ -49,7 +49,7 @@ def proven_commands(random: Random, count: int) -> Iterator[list[str]]:
         program = "".join(random.choice(AWK) for _ in range(random.randint(1, 9)))
         program = random.choice(("%s", "{%s}", "BEGIN{%s}")).replace("%s", program)
         if only_prints(program):
-            yield from ([name, program, "in"] for name in AWKS)
+            yield from ([name, "--", program, "in"] for name in AWKS)  # a program may begin with a dash
         scripts = [
             "".join(random.choice(SED) for _ in range(random.randint(1, 8))) for _ in range(random.randint(1, 2))
         ]
