@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from parley.models.fake.script import Script, ScriptedTurn
@@ -26,7 +27,9 @@ async def test_the_keys_of_a_tenant_cannot_be_found_outside_of_its_engine(tmp_pa
                 assert (await rig.gateway.ask(made["session_id"], "Hi"))["result"] == "Hi."
                 assert host.process is not None
                 process = Path("/proc") / str(host.process.pid)
-                seen = [(process / name).read_bytes() for name in ("cmdline", "environ")]
+                seen = [(process / "cmdline").read_bytes()]
+                with suppress(PermissionError):  # it hides its environment from other processes of an ordinary user
+                    seen.append((process / "environ").read_bytes())
                 seen += [row.value for row in await rig.cluster.registry.rows(">")]
                 assert not [each for each in seen if SECRET.encode() in each]
             stored = [path for path in tmp_path.rglob("*") if path.is_file() and path != file]

@@ -174,6 +174,7 @@ async def played(groups: list[list[Json]], place: Place) -> dict[str, str]:
             "PATH": str(place.empty),
             "IS_SANDBOX": "1",
             "TMPDIR": str(place.home),
+            "CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR": "1",  # what is allowed runs, and must not move the others
             "PYTHONPATH": os.pathsep.join(path for path in sys.path if path.endswith("src")),
         },
         stdin=pipe,

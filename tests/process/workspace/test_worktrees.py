@@ -300,7 +300,8 @@ async def test_a_configuration_that_cannot_be_read_whole_is_refused(project: Pat
 
 async def test_signatures_of_commits_are_not_shown_to_the_repositorys_program(project: Path, tmp_path: Path) -> None:
     ran, program = tmp_path / "ran", tmp_path / "gpg"
-    program.write_text(f"#!/bin/sh\ntouch {ran}\nprintf '\\n[GNUPG:] SIG_CREATED \\n' >&2; echo signature\n")
+    sign = "cat > /dev/null; printf '\\n[GNUPG:] SIG_CREATED \\n' >&2; echo signature"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n{sign}\n")
     program.chmod(0o755)
 
     async def scenario(worktrees: GitWorktrees) -> None:

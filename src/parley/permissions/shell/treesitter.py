@@ -8,8 +8,9 @@ false ones.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from parley.permissions.budget import describe_excess
@@ -75,12 +76,18 @@ class ParsedScript(Struct, frozen=True):
     """The other assignments, as written."""
 
 
-@cache
-def _parser() -> Parser:
-    import tree_sitter
-    import tree_sitter_bash
+class _Parsers(threading.local):
+    """A parser for each thread: two threads in one parser end the process."""
 
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    @cached_property
+    def current(self) -> Parser:
+        import tree_sitter
+        import tree_sitter_bash
+
+        return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+_parsers = _Parsers()
 
 
 def parse(command: str) -> ParsedScript:
@@ -163,7 +170,7 @@ def _parse_root(command: str, source: bytes) -> Node:
         reads += 1
         return source[offset : offset + PIECE_BYTES] if reads < MAX_READS else b""
 
-    root = _parser().parse(piece).root_node
+    root = _parsers.current.parse(piece).root_node
     if reads >= MAX_READS or root.descendant_count > MAX_NODES:
         raise TooComplex("The command is too deeply nested or too malformed to check")
     return root

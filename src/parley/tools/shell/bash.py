@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
+from parley.settings.env_vars import is_truthy
 from parley.tools.base import CommandOrder, Context, ToolOutput
 from parley.tools.shell.background import BackgroundTask
 from parley.workspace.base import Scope
@@ -40,6 +41,7 @@ READ_BY_BASH = frozenset(
 )
 """Variables that change what bash sources, how it parses a line, where `cd` leads, or what a pattern matches."""
 # At exit the shell writes its working directory to a descriptor of ours. `set -x` does not show it.
+STAY = "CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR"
 TRAP = "trap '{ set +x; builtin pwd -P >&199; } 2>/dev/null' EXIT; "
 
 
@@ -93,7 +95,8 @@ class Bash:
         done = await run_and_wait(wanted, context, output)
         if not isinstance(done, Finished):
             return moved_to_background(done, note)
-        if ended_in := done.last_words.removesuffix("\n"):
+        ended_in = done.last_words.removesuffix("\n")
+        if ended_in and not is_truthy(context.environment.get(STAY)):
             context.state.cwd = ended_in
         violations = [] if place is None else place.find_violations(call.command, decode_output(done.output))
         return format_result(done, timeout_ms, note, violations)

@@ -181,6 +181,15 @@ async def test_the_directory_is_kept_from_call_to_call(tmp_path: Path) -> None:
     await at(tmp_path, scenario)
 
 
+async def test_the_directory_is_not_kept_if_a_variable_says_so(tmp_path: Path) -> None:
+    async def scenario(shell: Shell) -> None:
+        shell.context.environment["CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR"] = "1"
+        await shell.call("cd /usr")
+        assert await shell.text("pwd") == str(tmp_path)
+
+    await at(tmp_path, scenario)
+
+
 async def test_variables_are_not_kept(tmp_path: Path) -> None:
     async def scenario(shell: Shell) -> None:
         await shell.call("export A=1")
