@@ -16,13 +16,13 @@ import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
 import msgspec
 
-from parley.protocol.base import Json
+from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, format_args, parse
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.background import start
@@ -38,11 +38,14 @@ if TYPE_CHECKING:
 
     from parley.sdk.options import Options
 
+ReplyT = TypeVar("ReplyT")
 CONNECT_SECONDS = 30.0
 RECONNECT_SECONDS = 60.0
 """How long to try to connect again before the connection counts as lost."""
 FIRST_PAUSE_SECONDS = 0.1
 READ_BYTES = 256 * 1024
+MAX_BYTES = 64 << 20
+"""The longest line or reply that a gateway may send."""
 FINAL_CODES = frozenset({4400, 4401, 4403, 4404})
 """Close codes of a gateway after which connecting again is of no use."""
 SENT = {
@@ -91,6 +94,31 @@ def session_request(options: Options[Any], argv: Sequence[str]) -> tuple[str, Js
     return "/sessions", body if options.cwd is None else {**body, "cwd": os.fspath(options.cwd)}
 
 
+class MadeSession(Struct):
+    """The reply that names a new session."""
+
+    session_id: str
+
+
+class SessionPosition(Struct):
+    """The number of the last line: of a session, or of a page of its lines."""
+
+    last_line: int | None = None
+    last: int = 0
+
+
+class LineHead(Struct):
+    """What a line says about the lines of this client that it answers."""
+
+    class Response(Struct):
+        request_id: str = ""
+
+    type: str = ""
+    uuid: str | None = None
+    user_message_uuids: list[str] | None = None
+    response: Response | None = None
+
+
 class NetworkWire:
     """A `Wire` to a session of a gateway."""
 
@@ -134,32 +162,45 @@ class NetworkWire:
             raise CLIConnectionError(f"an engine on a gateway needs websockets: {how_to_install('gateway')}") from None
         replayed = self._replayed_lines
         if self.session_id is None:
-            self.session_id, replayed = str((await self._request("POST", *self._create))["session_id"]), 0
+            self.session_id, replayed = (await self._request(MadeSession, "POST", *self._create)).session_id, 0
         self._last = max(0, await self._find_last() - replayed)
         await self._connect()
 
     async def _find_last(self) -> int:
         """The number of the last line. What comes after it is for us, also if the first connection is cut at once."""
         path = f"/sessions/{quote(str(self.session_id), safe='')}"
-        last = (await self._request("GET", path))["last_line"]
+        last = (await self._request(SessionPosition, "GET", path)).last_line
         if last is None:  # the session is not loaded
-            last = (await self._request("GET", f"{path}/lines?limit=1"))["last"]
-        return int(last)
+            last = (await self._request(SessionPosition, "GET", f"{path}/lines?limit=1")).last
+        return last
 
-    async def _request(self, method: str, path: str, body: Json | None = None) -> Json:
-        """The JSON of a reply. Raises CLIConnectionError."""
+    async def _request(self, reply: type[ReplyT], method: str, path: str, body: Json | None = None) -> ReplyT:
+        """Raises CLIConnectionError."""
+        import anyio
         import httpx2
 
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        found = bytearray()
         try:
-            async with httpx2.AsyncClient(timeout=CONNECT_SECONDS) as client:
-                response = await client.request(method, f"{self._url}{path}", json=body, headers=headers)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as exc:
-            raise CLIConnectionError(f"cannot reach the gateway {self._url}: {exc}") from None
+            with anyio.fail_after(CONNECT_SECONDS):
+                async with (
+                    httpx2.AsyncClient(timeout=CONNECT_SECONDS) as client,
+                    client.stream(method, f"{self._url}{path}", json=body, headers=headers) as response,
+                ):
+                    async for chunk in response.aiter_bytes(READ_BYTES):
+                        found += chunk
+                        if len(found) > MAX_BYTES:
+                            raise CLIConnectionError(f"the gateway {self._url} sent more than {MAX_BYTES:,} bytes")
+        except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as exc:
+            raise CLIConnectionError(f"cannot reach the gateway {self._url}: {exc or type(exc).__name__}") from None
         if response.is_error:
-            raise CLIConnectionError(f"the gateway refused the session: {describe(response.content)}")
-        found: Json = response.json()
-        return found
+            raise CLIConnectionError(f"the gateway refused the session: {describe(bytes(found))}")
+        try:
+            return msgspec.json.decode(found, type=reply)
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise CLIConnectionError(
+                f"{self._url} is not a gateway: it answered with HTTP {response.status_code} and no usable JSON ({exc})"
+            ) from None
 
     async def _connect(self) -> None:
         """Raises CLIConnectionError."""
@@ -174,7 +215,7 @@ class NetworkWire:
         place = urlsplit(self._url)
         secure = place.scheme == "https"
         url = f"{'wss' if secure else 'ws'}://{place.netloc}{place.path}{path}"
-        protocol = ClientProtocol(parse_uri(url), max_size=None)
+        protocol = ClientProtocol(parse_uri(url), max_size=MAX_BYTES)
         events: list[Any] = []
         try:
             with anyio.fail_after(CONNECT_SECONDS):
@@ -187,7 +228,7 @@ class NetworkWire:
                 while not events and protocol.handshake_exc is None:
                     protocol.receive_data(await stream.receive(READ_BYTES))
                     events = list(protocol.events_received())
-        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
+        except (OSError, TimeoutError, anyio.EndOfStream, anyio.BrokenResourceError) as exc:
             raise CLIConnectionError(f"cannot reach the gateway {self._url}: {exc or type(exc).__name__}") from None
         if protocol.handshake_exc is not None:
             await stream.aclose()
@@ -202,10 +243,13 @@ class NetworkWire:
     async def chunks(self) -> AsyncIterator[bytes]:
         """The lines of the session, over as many connections as it takes."""
         while not self._is_closed:
-            async for frame in self._frames():
-                line = self._take(frame)
-                if line is not None:
-                    yield line
+            try:
+                async for frame in self._frames():
+                    line = self._take(frame)
+                    if line is not None:
+                        yield line
+            except (ValueError, msgspec.DecodeError, RecursionError) as exc:  # another connection brings the same
+                self._is_closed, self._error = True, f"the gateway sent a line that cannot be read: {exc}"
             await self._close_stream()
             if self._is_closed or not await self._reconnect():
                 return
@@ -229,6 +273,8 @@ class NetworkWire:
                         yield text.decode()
                         text.clear()
             await self.flush()
+            if protocol.parser_exc is not None and not isinstance(protocol.parser_exc, EOFError):
+                raise ValueError(str(protocol.parser_exc))
             if protocol.close_rcvd is not None:
                 self._error = protocol.close_rcvd.reason
                 if protocol.close_rcvd.code in FINAL_CODES:
@@ -266,17 +312,17 @@ class NetworkWire:
         if line.startswith(b'{"type":"gateway"'):
             return None
         if line.startswith((b'{"type":"result"', b'{"type":"control_response"', b'{"type":"user"')):
-            return line if self._confirm(msgspec.json.decode(line)) else None
+            return line if self._confirm(msgspec.json.decode(line, type=LineHead)) else None
         return line
 
-    def _confirm(self, message: Json) -> bool:
-        """Forget what a message answers; False for our own prompt, which the gateway repeats after a cut."""
-        if message["type"] == "result":
-            for uuid in message.get("user_message_uuids") or ():
+    def _confirm(self, line: LineHead) -> bool:
+        """Forget what a line answers; False for our own prompt, which the gateway repeats after a cut."""
+        if line.type == "result":
+            for uuid in line.user_message_uuids or ():
                 self._unconfirmed.pop(f"prompt {uuid}", None)
-        elif message["type"] == "control_response":
-            self._unconfirmed.pop(f"request {message['response'].get('request_id')}", None)
-        elif f"prompt {message.get('uuid')}" in self._unconfirmed:
+        elif line.type == "control_response":
+            self._unconfirmed.pop(f"request {line.response.request_id if line.response else ''}", None)
+        elif f"prompt {line.uuid}" in self._unconfirmed:
             return False
         return True
 

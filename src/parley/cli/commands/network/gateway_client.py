@@ -64,15 +64,22 @@ def attach_remote(given: GivenArgs, after: int) -> int:
 def list_remote(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
     server = find_server(given)
-    sessions: list[Json] = []
-    while page := request(given, f"{server}/sessions?offset={len(sessions)}")["sessions"]:
-        sessions += page
+    found: dict[str, Json] = {}
+    while page := request(given, f"{server}/sessions?offset={len(found)}")["sessions"]:
+        known = len(found)
+        found |= {str(each["id"]): each for each in page}
+        if len(found) == known:
+            break
+    sessions = list(found.values())
     if given.has("json"):
         return write_json(sessions)
     if not sessions:
         warn(f"No sessions on {server}.")
         return 0
-    rows = [[each["id"], each["state"], printable(each["cwd"]), printable(each["title"])] for each in sessions]
+    rows = [
+        [printable(each["id"]), printable(each["state"]), printable(each["cwd"]), printable(each["title"])]
+        for each in sessions
+    ]
     return write_lines(format_table(("ID", "STATE", "DIRECTORY", "TITLE"), rows))
 
 
