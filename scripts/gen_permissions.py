@@ -352,7 +352,7 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield "## Where denied commands are found"
     yield ""
-    yield f"- after {format_names(search.WRAPPERS)}, and after {format_names(search.RUNS_NEXT)} of `find`"
+    yield f"- after {format_names(arguments.RUNNERS)}, and after {format_names(search.RUNS_NEXT)} of `find`"
     texts = search.SHELLS | search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS
     yield f"- in the arguments of {format_names(texts)}"
     yield f"- in subscripts in {format_names(interpreters.SUBSCRIPTS)}"

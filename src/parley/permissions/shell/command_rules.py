@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from parley.permissions.base import word_set
 from parley.permissions.patterns import matches_pieces
-from parley.permissions.shell.arguments import WRAPPERS, UnwrappedCommand, unwrap
+from parley.permissions.shell.arguments import RUNNERS, UnwrappedCommand, unwrap
 from parley.permissions.shell.readonly.check import files_read, has_safe_assignments, leaves_folder
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.protocol.base import Struct
@@ -28,8 +28,14 @@ EVALUATES = word_set(
     "eval source . exec trap alias unalias printf test [ [[ read mapfile readarray unset declare typeset local export "
     "readonly let getopts wait enable hash bind complete compgen compopt fc set shopt jobs history coproc"
 )
+# Runners that have their own checks (shell/prefix_rules.py), and those that start the tools of a project, as `npm run`
+# and `make` do: a rule for them means all these tools.
+BY_PREFIX = word_set(
+    "ssh autossh mosh npx bunx pwsh powershell cross-env env-cmd nodemon concurrently onchange chokidar watchexec "
+    "reflex"
+)
 # Programs that run other programs; a rule for their beginning does not say which.
-NEVER_BY_PREFIX = word_set("env sudo doas su runuser watch setsid ionice flock chroot unshare nsenter find parallel")
+NEVER_BY_PREFIX = (RUNNERS.keys() | word_set("find run-parts")) - BY_PREFIX
 # Programs besides readers that only pass their input on, and never run it.
 DATA_READERS = word_set("tee")
 PIPES = ("|", "|&")
@@ -168,7 +174,7 @@ def _is_allowed(
     name = inner.argv[0].rpartition("/")[2]
     if (is_piped or command.document is not None) and (inner.wrappers or inner.argv[0] not in DATA_READERS):
         return False
-    if name in EVALUATES or name in NEVER_BY_PREFIX or name in WRAPPERS:
+    if name in EVALUATES or name in NEVER_BY_PREFIX:
         return not inner.is_open_ended and not inner.globs and compiled.has_exact(" ".join(inner.words))
     if not inner.is_open_ended and not inner.globs:
         return compiled.matches(" ".join(inner.words))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from urllib.parse import unquote
 
 import msgspec
@@ -23,6 +24,7 @@ from parley.permissions.base import word_set
 from parley.permissions.git import config
 from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments
 from parley.permissions.shell.command_rules import matches
+from parley.permissions.shell.denied.interpreters import OPTIONS, SUBRUNNERS
 from parley.permissions.shell.readonly import git
 from parley.permissions.shell.readonly.scripts import edits_lines
 from parley.permissions.shell.readonly.special import CHECKS
@@ -207,25 +209,36 @@ SED = Program(
 
 PACKERS = re.compile(r"(?:gzip|pigz|p?bzip2|lbzip2|xz|pixz|pxz|lzma|p?lzip|lzop|lz4|zstd|zstdmt|brotli)(?: -\w+)*")
 SSH = re.compile(r"ssh(?: -[pil] ?[\w./@-]+)*")
-SSH_RUNS = re.compile(r"\s*(?:\w+command|\w*provider|xauthlocation)", re.IGNORECASE)
-OTHER_RUNS: dict[str, tuple[str, str, re.Pattern[str]]] = {
-    "tar": (
-        "IF",
-        "use-compress-program to-command checkpoint-action info-script new-volume-script rsh-command rmt-command",
-        PACKERS,
-    ),
-    "rsync": ("e", "rsh rsync-path", SSH),
-    "install": ("", "strip-program", HARMLESS_PROGRAM),
-    "split": ("", "filter", HARMLESS_PROGRAM),
-    "wget": ("e", "use-askpass execute config", HARMLESS_PROGRAM),
-    "curl": ("K", "config", HARMLESS_PROGRAM),
-    "scp": ("SD", "", HARMLESS_PROGRAM),
-    "sftp": ("SD", "", HARMLESS_PROGRAM),
-    "man": ("PH", "pager html", HARMLESS_PROGRAM),
-    "zip": ("", "unzip-command", HARMLESS_PROGRAM),
+SSH_CLIENT = Program(short="46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:e:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:")
+SSH_PROGRAMS = {
+    "ssh": SSH_CLIENT,
+    "autossh": msgspec.structs.replace(SSH_CLIENT, short=f"{SSH_CLIENT.short}M:"),
+    "scp": Program(short="346ABCOpqRrsTvc:i:J:l:o:P:X:"),
+    "sftp": Program(short="46AaCfNpqrvB:c:i:J:l:o:P:R:X:"),
+    "ssh-copy-id": Program(short="fnsxi::o:p:"),
+    "sshfs": Program(short="Cdfhsp:V"),
 }
-"""Short and long flags that name a program to run, and the values that are harmless."""
-LETTERS = re.compile(r"[A-Za-z]{1,40}")
+"""The flags that name no program, library, configuration or file to write."""
+SSH_OPTION = re.compile(
+    r"""[ \t]*(?: AddKeysToAgent | AddressFamily | BatchMode | Bind(?:Address|Interface) | CheckHostIP | Ciphers
+    | Compression | ConnectionAttempts | ConnectTimeout | Control(?:Master|Path|Persist)
+    | (?:Dynamic|Local|Remote)Forward | EscapeChar | ExitOnForwardFailure | FingerprintHash
+    | Forward(?:Agent|X11|X11Trusted) | GatewayPorts | GSSAPI(?:Authentication|DelegateCredentials) | HashKnownHosts
+    | HostKey(?:Algorithms|Alias) | HostName | IdentitiesOnly | IdentityFile | IPQoS | KexAlgorithms | LogLevel | MACs
+    | NumberOfPasswordPrompts | Port | (?:Password|Pubkey|KbdInteractive|ChallengeResponse|Hostbased)Authentication
+    | PreferredAuthentications | ProxyJump | PubkeyAccepted(?:Algorithms|KeyTypes) | RekeyLimit | RequestTTY | SendEnv
+    | ServerAlive(?:CountMax|Interval) | SessionType | SetEnv | StdinNull | StrictHostKeyChecking | TCPKeepAlive
+    | UpdateHostKeys | User | VisualHostKey
+    )[ \t]*[= \t][ \t]*[\w.,@:/+~%*=-]+ | (?:User|Global)KnownHostsFile=/dev/null""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""Values of `-o` that are harmless. ssh also reads a keyword after `=` and in quotes, so no other form is accepted."""
+HARMLESS_VALUES = {**dict.fromkeys(("tar", "bsdtar", "gtar", "star"), PACKERS), "rsync": SSH}
+"""Values of flags that name a program (`OPTIONS`) that ask nothing; HARMLESS_PROGRAM for the other programs."""
+SUBCOMMANDS_RUN = word_set("perf trace-cmd ip machinectl launchctl tmux i3-msg swaymsg hyprctl xdotool consul")
+"""Programs with subcommands (`SUBRUNNERS`) that run a command of this machine. Those of containers, package managers
+and environments are approved with the program."""
+LETTERS = re.compile(r"[A-Za-z0-9#:]+")
 """The flags in one word; the rest of the word is a value."""
 TAR_RUNS = re.compile(r"[A-Za-z]*[IF]")
 """`tar xIf program archive`: the first argument may be flags without a dash."""
@@ -257,7 +270,7 @@ INPUTS = {
 """Flags whose next argument is a file that is read, or a text."""
 ONLY_READ = word_set("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
 """Programs without a flag that writes; the tables do not know them, or not all their arguments."""
-CHECKED_PROGRAMS = frozenset({*READERS, *OTHER_RUNS, "git", "sed", "ssh", "scp", "sftp", "date", "xxd"})
+CHECKED_PROGRAMS = frozenset({*READERS, *OPTIONS, *SSH_PROGRAMS, *SUBCOMMANDS_RUN, "git", "sed", "date", "xxd"})
 BACKUPS = word_set("cp mv ln install")
 UNPACKERS = word_set(
     "gzip gunzip pigz unpigz xz unxz bzip2 bunzip2 lzma unlzma lzip lz4 unlz4 zstd unzstd brotli compress "
@@ -267,6 +280,10 @@ QUERY = re.compile(r"[?#]")
 PERL_BACKUP = re.compile(r"-[A-Za-z]*?i(\S+)")
 CURL_PATTERN = re.compile(r"(?!-)[^\s?]*[\[{].*", re.DOTALL)
 MAX_LETTERS = 256
+"""Flags in one word that are looked at. LONG_CLUSTER is a word with more."""
+LONG_CLUSTER = re.compile(rf"-[A-Za-z0-9#:]{{{MAX_LETTERS}}}")
+MAX_PATH_CHARACTERS = 4096
+MAX_SSH_FLAGS = 64
 MAX_SHOWN = 100
 
 
@@ -283,6 +300,8 @@ def find_rule_words(patterns: Sequence[str], text: str) -> frozenset[str]:
 
 def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
     name = _program_name(inner)
+    if cluster := next(filter(LONG_CLUSTER.match, inner.argv), None):
+        return UNKNOWN_FLAG.format(word=shorten(cluster), name=name)
     if name not in CHECKED_PROGRAMS:
         return ""
     rule_words = find_rule_words(patterns, " ".join(inner.words))
@@ -296,17 +315,20 @@ def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
         return RUNS.format(word=shorten(word), name=name)
     if name == "tar" and TAR_RUNS.match(" ".join(inner.argv[1:2])) and inner.argv[1] not in rule_words:
         return RUNS.format(word=shorten(inner.argv[1]), name=name)
-    if name in OTHER_RUNS:
-        short, long, harmless = OTHER_RUNS[name]
-        word = next((word for word, value in _flags(inner.argv, 1, short, long) if not harmless.fullmatch(value)), None)
+    if name in SSH_PROGRAMS:
+        return _find_ssh_concern(inner.argv, name, rule_words)
+    if name in OPTIONS:
+        harmless = HARMLESS_VALUES.get(name, HARMLESS_PROGRAM)
+        flags = _flags(inner.argv, 1, *_split_options(name))
+        word = next((word for word, value in flags if not harmless.fullmatch(value)), None)
         if word is not None and not _is_named(word, rule_words):
             return RUNS.format(word=shorten(word), name=name)
-    if name in ("ssh", "scp", "sftp"):
-        word = next((word for word in _values(inner.argv, "-o") if SSH_RUNS.match(word)), None)
-        return RUNS.format(word=shorten(word), name=name) if word is not None and word not in rule_words else ""
+    if name in SUBCOMMANDS_RUN:
+        word = next((word for word in inner.argv[1:] if word in SUBRUNNERS[name] and word not in rule_words), None)
+        return "" if word is None else RUNS.format(word=shorten(word), name=name)
     if name in ("date", "xxd"):
-        flags = [word for word in inner.argv[1:] if word[:1] == "-"]
-        are_named = bool(flags) and all(_is_named(word, rule_words) for word in flags)
+        given = [word for word in inner.argv[1:] if word[:1] == "-"]
+        are_named = bool(given) and all(_is_named(word, rule_words) for word in given)
         reads = CHECKS[name](inner.argv, ()) is not None
         return "" if reads or are_named else UNKNOWN_WORDS.format(name=name)
     program = READERS.get(name)
@@ -326,7 +348,11 @@ def _find_reader_concern(
     if parse_arguments(program, argv, begin) is not None:
         return ""
     words = argv[begin : argv.index("--")] if "--" in argv else argv[begin:]
-    unknown = [word for word in words if word[:1] == "-" and word != "-" and not _is_known_flag(program, word)]
+    unknown = [
+        _drop_known_letters(program, word)
+        for word in words
+        if word[:1] == "-" and word != "-" and not _is_known_flag(program, word)
+    ]
     if unknown and all(_is_named(word, rule_words) for word in unknown):
         return ""
     word = next((word for word in unknown if not _is_named(word, rule_words)), None)
@@ -338,10 +364,46 @@ def _is_known_flag(program: Program, word: str) -> bool:
     return parse_arguments(alone, (word,), 0) is not None or parse_arguments(alone, (word, "0"), 0) is not None
 
 
+def _drop_known_letters(program: Program, word: str) -> str:
+    """A word with flags from the first unknown one on: `-o` for `-ro`."""
+    begin = 1
+    while word[:2] != "--" and begin + 1 < len(word) and _is_known_flag(program, f"-{word[begin]}"):
+        begin += 1
+    return f"-{word[begin:]}"
+
+
 def _merge_programs(program: Program, more: Program) -> Program:
     short = more.short + program.short  # for a letter that is in both, the table wins
     max_operands = program.max_operands if more.max_operands is None else None
     return msgspec.structs.replace(program, short=short, long=f"{more.long} {program.long}", max_operands=max_operands)
+
+
+# ssh
+
+
+def _find_ssh_concern(argv: Sequence[str], name: str, rule_words: Collection[str]) -> str:
+    program = SSH_PROGRAMS[name]
+    if program.short.startswith(SSH_CLIENT.short):
+        argv = _drop_remote_command(program, argv)
+    found = parse_arguments(program, argv)
+    if found is None and (concern := _find_reader_concern(argv, 1, name, program, rule_words)):
+        return concern
+    options = [*_flags(argv, 1, "oJ", "")] if found is None else found.flags
+    values = [value for flag, value in options if flag[:2] in ("o", "-o")]
+    values += [f"ProxyJump={value}" for flag, value in options if flag[:2] in ("J", "-J")]
+    word = next((value for value in values if not SSH_OPTION.fullmatch(value) and value not in rule_words), None)
+    return "" if word is None else RUNS.format(word=shorten(word), name=name)
+
+
+def _drop_remote_command(program: Program, argv: Sequence[str]) -> Sequence[str]:
+    """The arguments without the command for the other machine, which begins at the second operand."""
+    # ssh reads flags after the host even if `--` came before it.
+    words = ["-v" if word == "--" else word for word in argv]
+    for end in range(3, min(len(words), MAX_SSH_FLAGS) + 1):
+        found = parse_arguments(program, words[:end])
+        if found is not None and len(found.operands) == 2:
+            return words[: end - 1]
+    return words
 
 
 # git
@@ -515,6 +577,9 @@ def derived_names(inner: UnwrappedCommand) -> Iterator[tuple[str, str]]:
 def _find_curl_pattern(argv: Sequence[str]) -> str:
     """The argument with a curl pattern from which it derives a file name: `-O http://x/[a-c]`, `-o '#1'`."""
     value = next((value for _, value in _flags(argv, 1, "o", "output") if "#" in value), "")
+    # `-w '%output{name}'` writes to that file; `-w @name` reads the text with it.
+    formats = (value for _, value in _flags(argv, 1, "w", "write-out") if "%output" in value or value[:1] == "@")
+    value = value or next(formats, "")
     if value or not any(_flags(argv, 1, "O", "remote-name remote-name-all")):
         return value
     return next((word for word in argv[1:] if "://" in word and CURL_PATTERN.fullmatch(word)), "")
@@ -553,8 +618,8 @@ def _names_in_word(word: str, only_operands: bool) -> Iterator[str]:
     """The names in a word: itself, the value of a flag, both halves of `a=b` and `a:b`."""
     if only_operands or word[:1] != "-":
         yield word
-    elif word[:2] != "--" and len(word) <= MAX_LETTERS:
-        yield from (word[index:] for index in range(2, len(word)))
+    elif word[:2] != "--" and len(word) <= MAX_LETTERS + MAX_PATH_CHARACTERS:
+        yield from (word[index:] for index in range(2, min(len(word), MAX_LETTERS)))
     if SEPARATORS.search(word):
         yield from (piece for piece in SEPARATORS.split(word) if piece[:1] != "-")
         yield from (word.partition(joint)[2] for joint in "=:@,")
@@ -564,7 +629,10 @@ def _names_in_word(word: str, only_operands: bool) -> Iterator[str]:
 
 
 def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[tuple[str, str]]:
-    """The words that are one of these flags, also abbreviated or in a cluster, each with its value."""
+    """The words that are one of these flags, also abbreviated or in a cluster, each with its value.
+
+    In a cluster the word begins with the flag: `-I` for `-cvI`. A long flag may have one dash: `-wrapper`.
+    """
     known = long.split()
     for index in range(begin, len(argv)):
         word, following = argv[index], argv[index + 1] if index + 1 < len(argv) else ""
@@ -577,15 +645,16 @@ def _flags(argv: Sequence[str], begin: int, short: str, long: str) -> Iterator[t
             letters = LETTERS.match(word, 1)
             at = next((at for at, letter in enumerate(letters[0] if letters else "", 1) if letter in short), 0)
             if at:
-                yield word, word[at + 1 :] or following
+                yield f"-{word[at:]}", word[at + 1 :] or following
+        if word[:1] == "-" and flag in known:
+            yield word, value if equals else following
 
 
-def _values(argv: Sequence[str], flag: str) -> Iterator[str]:
-    for index, word in enumerate(argv):
-        if word == flag and index + 1 < len(argv):
-            yield argv[index + 1]
-        elif word.startswith(flag) and len(word) > len(flag):
-            yield word[len(flag) :]
+@lru_cache(maxsize=64)
+def _split_options(name: str) -> tuple[str, str]:
+    """The short and the long flags of a program that name a program to run."""
+    short = "".join(flag[1:] for flag in OPTIONS[name] if len(flag) == 2)
+    return short, " ".join(flag.removeprefix("--") for flag in OPTIONS[name] if len(flag) > 2)
 
 
 def _is_named(word: str, rule_words: Collection[str]) -> bool:

@@ -133,7 +133,10 @@ OPTIONS = {
     "sort": word_set("--compress-program"),
     "zip": word_set("-TT --unzip-command"),
     "man": word_set("-P -H --pager --html"),
-    "wget": word_set("--use-askpass"),
+    "wget": word_set("-e --use-askpass --execute --config"),
+    "curl": word_set("-K --config"),
+    "ssh-keygen": word_set("-D -w"),
+    "ssh-add": word_set("-s -S"),
     "tcpdump": word_set("-z"),
     "nano": word_set("-s --speller"),
     **dict.fromkeys(word_set("ncat nc netcat"), word_set("-e -c --exec --sh-exec --lua-exec")),
@@ -157,7 +160,9 @@ OPTIONS = {
     "make": word_set("-E --eval"),
     "start-stop-daemon": word_set("-x -a --exec --startas"),
     "flatpak": word_set("--command"),
-    **dict.fromkeys(word_set("gcc g++ cc c++ cpp clang clang++"), word_set("-wrapper --wrapper")),
+    **dict.fromkeys(
+        word_set("gcc g++ cc c++ cpp clang clang++"), word_set("-wrapper --wrapper -fplugin -specs --specs")
+    ),
 }
 # Builtins that evaluate subscripts: `test -v 'a[$(id)]'` runs id.
 SUBSCRIPTS = word_set(

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from parley.permissions.base import word_set
 from parley.permissions.patterns import may_be_path
-from parley.permissions.shell.arguments import UnwrappedCommand
+from parley.permissions.shell.arguments import RUNNERS, UnwrappedCommand
 from parley.permissions.shell.change_directory import CD_COMMANDS
 from parley.permissions.shell.denied.inert import BUILDS, FILE_FREE, NAMES_NO_TARGET
 from parley.permissions.shell.denied.interpreters import (
@@ -28,7 +28,7 @@ from parley.permissions.shell.denied.interpreters import (
     find_filled_command,
     has_inline_code,
 )
-from parley.permissions.shell.denied.search import ASSIGNMENT, SHELL, WRAPPERS, survey_command
+from parley.permissions.shell.denied.search import ASSIGNMENT, SHELL, survey_command
 from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, ONLY_READ, file_words, find_concern
 from parley.permissions.shell.readonly.check import reads_whole_folders
 from parley.permissions.shell.readonly.git import parse_git_call
@@ -235,10 +235,10 @@ class _MentionSearch:
             name = words[0].rpartition("/")[2] if words else "echo"
             if name in FILE_FREE:
                 return
-        elif name in WRAPPERS:
+        elif name in RUNNERS:
             # The command inside is another candidate; `env -C folder` changes where it runs.
             for before, word in pairwise(words):
-                self._add(self._folders, _names_in_word(word) if before[:1] == "-" or WRAPPERS[name] else ())
+                self._add(self._folders, _names_in_word(word) if before[:1] == "-" or RUNNERS[name] else ())
             self._add_effects(name, words)
             return
         if found is None:

@@ -17,6 +17,7 @@ from itertools import islice
 
 from parley.permissions.base import word_set
 from parley.permissions.budget import describe_excess
+from parley.permissions.shell.arguments import RUNNERS
 from parley.permissions.shell.command_rules import compile_patterns, matches, may_match
 from parley.permissions.shell.denied import interpreters
 from parley.permissions.shell.denied.inert import INERT
@@ -57,33 +58,6 @@ STARTUP_FILE = word_set("--rcfile --init-file")
 INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 EVALUATORS = word_set("eval trap alias")
 ECHOES = word_set("echo printf cat")
-# Programs that run the command in their arguments, with the number of operands before it.
-WRAPPERS = {
-    **dict.fromkeys(
-        word_set(
-            "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
-            "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
-            "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
-            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
-            "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
-            "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
-            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks sshpass "
-            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
-            "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
-            "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
-            "reflex concurrently onchange chokidar shell pwsh powershell"
-        ),
-        0,
-    ),
-    **dict.fromkeys(
-        word_set(
-            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh autossh faketime gosu su-exec "
-            "setuidgid envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh "
-            "withlock proot"
-        ),
-        1,
-    ),
-}
 RUNS_NEXT = word_set("-exec -execdir -ok -okdir")
 # Programs whose own options may come before the subcommand.
 GIT_LIKE = word_set(
@@ -96,7 +70,7 @@ NAME = re.compile(r"(?:/?(?:[\w.-]+/)*)[A-Za-z_][\w.+-]*")
 MAX_WORDS = 8
 MAX_PROSE = 1_000
 KNOWN = (
-    WRAPPERS,
+    RUNNERS,
     EVALUATORS,
     GIT_LIKE,
     TEXTS,
@@ -347,8 +321,8 @@ class _DenySearch:
                 if name == "git":
                     for other in interpreters.other_names([name, *literal[index:]]):
                         self._add_part(other)
-        if name in WRAPPERS and not (name == "command" and "-v" in literal[1:2]):
-            for index in self._limit_positions(_find_positions(candidate, WRAPPERS[name])):
+        if name in RUNNERS and not (name == "command" and "-v" in literal[1:2]):
+            for index in self._limit_positions(_find_positions(candidate, RUNNERS[name])):
                 self.search_command(CommandWords(candidate.words[index:], candidate.raw_words[index:]), depth + 1)
         is_shell = SHELL.fullmatch(name) is not None
         if is_shell or name in TEXTS:
@@ -386,7 +360,7 @@ class _DenySearch:
                 if NAME.fullmatch(text):
                     words = (text.rpartition("/")[2], *literal[index + 1 : index + MAX_WORDS])
                     self._add_part(" ".join(words))
-                    if words[0] in WRAPPERS or SHELL.fullmatch(words[0]):
+                    if words[0] in RUNNERS or SHELL.fullmatch(words[0]):
                         self.search_command(CommandWords(words, words), depth + 1)
                 elif " " in text and len(text) <= MAX_PROSE:
                     self.search_text(text, depth + 1)
@@ -442,7 +416,7 @@ def _reads_commands_from_input(candidate: CommandWords) -> bool:
         known.add(begin)
         if _takes_commands(inner.words) or len(known) > MAX_POSITIONS:
             return True
-        operands = WRAPPERS.get(inner.words[0].rpartition("/")[2])
+        operands = RUNNERS.get(inner.words[0].rpartition("/")[2])
         if operands is not None:
             pending += [begin + index for index in islice(_find_positions(inner, operands), MAX_POSITIONS)]
     return False
