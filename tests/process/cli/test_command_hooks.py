@@ -73,6 +73,11 @@ FAILING: dict[str, dict[str, Any]] = {
     "wrong place": {"type": "command", "command": 'echo \'{"permissionDecision": "deny"}\''},
     "other event": {"type": "command", "command": f"echo '{json.dumps(OTHER)}'"},
     "after a log line": {"type": "command", "command": f"echo checking; echo '{json.dumps(DENY)}'"},
+    "a word": {"type": "command", "command": "echo Denied."},
+    "not JSON": {"type": "command", "command": "echo permissionDecision: deny"},
+    "a JSON text": {"type": "command", "command": "echo '\"no\"'"},
+    "a JSON list": {"type": "command", "command": "echo '[]'"},
+    "not UTF-8": {"type": "command", "command": "printf '\\377no'"},
     "unknown kind": {"type": "http", "url": "http://127.0.0.1:9/"},
 }
 
