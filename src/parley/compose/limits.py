@@ -23,7 +23,8 @@ MIN_LINE_BYTES = 50_000
 
 
 def option_values(launch: LaunchContext) -> OptionValues:
-    return OptionValues(launch.options, launch.environment, launch.settings.merged.get)
+    merged = launch.settings.merged
+    return OptionValues(launch.options, launch.environment, merged.get, merged.managed_limits())
 
 
 def resolve_options(launch: LaunchContext) -> CliOptions:
@@ -44,6 +45,7 @@ def make_limits(launch: LaunchContext) -> SessionLimits:
     """Raises UsageError."""
     environment = launch.environment
     return SessionLimits(
+        max_agent_turns=launch.settings.merged.managed_limits().get("maxTurns"),
         max_parallel_tools=max(1, read_int_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
         max_line_bytes=max_line_bytes(launch),
         heartbeat_seconds=heartbeat_seconds(environment),

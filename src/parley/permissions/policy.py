@@ -296,6 +296,14 @@ class SessionPolicy:
             for folder in update.directories:
                 if not folder or "\0" in folder:
                     raise InvalidUpdate(f"{folder!r:.200} is not a directory")
+                if self._boundary is not None and not self._is_inside(folder):
+                    raise InvalidUpdate(
+                        f"{folder!r:.200} is outside the working directories, and the settings refuse reads or writes there"
+                    )
+
+    def _is_inside(self, folder: str) -> bool:
+        fs = CachedFilesystem(self._fs)
+        return self.rules.is_inside(fs.resolve(self._make_absolute(folder)), fs)
 
     def _parse_update(self, update: AddRules | ReplaceRules | RemoveRules) -> list[Rule]:
         return self._parse_rules(format_rules(update.rules), update.behavior, SOURCES[update.destination])

@@ -221,6 +221,11 @@ class MergedSettings(Struct, frozen=True, kw_only=True):
     def is_on(self, key: str) -> bool:
         return self.get(key) is True
 
+    def managed_limits(self) -> Json:
+        """The `limits` of an administrator, which no option, variable or agent exceeds."""
+        found = self.values.get("limits")
+        return found.value if found is not None and found.source == "managed" else {}
+
     def is_locked(self, surface: str) -> bool:
         """Whether an administrator permits only plugins to define skills, agents, hooks or MCP servers."""
         locked = self.get("strictPluginOnlyCustomization", False)

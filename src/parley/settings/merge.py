@@ -60,12 +60,28 @@ TIGHTER = {
 """For each mode, the modes that allow nothing more."""
 NOT_FROM_TREE = "a project cannot set this"
 ONLY_TIGHTER = "a project can only choose a stricter mode"
-CLOSED_BY = {
-    "allowedMcpServers": "allowManagedMcpServersOnly",
-    "sandbox.network.allowedDomains": "sandbox.network.allowManagedDomainsOnly",
-    "sandbox.filesystem.allowRead": "sandbox.filesystem.allowManagedReadPathsOnly",
+CLOSED = "managed settings leave this to no other layer ({switch})"
+BOUNDARY = ("permissions.blockReadsOutsideWorkingDirectories", "permissions.blockWritesOutsideWorkingDirectories")
+CONFINEMENT = ("sandbox.enabled", "sandbox.allowUnsandboxedCommands")
+NO_WAY_OUT = ("sandbox.allowUnsandboxedCommands",)
+CLOSED_BY: dict[str, tuple[str, ...]] = {
+    "allowedMcpServers": ("allowManagedMcpServersOnly",),
+    "permissions.additionalDirectories": BOUNDARY,
+    "permissions.blockReadsExemptPaths": BOUNDARY,
+    "sandbox.allowNestedUserNamespaces": CONFINEMENT,
+    "sandbox.autoAllowBashIfSandboxed": ("allowManagedPermissionRulesOnly",),
+    "sandbox.enableWeakerNestedSandbox": NO_WAY_OUT,
+    "sandbox.excludedCommands": NO_WAY_OUT,
+    "sandbox.filesystem.allowRead": ("sandbox.filesystem.allowManagedReadPathsOnly",),
+    "sandbox.filesystem.disabled": CONFINEMENT,
+    "sandbox.network.allowAllUnixSockets": NO_WAY_OUT,
+    "sandbox.network.allowedDomains": ("sandbox.network.allowManagedDomainsOnly",),
+    "sandbox.network.httpProxyPort": CONFINEMENT,
+    "sandbox.network.socksProxyPort": CONFINEMENT,
 }
-"""Lists that only managed settings fill if another key of theirs says so."""
+"""Keys that loosen a restriction, with the switches that make the restriction: if managed settings turn one of them,
+only managed settings set the key."""
+CLOSES_WHEN_FALSE = frozenset(NO_WAY_OUT)
 LOOSENING = frozenset(
     {"excludedCommands", "ignoreViolations", "enableWeakerNestedSandbox", "autoAllowBashIfSandboxed", "allowWrite"}
     | {"allowRead", "allowedDomains", "allowAllUnixSockets", "allowLocalBinding"}
@@ -130,14 +146,14 @@ class SettingsMerger:
 
     def _add_value(self, layer: SettingsLayer, key: str, value: Any, row: SettingKey) -> None:
         """Add a value, combined with that of a stronger layer if the table says so."""
-        if not self._takes_effect(layer, key, value, row.scope):
+        if not self._takes_effect(layer, key, value, row.scope) or self._is_closed(layer, key, value):
             return
         if row.is_missed(value):
             self._ignore(layer, key, NO_EFFECT, format_entry(key, value))
         stronger, weaker = self._values.get(key), value_at(layer, value)
         if stronger is None or (row.merge == "first" and row.scope == ANYONE and self._is_foreign(stronger, key)):
             self._values[key] = weaker
-        elif not self._is_closed(key, layer):
+        else:
             self._values[key] = COMBINERS[row.merge](stronger, weaker)
 
     def _is_foreign(self, found: SettingsValue, key: str) -> bool:
@@ -145,10 +161,14 @@ class SettingsMerger:
         entry = format_entry(key, found.value)
         return found.source in TREE and self._trust.find_obstacle(found.source, entry) is not None
 
-    def _is_closed(self, key: str, layer: SettingsLayer) -> bool:
-        """Whether an administrator's list takes no entries of other layers. Managed layers come first."""
-        only = self._values.get(CLOSED_BY.get(key, ""))
-        return layer.source != "managed" and only is not None and only.value is True
+    def _is_closed(self, layer: SettingsLayer, key: str, value: Any) -> bool:
+        """Whether only an administrator sets this key, who does not. Managed layers come first."""
+        for switch in CLOSED_BY.get(key, ()) if layer.source != "managed" else ():
+            turned = self._values.get(switch)
+            if turned and turned.source == "managed" and turned.value is (switch not in CLOSES_WHEN_FALSE):
+                self._ignore(layer, key, CLOSED.format(switch=switch), format_entry(key, value))
+                return True
+        return False
 
     def _add_unknown(self, layer: SettingsLayer, prefix: str, key: str, meant: str | None) -> None:
         hint = f" (did you mean {prefix}{meant}?)" if meant else ""
@@ -196,7 +216,11 @@ class SettingsMerger:
         for behavior in BEHAVIORS:
             texts = self._accept(layer, behavior, permissions)
             self._rules += [rule_text(layer, behavior, text) for text in texts]
-        folders = self._accept(layer, "additionalDirectories", permissions)
+        folders = [
+            folder
+            for folder in self._accept(layer, "additionalDirectories", permissions)
+            if not self._is_closed(layer, "permissions.additionalDirectories", folder)
+        ]
         self._directories += [value_at(layer, folder) for folder in folders]
         if (mode := permissions.get("defaultMode")) is not None:
             self._modes.append(value_at(layer, "default" if mode == "manual" else mode))
@@ -284,7 +308,7 @@ def add_items(stronger: SettingsValue, weaker: SettingsValue) -> SettingsValue:
 COMBINERS: dict[KeyMerge, Callable[[SettingsValue, SettingsValue], SettingsValue]] = {
     "first": lambda stronger, weaker: stronger,
     "any_true": lambda stronger, weaker: weaker if weaker.value is True and stronger.value is not True else stronger,
-    "any_false": lambda stronger, weaker: weaker if weaker.value is False else stronger,
+    "any_false": lambda stronger, weaker: weaker if weaker.value is False and stronger.value is not False else stronger,
     "lowest_effort": lambda stronger, weaker: min(stronger, weaker, key=lambda found: EFFORTS.index(found.value)),
     "union": add_items,
 }

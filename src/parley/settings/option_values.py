@@ -5,7 +5,8 @@
     values.resolve()             # the options with all such values filled in
     values.deadlines()           # the timeouts of model calls that are set, in seconds
 
-The flag takes precedence over the variable, and the variable over the settings. The rows of `protocol/options.py`
+The flag takes precedence over the variable, and the variable over the settings. Managed `limits` are ceilings: the others
+may only be lower. The rows of `protocol/options.py`
 name the variable and the key.
 """
 
@@ -37,6 +38,8 @@ class OptionValues(Struct, frozen=True):
     options: CliOptions
     environment: Mapping[str, str]
     get_setting: Callable[[str], Any]
+    ceilings: Mapping[str, Any] = {}
+    """The `limits` of managed settings."""
 
     def get(self, field: str) -> Any:
         """Return the value of an option, or its default. Raises UsageError for an invalid value."""
@@ -55,7 +58,15 @@ class OptionValues(Struct, frozen=True):
         return {name: value / 1000 for name, value in named if value}
 
     def _find(self, row: Option[Any]) -> Any:
-        """The value that is set, or None."""
+        """The value that is set, or None; at most the ceiling of an administrator."""
+        value = self._find_set(row)
+        ceiling = self.ceilings.get(row.setting.removeprefix(PREFIX)) if row.setting.startswith(PREFIX) else None
+        # 0 milliseconds means the default timeout.
+        if ceiling is None or (row.field in DEADLINES and not ceiling):
+            return value
+        return ceiling if value is None or (row.field in DEADLINES and not value) else min(value, ceiling)
+
+    def _find_set(self, row: Option[Any]) -> Any:
         given = self.options.given.get(row.field)
         if given is not None:
             return check_range(given, row, f"option '{row.flags[0]}'") if row.flags else given

@@ -236,10 +236,7 @@ class ConfigReader:
 
     def _list_paths(self, merged: MergedSettings, key: str) -> list[str]:
         """The paths of a list in `sandbox.filesystem`."""
-        value = merged.values.get(f"sandbox.filesystem.{key}")
-        managed_only = key == "allowRead" and merged.is_on("sandbox.filesystem.allowManagedReadPathsOnly")
-        is_closed = value is None or (managed_only and value.source != "managed")
-        return [] if is_closed or value is None else self._resolve(value.value)
+        return self._resolve(merged.get(f"sandbox.filesystem.{key}", ()))
 
     def _keys(self) -> list[str]:
         """The files and folders with credentials in the home folder. `allowRead` shows them to commands again."""
@@ -268,9 +265,8 @@ class ConfigReader:
         from parley.workspace.sandbox.base import NetworkPolicy
 
         rules = self._list_rules()
-        value = merged.values.get("sandbox.network.allowedDomains")
         managed_only = merged.is_on("sandbox.network.allowManagedDomainsOnly")
-        given = () if value is None or (managed_only and value.source != "managed") else value.value
+        given = merged.get("sandbox.network.allowedDomains", ())
         return NetworkPolicy(
             allowed_domains=unique([*given, *(() if managed_only else rules.hosts)]),
             denied_domains=unique([*merged.get("sandbox.network.deniedDomains", ()), *rules.no_hosts]),

@@ -60,8 +60,10 @@ def build_setup(
     registry = config.tools.subset(
         lambda name, server: name not in hidden and is_offered(name, requested, denied, servers, server)
     )
+    ceiling = config.limits.max_agent_turns
+    turns = kind.maxTurns if isinstance(kind.maxTurns, int) else own.config.options.max_turns
     options = config.options.replace(
-        max_turns=kind.maxTurns if isinstance(kind.maxTurns, int) else own.config.options.max_turns,
+        max_turns=turns if turns is None or ceiling is None else min(turns, ceiling),
         effort=call.effort or (kind.effort if isinstance(kind.effort, str) else config.options.effort),
         fail_on_denial=False,
         include_partial_messages=False,

@@ -44,6 +44,8 @@ ENVELOPE_BYTES = 4_096
 class SessionLimits(Struct, frozen=True, kw_only=True):
     """Limits that are computed from options and variables. Those that are only given are in the options."""
 
+    max_agent_turns: int | None = None
+    """The most model calls that a definition of an agent may set for one turn."""
     max_parallel_tools: int = 10
     max_line_bytes: int = LINE_CAP_BYTES
     """The longest line; longer results go to a file."""
