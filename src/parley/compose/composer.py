@@ -216,6 +216,7 @@ class Composer:
             may_bypass=permissions.may_bypass(launch, mode),
             asks_host=permissions.asks_host(launch),
             prompt_tool=permissions.prompt_tool(launch),
+            may_prompt=permissions.may_prompt(launch),
             guarded=options.guard,
         )
 

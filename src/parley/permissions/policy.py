@@ -297,9 +297,7 @@ class SessionPolicy:
                 if not folder or "\0" in folder:
                     raise InvalidUpdate(f"{folder!r:.200} is not a directory")
                 if self._boundary is not None and not self._is_inside(folder):
-                    raise InvalidUpdate(
-                        f"{folder!r:.200} is outside the working directories, and the settings refuse reads or writes there"
-                    )
+                    raise InvalidUpdate(f"{folder!r:.200} is outside, where the settings refuse reads or writes")
 
     def _is_inside(self, folder: str) -> bool:
         fs = CachedFilesystem(self._fs)

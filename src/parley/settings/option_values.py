@@ -5,9 +5,8 @@
     values.resolve()             # the options with all such values filled in
     values.deadlines()           # the timeouts of model calls that are set, in seconds
 
-The flag takes precedence over the variable, and the variable over the settings. Managed `limits` are ceilings: the others
-may only be lower. The rows of `protocol/options.py`
-name the variable and the key.
+The flag takes precedence over the variable, and the variable over the settings. Managed `limits` are ceilings: the
+others may only be lower. The rows of `protocol/options.py` name the variable and the key.
 """
 
 from __future__ import annotations

@@ -163,3 +163,69 @@ def test_a_project_cannot_loosen_a_sandbox_that_no_command_may_leave(machine: Ma
 
     assert done.outputs[0][0]
     assert list(outside.iterdir()) == []
+
+
+CONFINED = {"sandbox": {**ENABLED, "allowUnsandboxedCommands": False}}
+
+
+@pytest.mark.parametrize("layer", ["settings", "user"])
+@pytest.mark.parametrize(
+    "loosened",
+    [
+        {"filesystem": {"disabled": True}},
+        {"excludedCommands": ["touch *"]},
+        {"allowUnsandboxedCommands": False, "excludedCommands": ["touch *"]},
+    ],
+)
+def test_the_sandbox_of_an_administrator_stays_whole(machine: Machine, layer: str, loosened: Json) -> None:
+    outside = machine.folder / "outside"
+    outside.mkdir()
+    layers: Any = {layer: {"sandbox": loosened}}
+
+    done = machine.run(
+        "--permission-mode", "bypassPermissions", managed=CONFINED, script=script(f"touch {outside}/file"), **layers
+    )
+
+    assert done.outputs[0][0]
+    assert list(outside.iterdir()) == []
+    assert "managed settings leave this to no other layer" in done.stderr
+
+
+def test_a_proxy_of_the_user_does_not_replace_that_of_an_administrator(machine: Machine, port: int) -> None:
+    own = {"sandbox": {"network": {"httpProxyPort": port, "socksProxyPort": port}}}
+
+    done = machine.run(managed=CONFINED, settings=own, script=script("curl -sS http://a.example/"))
+
+    assert "reached" not in done.outputs[0][1]
+
+
+@pytest.mark.parametrize("kind", ["allowWrite", "rule", "add-dir"])
+@pytest.mark.parametrize("denial", ["denyWrite", "rule"])
+@pytest.mark.parametrize("below", ["", "/sub"])
+def test_a_denial_counts_more_than_any_permission_to_write(
+    machine: Machine, kind: str, denial: str, below: str
+) -> None:
+    outside = machine.folder / "outside"
+    (outside / "sub").mkdir(parents=True)
+    opened = f"{outside}{below}"
+    sandbox = {**ENABLED, **({"filesystem": {"denyWrite": [str(outside)]}} if denial == "denyWrite" else {})}
+    managed = {"sandbox": sandbox, "permissions": {"deny": [f"Edit(/{outside}/**)"] if denial == "rule" else []}}
+    own: Json = {
+        "allowWrite": {"sandbox": {"filesystem": {"allowWrite": [opened]}}},
+        "rule": {"permissions": {"allow": [f"Edit(/{opened}/**)"]}},
+        "add-dir": {},
+    }[kind]
+    machine.write("write.py", f"open({opened + '/file'!r}, 'w')")
+    argv = ("--add-dir", opened) if kind == "add-dir" else ()
+
+    done = machine.run(
+        "--permission-mode",
+        "bypassPermissions",
+        *argv,
+        managed=managed,
+        settings=own,
+        script=script("python3 write.py"),
+    )
+
+    assert done.outputs[0][0]
+    assert not Path(opened, "file").exists()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.policies import Json, Machine, calls
+from tests.helpers.policies import Json, Machine, calls, control
 
 READS: Json = {"permissions": {"blockReadsOutsideWorkingDirectories": True}}
 WRITES: Json = {"permissions": {"blockWritesOutsideWorkingDirectories": True}}
@@ -124,6 +124,75 @@ def test_a_symlink_cannot_replace_a_working_directory_as_given(machine: Machine)
 
     assert not machine.run(*argv, script=script).outputs[0][0]
     assert machine.run(*argv, settings=listed, script=script).outputs[0][0]
+
+
+def grant(machine: Machine) -> Json:
+    return {"permissions": {"additionalDirectories": [str(machine.folder / "outside")]}}
+
+
+def add(machine: Machine) -> Json:
+    update = {"type": "addDirectories", "directories": [str(machine.folder / "outside")], "destination": "session"}
+    return control("update_permissions", updates=[update])
+
+
+LOOSENING: dict[str, Any] = {
+    "exempt paths": lambda machine: {
+        "settings": {"permissions": {"blockReadsExemptPaths": [str(machine.folder / "outside")]}}
+    },
+    "directories in --settings": lambda machine: {"settings": grant(machine)},
+    "directories of the user": lambda machine: {"user": grant(machine)},
+    "apply_flag_settings": lambda machine: {"send": (control("apply_flag_settings", settings=grant(machine)),)},
+    "update_permissions": lambda machine: {"send": (add(machine),)},
+    "set_cwd": lambda machine: {"send": (control("set_cwd", path=str(machine.folder / "outside")),)},
+}
+
+
+@pytest.mark.parametrize("way", LOOSENING)
+def test_nothing_moves_the_boundary_of_an_administrator(machine: Machine, way: str) -> None:
+    secret = outside(machine)
+    both = {"permissions": {**READS["permissions"], **WRITES["permissions"]}}
+    script = calls(
+        ("Read", {"file_path": str(secret)}),
+        bash(f"cat {secret}"),
+        ("Write", {"file_path": str(secret.parent / "new"), "content": "x"}),
+    )
+
+    done = machine.run(FREE, managed=both, script=script, **LOOSENING[way](machine))
+
+    assert [is_error for is_error, _ in done.outputs] == [True] * 3
+    assert not (secret.parent / "new").exists()
+
+
+def test_the_launch_decides_which_directories_are_inside(machine: Machine) -> None:
+    secret = outside(machine)
+
+    done = machine.run(
+        FREE, "--add-dir", str(secret.parent), managed=READS, script=calls(("Read", {"file_path": str(secret)}))
+    )
+
+    assert not done.outputs[0][0]
+
+
+def test_an_approval_adds_no_directory_where_reads_outside_are_refused(machine: Machine) -> None:
+    outside(machine)
+
+    done = machine.run(user=READS, send=(add(machine),))
+
+    [answer] = [line["response"] for line in done.of("control_response")]
+    assert "is outside, where the settings refuse reads or writes" in answer["error"]
+
+
+def test_no_hook_approves_if_calls_that_need_approval_are_denied(machine: Machine) -> None:
+    reply = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
+    hook = {"type": "command", "command": f"echo '{json.dumps(reply)}'"}
+    hooks = {"hooks": {"PermissionRequest": [{"hooks": [hook]}]}}
+    script = calls(bash("touch made"))
+
+    assert not machine.run(settings=hooks, script=script).outputs[0][0]
+    (machine.work / "made").unlink()
+    denied = machine.run(settings=hooks, managed={"permissions": {"denyInsteadOfPrompting": True}}, script=script)
+    assert denied.outputs[0][0]
+    assert not (machine.work / "made").exists()
 
 
 def test_calls_that_need_approval_are_denied_without_asking(machine: Machine) -> None:

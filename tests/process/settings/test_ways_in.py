@@ -248,3 +248,49 @@ def test_the_model_of_a_command(machine: Machine, api: MessagesApi, folder: str)
     )
 
     assert not [name for name in api.models if "opus" in name]
+
+
+ECHOES = calls(*[("Bash", {"command": f"echo {number}"}) for number in range(6)])
+
+
+@pytest.mark.parametrize(
+    ("key", "limit", "flag"),
+    [
+        ("maxTurns", 2, "--max-turns"),
+        ("maxBudgetCalls", 2, "--max-budget-calls"),
+        ("maxBudgetTokens", 2, "--max-budget-tokens"),
+    ],
+)
+def test_limits(machine: Machine, key: str, limit: int, flag: str) -> None:
+    managed: Json = {"limits": {key: limit}}
+
+    alone = machine.run(managed=managed, script=ECHOES)
+    higher = machine.run(flag, "100000", managed=managed, script=ECHOES)
+    lower = machine.run(flag, "1", managed=managed, script=ECHOES)
+
+    assert alone.result["is_error"]
+    assert len(higher.outputs) == len(alone.outputs) <= limit
+    assert len(lower.outputs) == 1
+
+
+def test_limits_of_agents(machine: Machine) -> None:
+    agents = {"helper": {"description": "d", "prompt": "p", "maxTurns": 100}}
+    spawn = 'tools = [{ name = "Agent", input = { description = "d", prompt = "p", subagent_type = "helper" } }]'
+    look = 'tools = [{ name = "Bash", input = { command = "echo a" } }]'
+    script = f"[[turn]]\n{spawn}\n" + f"[[turn]]\n{look}\n" * 6
+
+    def count(**given: Any) -> int:
+        done = machine.run("--agents", json.dumps(agents), script=script, **given)
+        return sum(line.get("parent_tool_use_id") is not None for line in done.of("assistant"))
+
+    assert count(managed={"limits": {"maxTurns": 2}}) == 2 < count()
+
+
+def test_rules_and_a_sandbox_that_allows_commands(machine: Machine) -> None:
+    own = {"sandbox": {"enabled": True, "autoAllowBashIfSandboxed": True}}
+
+    done = machine.run(managed={"allowManagedPermissionRulesOnly": True}, settings=own)
+
+    assert (
+        "sandbox.autoAllowBashIfSandboxed has no effect: managed settings leave this to no other layer" in done.stderr
+    )

@@ -215,10 +215,12 @@ class ConfigReader:
         hidden = [*self._keys(), *HIDDEN_ELSEWHERE, *rules.no_read, *(path for path in files if isinstance(path, str))]
         denied_read = [*paths("denyRead"), *self._resolve(hidden)]
         own = [path for path in installation_paths() if path not in writable]
+        denied_write = [*paths("denyWrite"), *self._resolve(rules.no_edit)]
         return SandboxPolicy(
             cwd=os.path.realpath(self._launch.cwd),
             writable=unique(writable),
-            read_only=unique([*paths("denyWrite"), *self._resolve(rules.no_edit), *paths("denyRead"), *own]),
+            denied_write=unique(denied_write),
+            read_only=unique([*denied_write, *paths("denyRead"), *own]),
             unreadable=unique(path for path in denied_read if path not in allow_read),
             readable=unique([*allow_read, *self._programs()]),
             network=self._build_network(merged),
@@ -256,6 +258,7 @@ class ConfigReader:
         return SandboxPolicy(
             cwd=policy.cwd,
             writable=unique([*folders, *allowed]),
+            denied_write=policy.denied_write,
             read_only=policy.read_only,
             unreadable=policy.unreadable,
             readable=unique([*policy.readable, *self._resolve(rules.read_roots)]),

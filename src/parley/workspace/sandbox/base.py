@@ -67,6 +67,8 @@ class SandboxPolicy(Struct, frozen=True, kw_only=True):
     cwd: str
     writable: tuple[str, ...]
     """Existing folders and files that commands may change; everything else is read-only."""
+    denied_write: tuple[str, ...] = ()
+    """Paths that take back what is writable: none of them, and nothing beneath them, can be a writable folder."""
     read_only: tuple[str, ...] = ()
     """Paths beneath writable folders that commands may not change, whether or not they exist."""
     protected: tuple[str, ...] = ()

@@ -213,7 +213,7 @@ class LocalCommandSandbox:
 
         if policy.filesystem_disabled:
             return policy
-        writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
+        writable = list_writable(policy, folders)
         found = await self._find_protected(writable)
         return msgspec.structs.replace(
             policy,
@@ -235,7 +235,7 @@ class LocalCommandSandbox:
         import msgspec
 
         policy = config.editor_policy
-        writable = tuple(dict.fromkeys((*policy.writable, *map(os.path.realpath, folders))))
+        writable = list_writable(policy, folders)
         if offer.kind == "landlock":
             has_exceptions = any(is_beneath(path, root) for path in policy.read_only for root in writable)
             policy = msgspec.structs.replace(policy, writable=writable)
@@ -308,3 +308,9 @@ class LocalCommandSandbox:
                 lambda refusal: self._report_refusal(refusal.reason),
             )
         return self._proxies[read_config]
+
+
+def list_writable(policy: SandboxPolicy, folders: tuple[str, ...]) -> tuple[str, ...]:
+    """What is writable with these folders, without what is denied: a denial counts more than any permission."""
+    paths = dict.fromkeys((*policy.writable, *map(os.path.realpath, folders)))
+    return tuple(path for path in paths if not any(is_beneath(path, denied) for denied in policy.denied_write))

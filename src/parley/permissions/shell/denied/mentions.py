@@ -77,6 +77,7 @@ READS_LISTS = {
     "wget": re.compile(r"-\w*[ie].*|--(?:input-file|execute|config).*"),
     "rsync": re.compile(r"--(?:files|include|exclude)-from.*"),
     **dict.fromkeys(("du", "wc", "sort"), re.compile(r"--files0-from.*")),
+    "file": re.compile(r"-\w*[fm].*|--(?:files-from|magic-file).*"),
     **dict.fromkeys(
         word_set(
             "strings ar nm objdump size ranlib strip objcopy readelf addr2line c++filt ld ld.bfd ld.gold ld.lld "
