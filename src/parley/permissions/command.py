@@ -41,7 +41,7 @@ from parley.permissions.git.calls import (
     explain_restricted_changes,
     find_named_files,
 )
-from parley.permissions.paths.filesystem import MAX_ENTRIES
+from parley.permissions.paths.filesystem import MAX_ENTRIES, has_protected_target
 from parley.permissions.paths.operands import find_operand_hazard
 from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
 from parley.permissions.patterns import literal_prefix, relative_parts
@@ -76,7 +76,7 @@ from parley.permissions.shell.readonly.check import (
 from parley.permissions.shell.targets import deletes, find_file_operands
 from parley.protocol.base import Json, Struct
 from parley.workspace.globs import WILD, name_test
-from parley.workspace.sensitive_names import holds_keys, is_protected, normalize_name
+from parley.workspace.sensitive_names import holds_keys, is_git_internal, is_protected, normalize_name
 
 NEEDS_APPROVAL = "No rule allows the command, and it is not known to be read-only"
 CRITICAL = "It would delete a critical folder"
@@ -356,9 +356,8 @@ def find_critical_reason(text: str, restricting: Sequence[Rule], request: ToolRe
 
 def find_hazard(command: ProvenCommand) -> str:
     files, request, fs = command.files, command.request, command.fs
-    for resolved in files.writes:
-        if any(map(is_protected, resolved.names)):
-            return PROTECTED
+    if has_protected_target(files.writes, fs):
+        return PROTECTED
     for resolved in files.reads + files.writes:
         if resolved.real is None:
             return ENDLESS
@@ -603,7 +602,7 @@ def find_mentioned_restrictions(
         deny=find_file_rule("deny", reads, writes, rules, fs),
         ask=find_file_rule("ask", reads, writes, rules, fs),
         critical=find_mentioned_reason(mentions, rules, fs),
-        hazard=PROTECTED if any(is_protected(name) for resolved in writes for name in resolved.names) else "",
+        hazard=PROTECTED if has_protected_target(writes, fs) else "",
         unapproved=find_unapproved_target(mentions, rules, fs) if is_allowed else "",
     )
 
@@ -654,6 +653,6 @@ def find_unapproved_target(mentions: Mentions, rules: RuleSet, fs: Filesystem) -
         return UNKNOWN_TARGET.format(word=shorten(mentions.unknown_target))
     for name in (name for path in mentions.targets for name in fs.resolve(path).names):
         inner = relative_parts(name, rules.cwd)  # a session that started in a protected folder may work there
-        if is_protected(name if inner is None else "/".join(inner)):
+        if is_protected(name if inner is None else "/".join(inner)) or is_git_internal(name, fs.exists):
             return PROTECTED
     return ""

@@ -33,7 +33,7 @@ from parley.permissions.base import (
     ToolRequest,
 )
 from parley.permissions.budget import OverBudget
-from parley.permissions.paths.filesystem import CachedFilesystem
+from parley.permissions.paths.filesystem import CachedFilesystem, has_protected_target
 from parley.permissions.rule import Rule
 from parley.permissions.rules import (
     RuleSet,
@@ -47,7 +47,7 @@ from parley.protocol.base import Json
 from parley.tools.catalog import FILE_EFFECTS, SHELL, Effect, canonical_name, find_traits
 from parley.workspace.base import Scope
 from parley.workspace.globs import split_prefix
-from parley.workspace.sensitive_names import holds_keys, is_protected
+from parley.workspace.sensitive_names import holds_keys
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -321,7 +321,7 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
     """Why no rule, and no mode but bypassPermissions, approves writing a file."""
     if resolved.real is None:
         return ENDLESS
-    if any(map(is_protected, resolved.names)):
+    if has_protected_target((resolved,), fs):
         return PROTECTED
     from parley.permissions.paths.programs import explain_shadowing
 

@@ -3,7 +3,8 @@
     is_protected("/w/.git/hooks/pre-commit")    # writing it needs approval, and commands in the sandbox cannot
     holds_keys("/w/.ssh/id_rsa")                # reading it needs approval, and no search shows what is in it
 
-Both match names at any depth, in any case and Unicode spelling. Permissions, file tools, searches, memory files and the
+Both match names at any depth, in any case and Unicode spelling. A repository with another name than `.git` is known by
+what it contains (`is_git_internal`). Permissions, file tools, searches, memory files and the
 sandbox use these two lists and no others.
 
 Protected files run later, or decide what runs: git's own files, CI definitions, files that shells, interpreters and
@@ -16,7 +17,7 @@ Runs also in the bare interpreters of the sandbox, so it uses only the standard 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import pairwise
 
 
@@ -142,6 +143,34 @@ def is_protected(path: str) -> bool:
         or not PROTECTED_PAIRS.isdisjoint(pairs)
         or re.search(_PROTECTED_PATTERN, plain) is not None
     )
+
+
+GIT_RESTRICTED = ("config", "config.worktree", "hooks", "commondir", "gitdir")
+"""Files of a repository that name programs or other repositories."""
+GIT_MARKS = ("HEAD", "objects", "refs", "commondir")
+GIT_NAMES = frozenset(map(normalize_name, GIT_MARKS))
+
+
+def is_git_directory(names: Collection[str]) -> bool:
+    """Whether git takes a folder with these names for a repository, or for the part of one that a worktree has."""
+    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
+
+
+def is_git_internal(path: str, exists: Callable[[str], bool], created: Collection[str] = ()) -> bool:
+    """Whether writing a path changes what a repository of any name runs, or makes a folder into a repository.
+
+    `created` are other paths that are written along with it.
+    """
+    parts = normalize_name(path).split("/")
+    for index, name in enumerate(parts):
+        if name in GIT_RESTRICTED or name in GIT_NAMES:
+            # The names as they are on the disk: only the comparison ignores their case.
+            folder = "/".join(path.split("/")[:index])
+            present = {mark for mark in GIT_MARKS if exists(f"{folder}/{mark}")}
+            added = {mark for mark in GIT_MARKS if f"{folder}/{mark}" in created or normalize_name(mark) == name}
+            if is_git_directory(present | added) and (name in GIT_RESTRICTED or not is_git_directory(present)):
+                return True
+    return False
 
 
 def is_protected_in(folder: str, name: str) -> bool:

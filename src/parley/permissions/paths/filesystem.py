@@ -10,14 +10,14 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Hashable, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from itertools import accumulate, islice
 from typing import Any
 
 from parley.permissions.base import EntryKind, Filesystem, RawFilesystem, ResolvedPath
 from parley.permissions.budget import OverBudget, describe_excess
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
-from parley.workspace.sensitive_names import normalize_name
+from parley.workspace.sensitive_names import is_git_internal, is_protected, normalize_name
 
 MAX_LINKS = 40
 """As many symlinks as the kernel follows."""
@@ -341,3 +341,12 @@ def normalize_path(path: str) -> str:
 
 def split_path(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def has_protected_target(writes: Sequence[ResolvedPath], fs: Filesystem) -> bool:
+    """Whether writing these paths, one after the other, changes what runs later."""
+    names = [name for resolved in writes for name in resolved.names]
+    created = (
+        {path for name in names for path in accumulate(name.split("/"), "{}/{}".format)} if len(writes) > 1 else ()
+    )
+    return any(is_protected(name) or is_git_internal(name, fs.exists, created) for name in names)

@@ -26,7 +26,7 @@ from parley.permissions.shell.expansion import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
 from parley.permissions.shell.readonly.check import files_read, program_name
 from parley.permissions.shell.targets import EDITS, find_file_operands
-from parley.workspace.sensitive_names import is_protected
+from parley.workspace.sensitive_names import is_git_internal, is_protected
 
 RESOLVES_TO_PROTECTED = "{word} leads to {path}, a protected file that decides what runs later"
 IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) restricts"
@@ -156,7 +156,7 @@ class _OperandCheck:
 
     def _check_path(self, word: str, resolved: ResolvedPath) -> str:
         for path in resolved.names if not self._only_rules else ():
-            if self._is_protected(path):
+            if self._is_protected(path) or is_git_internal(path, self._fs.exists):
                 return RESOLVES_TO_PROTECTED.format(word=shorten(word), path=path)
         if not self._only_rules and (reason := explain_shadowing([resolved], self._request, self._fs)):
             return reason

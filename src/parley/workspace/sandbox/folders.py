@@ -21,14 +21,18 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from parley.workspace.sensitive_names import is_protected, is_protected_in, normalize_name
+from parley.workspace.sensitive_names import (
+    GIT_RESTRICTED,
+    is_git_directory,
+    is_protected,
+    is_protected_in,
+    normalize_name,
+)
 
 GIT = ".git"
-GIT_RESTRICTED = ("config", "config.worktree", "hooks", "commondir", "gitdir")
-"""Files of a repository that name programs or other repositories."""
 GIT_NESTED = frozenset({"worktrees", "modules"})
 """Folders of a repository with more of the kind. The others contain no configuration."""
 ENVIRONMENT_SCRIPTS = frozenset({"bin", "scripts"})
@@ -141,11 +145,6 @@ class FolderIndex:
         with contextlib.suppress(OSError), open_folder(path) as opened, os.scandir(opened) as found:
             return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in found]
         return []
-
-
-def is_git_directory(names: Collection[str]) -> bool:
-    """Whether git takes a folder with these names for a repository, or for the part of one that a worktree has."""
-    return "HEAD" in names and ("commondir" in names or ("objects" in names and "refs" in names))
 
 
 @contextlib.contextmanager
