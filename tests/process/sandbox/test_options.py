@@ -210,11 +210,11 @@ def test_a_denial_counts_more_than_any_permission_to_write(
     opened = f"{outside}{below}"
     sandbox = {**ENABLED, **({"filesystem": {"denyWrite": [str(outside)]}} if denial == "denyWrite" else {})}
     managed = {"sandbox": sandbox, "permissions": {"deny": [f"Edit(/{outside}/**)"] if denial == "rule" else []}}
-    own: Json = {
+    layers: dict[str, Json] = {
         "allowWrite": {"sandbox": {"filesystem": {"allowWrite": [opened]}}},
         "rule": {"permissions": {"allow": [f"Edit(/{opened}/**)"]}},
         "add-dir": {},
-    }[kind]
+    }
     machine.write("write.py", f"open({opened + '/file'!r}, 'w')")
     argv = ("--add-dir", opened) if kind == "add-dir" else ()
 
@@ -223,7 +223,7 @@ def test_a_denial_counts_more_than_any_permission_to_write(
         "bypassPermissions",
         *argv,
         managed=managed,
-        settings=own,
+        settings=layers[kind],
         script=script("python3 write.py"),
     )
 
