@@ -216,7 +216,6 @@ class Composer:
             may_bypass=permissions.may_bypass(launch, mode),
             asks_host=permissions.asks_host(launch),
             prompt_tool=permissions.prompt_tool(launch),
-            may_prompt=permissions.may_prompt(launch),
             guarded=options.guard,
         )
 

@@ -19,7 +19,6 @@ from parley.hooks.model import AgentEntry, AgentHook, ModelEntry, PromptHook
 from parley.hooks.settings import load_entries
 from parley.settings.base import TREE, SettingsValue
 from parley.tools.base import Workspace
-from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
     from parley.permissions.base import ToolRequest
@@ -69,8 +68,8 @@ def list_of(values: dict[str, Any], key: str) -> list[str] | None:
 
 
 def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]) -> Condition:
-    """Whether a call matches a rule, as a deny rule would: so does a command that contains, or may contain, a match."""
-    from parley.permissions.base import Ask, Deny
+    """Whether a call matches a rule, as a deny rule would: a command that contains a matching one does."""
+    from parley.permissions.base import Deny
     from parley.permissions.paths.filesystem import RealFilesystem
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
@@ -85,9 +84,6 @@ def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]
 
     def matches(request: ToolRequest) -> bool:
         decision = decide(request, "bypassPermissions")
-        # A deny rule asks if it is not certain what a command runs, reads or writes.
-        if isinstance(decision, Ask):
-            return find_traits(request.tool).effect == "runs_commands"
         return isinstance(decision, Deny) and decision.source == "rule"
 
     return matches

@@ -89,8 +89,6 @@ class Hook(Protocol):
     on_failure: OnFailure
     source: str
     """`callback`, or the file that defines it."""
-    is_managed: bool
-    """Whether managed settings define it."""
     label: str
     """A name for users."""
     condition: Condition | None

@@ -20,7 +20,6 @@ class CallbackHook:
     once = False
     status_message = ""
     starts_agent = False
-    is_managed = False
 
     def __init__(self, host: Host, event: str, callback_id: str, entry: HookMatcher) -> None:
         self._host = host

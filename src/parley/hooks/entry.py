@@ -25,7 +25,6 @@ class HookEntry(Struct, frozen=True, kw_only=True):
     on_failure: OnFailure = "continue"
     source: str
     """The file that defines it."""
-    is_managed: bool = False
     condition: Condition | None = None
     condition_text: str = ""
     """`if` as it is written."""
@@ -59,7 +58,6 @@ class HandlerHook(Generic[Entry]):
         self.timeout_seconds = entry.timeout_seconds
         self.on_failure = entry.on_failure
         self.source = entry.source
-        self.is_managed = entry.is_managed
         self.condition = entry.condition
         self.once = entry.once
         self.status_message = entry.status_message

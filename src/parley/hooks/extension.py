@@ -52,7 +52,6 @@ class ExtensionHook:
     once = False
     status_message = ""
     starts_agent = False
-    is_managed = False
 
     def __init__(self, name: str, package: str, declared: PackageHook) -> None:
         self._run = declared.run

@@ -26,7 +26,6 @@ from parley.protocol.base import Json, Struct
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HOST = re.compile(r"https?://(\[[^\]/]*\]|[^:/]*)")
 MAX_ERROR_CHARS = 500
-PARTIAL_CONTENT = 206
 
 
 class HttpHookPolicy(Struct, frozen=True, kw_only=True):
@@ -83,7 +82,7 @@ class HttpHook(HandlerHook[HttpEntry]):
         is_listed = policy.lists_host(entry.url)
         reply = await self._services.post(entry.url, headers, body, is_listed=is_listed)
         text = reply.body.decode(errors="replace").strip()
-        if not 200 <= reply.status < 300 or reply.status == PARTIAL_CONTENT:
+        if not 200 <= reply.status < 300:
             raise HookFailed(
                 f"{entry.subject} answered with status {reply.status}: {text[:MAX_ERROR_CHARS]}".rstrip(": ")
             )

@@ -1,7 +1,7 @@
 """Merge the outputs of several hooks for one event. Pure. `RULES` is the table in docs/hooks.md.
 
-Outputs are merged in the order of registration, not of arrival: hooks of managed settings first, then callbacks of the
-client, then other hooks of settings.
+Outputs are merged in the order of registration, not of arrival: callbacks of the client first, then commands from
+settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 RULES = {
     "permissionDecision": ("the strongest of deny, defer, ask and allow, in this order; an unknown value means deny"),
     "permissionDecisionReason": "the value of the first hook with that decision",
-    "updatedInput": "the value of the first hook that sets it; the other hooks then check the new input",
+    "updatedInput": "the value of the first hook that sets it",
     "additionalContext": "the values of all hooks, as separate paragraphs",
     "decision block and reason": "one blocking hook is enough; the reasons of all of them are joined by newlines",
     "continue false and stopReason": "one hook is enough; the first reason is used",
@@ -62,8 +62,6 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     decided_by: str = ""
     """The source of the hook whose decision won."""
     updated_input: Json | None = None
-    changed_by: str = ""
-    """The label of the hook whose `updated_input` is used."""
     contexts: tuple[str, ...] = ()
     blocked: str | None = None
     """The reason, if it is blocked."""
@@ -93,7 +91,6 @@ def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVe
         permission_reason=reason_of(decider) if decider is not None else "",
         decided_by=decider.source if decider is not None else "",
         updated_input=first_value(event, specifics, "updatedInput", None),
-        changed_by=next((one.label for one in finished if has_input(event, one.run.output)), ""),
         contexts=tuple(specific.additionalContext for specific in specifics if specific.additionalContext)
         if CONTEXT in event.effects
         else (),
@@ -125,11 +122,6 @@ def merge_fields(event: HookEventSpec, specifics: Sequence[SpecificOutput]) -> J
     if "action" in event.effects and decided is not None:
         found |= {"action": decided.action, "content": decided.content}
     return {name: value for name, value in found.items() if value is not None}
-
-
-def has_input(event: HookEventSpec, output: HookOutput) -> bool:
-    specific = output.hookSpecificOutput
-    return specific is not None and first_value(event, [specific], "updatedInput", None) is not None
 
 
 def block_reason(event: HookEventSpec, answer: HookResult) -> str | None:

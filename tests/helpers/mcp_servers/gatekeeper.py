@@ -55,8 +55,6 @@ def called(arguments: dict[str, Any]) -> dict[str, Any]:
         return text("allow")
     if word == "twice":
         return text('{"behavior": "deny", "message": "no", "behavior": "allow"}')
-    if word == "structured":
-        return {"content": [], "structuredContent": {"decision": "block"}}
     if word == "nothing":
         return {"content": []}
     return text(json.dumps(ANSWERS[word]))

@@ -73,11 +73,6 @@ FAILING: dict[str, dict[str, Any]] = {
     "wrong place": {"type": "command", "command": 'echo \'{"permissionDecision": "deny"}\''},
     "other event": {"type": "command", "command": f"echo '{json.dumps(OTHER)}'"},
     "after a log line": {"type": "command", "command": f"echo checking; echo '{json.dumps(DENY)}'"},
-    "a word": {"type": "command", "command": "echo Denied."},
-    "not JSON": {"type": "command", "command": "echo permissionDecision: deny"},
-    "a JSON text": {"type": "command", "command": "echo '\"no\"'"},
-    "a JSON list": {"type": "command", "command": "echo '[]'"},
-    "not UTF-8": {"type": "command", "command": "printf '\\377no'"},
     "unknown kind": {"type": "http", "url": "http://127.0.0.1:9/"},
 }
 
@@ -102,44 +97,3 @@ def test_a_guard_without_an_opinion_lets_the_call_run(tmp_path: Path, run: Any, 
     guarded(tmp_path, run, {"type": "command", "command": command}, "touch ran")
 
     assert (tmp_path / "ran").exists()
-
-
-def change(command: str, event: str = "PreToolUse") -> dict[str, Any]:
-    """A hook that replaces every command."""
-    input = {"updatedInput": {"command": command}}
-    specific = input if event == "PreToolUse" else {"decision": {"behavior": "allow", **input}}
-    reply = {"hookSpecificOutput": {"hookEventName": event, **specific}}
-    return {event: [{"hooks": [{"type": "command", "command": f"cat > /dev/null; echo '{json.dumps(reply)}'"}]}]}
-
-
-REFUSE = {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "! grep -q touch || exit 2"}]}]}
-
-
-@pytest.mark.parametrize("event", ["PreToolUse", "PermissionRequest"])
-@pytest.mark.parametrize("guard", ["--managed-settings", "--settings"])
-def test_a_guard_sees_the_input_that_another_hook_made(tmp_path: Path, run: Any, event: str, guard: str) -> None:
-    config = tmp_path / "config"
-    config.mkdir()
-    (config / "settings.json").write_text(json.dumps({"hooks": change("touch ran", event)}))
-    mode = ("--permission-mode", "bypassPermissions") if event == "PreToolUse" else ()
-
-    run(
-        *("--print", *mode, "--model", script(tmp_path / "script.toml", "mkdir a"), "go"),
-        *(guard, json.dumps({"hooks": REFUSE})),
-        IS_SANDBOX="1",
-        CLAUDE_CONFIG_DIR=str(config),
-    )
-
-    assert not (tmp_path / "ran").exists()
-
-
-def test_the_change_of_an_administrator_counts_most_and_a_change_is_made_once(tmp_path: Path, run: Any) -> None:
-    settings = [json.dumps({"hooks": change(f"touch {name}")}) for name in ("managed", "flag")]
-
-    run(
-        *("--print", "--permission-mode", "bypassPermissions", "--model", script(tmp_path / "script.toml", "true")),
-        *("--managed-settings", settings[0], "--settings", settings[1], "go"),
-        IS_SANDBOX="1",
-    )
-
-    assert [(tmp_path / name).exists() for name in ("managed", "flag")] == [True, False]

@@ -165,7 +165,6 @@ class ApprovalGate:
     ) -> None:
         self.policy = config.policy
         self._guarded = config.guarded
-        self._may_prompt = config.may_prompt
         self._prompt_tool = config.prompt_tool
         self._channel = channel
         self._journal = journal
@@ -207,13 +206,6 @@ class ApprovalGate:
                 # A deny rule for the model's own input applies whatever the hook makes of it.
                 if not is_denied_by_rule(self.policy, permission_request(tool, call.input, context), mode()):
                     call = ToolUse({**call.json, "input": before.updated_input})
-                    check_hook_input(tool, call.input)
-                    again = await self._hooks.dispatcher.tool_hooks.check_changed(
-                        call, tool, agent, context, before.changed_by
-                    )
-                    call = ToolUse({**call.json, "input": again.updated_input})
-                    opinions += [again.opinion] if again.opinion is not None else []
-                    stop_reason = stop_reason if stop_reason is not None else again.stop_reason
                 check_hook_input(tool, call.input)
 
         # Rules and mode, weighed against the hooks.
@@ -229,7 +221,7 @@ class ApprovalGate:
         if isinstance(decision, Ask):
             pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
             with context.observer.permission(call.name, call.id) as observation:
-                decision = await self._check_change(await self._ask_anyone(decision, pending), pending, context)
+                decision = await self._ask_anyone(decision, pending)
                 observation.set_attributes(decision=name_decision(decision), source=decision.source)
 
         # Record. An unchanged input is bound to what was shown, not to what has become of it since.
@@ -252,9 +244,8 @@ class ApprovalGate:
     def _ask_anyone(self, question: Ask, pending: PendingCall) -> Awaitable[Allow | Deny]:
         """Ask the client, and the PermissionRequest hooks if there are any."""
         dispatcher = self._hooks.dispatcher
-        # A hook must not answer for a guard, nor if the answer is known to be no.
-        is_closed = self._guarded or not self._may_prompt
-        if dispatcher is None or is_closed or not dispatcher.has_hooks("PermissionRequest", pending.agent):
+        # A hook must not answer for a guard.
+        if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", pending.agent):
             return self._ask(question, pending)
         return self._race_hooks(dispatcher, question, pending)
 
@@ -385,23 +376,6 @@ class ApprovalGate:
             return again
         # An unchanged input keeps the scope that was shown.
         return Allow(input=input, source="host", scope=question.scope if input == request.input else again.scope)
-
-    async def _check_change(self, decision: Allow | Deny, pending: PendingCall, context: Context) -> Allow | Deny:
-        """Ask the PreToolUse hooks again if a reply changed the input that they have seen."""
-        dispatcher, call, tool = self._hooks.dispatcher, pending.call, pending.tool
-        if dispatcher is None or not isinstance(decision, Allow) or decision.input == call.input:
-            return decision
-        changed = ToolUse({**call.json, "input": decision.input})
-        found = await dispatcher.tool_hooks.check_changed(changed, tool, pending.agent, context)
-        if found.opinion is not None:
-            why = found.opinion.reason or "denied without a reason"
-            text = f"{found.opinion.event} hook error: the changed input was not accepted: {why}"
-            return Deny(message=text, source="hook", reason=why, reason_type="hook", stop_reason=found.stop_reason)
-        if found.updated_input in (None, decision.input):
-            return decision
-        check_hook_input(tool, found.updated_input)
-        again = self.policy.decide(msgspec.structs.replace(pending.request, input=found.updated_input), "default")
-        return again if isinstance(again, Deny) else Allow(input=found.updated_input, source="hook", scope=again.scope)
 
     def apply_updates(self, updates: list[Json] | None | UnsetType) -> None:
         """Apply updates of the client, and journal those for the session. Raises InvalidUpdate, SessionError."""

@@ -94,18 +94,17 @@ class HookDispatcher:
         return [*(self.callbacks if not self.outbox.is_client_gone else ()), *self.extensions, *self.commands]
 
     def has_hooks(self, event: str, agent: Json | None = None) -> bool:
-        return any(hook.event == event for hook in self.list_hooks_for(agent))
+        return any(hook.event == event for hook in self._hooks_for(agent))
 
-    def list_hooks_for(self, agent: Json | None) -> list[Hook]:
-        """The hooks for an event of a subagent, or of the session itself; those of an administrator first."""
-        own = self.agent_hooks.get(agent.get("agent_id", ""), ()) if agent is not None else ()
-        return sorted([*self.list_hooks(), *own], key=lambda hook: not hook.is_managed)
+    def _hooks_for(self, agent: Json | None) -> list[Hook]:
+        """The hooks for an event of a subagent, or of the session itself."""
+        return [*self.list_hooks(), *(self.agent_hooks.get(agent.get("agent_id", ""), ()) if agent is not None else ())]
 
     def has_guard(self, event: str, subjects: tuple[str, ...], agent: Json | None) -> bool:
         """Whether a hook with `onFailure: block` matches the event."""
         return any(
             hook.event == event and hook.on_failure == "block" and hook.matcher.matches(subjects)
-            for hook in self.list_hooks_for(agent)
+            for hook in self._hooks_for(agent)
         )
 
     def can_guarantee(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
@@ -147,7 +146,7 @@ class HookDispatcher:
         subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
         hooks = [
             hook
-            for hook in (self.list_hooks_for(agent) if among is None else among)
+            for hook in (self._hooks_for(agent) if among is None else among)
             if hook.event == event and hook.matcher.matches(subjects)
         ]
         hooks = self._select(hooks, agent, get_call) if hooks else hooks

@@ -71,14 +71,11 @@ class SessionHookServices:
             answer = await found.call(tool, input, meta={}, seconds=None)
         except ToolError as exc:
             raise HookFailed(f"{server}/{tool} failed: {exc}") from None
-        blocks = answer.get("content")
-        if not isinstance(blocks, list):
-            raise HookFailed(f"{server}/{tool} answered without content")
+        content = answer.get("content")
+        blocks = content if isinstance(content, list) else []
         text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         if answer.get("isError") is True:
             raise HookFailed(f"{server}/{tool} failed: {text}")
-        if not text.strip() and (blocks or answer.get("structuredContent") is not None):
-            raise HookFailed(f"{server}/{tool} answered with something other than text")
         return text
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, is_listed: bool) -> HttpReply:

@@ -7,9 +7,8 @@ all calls of the answer, where model backends accept it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,8 +16,8 @@ import msgspec
 from parley.engine.approval.hook_opinion import HOOK, HookOpinion
 from parley.engine.approval.request import permission_request
 from parley.engine.hooks.output_blocks import to_content
-from parley.hooks.base import Hook, format_context
-from parley.hooks.merge import STRENGTH, HookVerdict
+from parley.hooks.base import format_context
+from parley.hooks.merge import HookVerdict
 from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
@@ -43,8 +42,6 @@ class BeforeTool(Struct, frozen=True, kw_only=True):
 
     opinion: HookOpinion | None = None
     updated_input: Json | None = None
-    changed_by: str = ""
-    """The label of the hook that changed the input."""
     contexts: tuple[str, ...] = ()
     stop_reason: str | None = None
 
@@ -88,17 +85,12 @@ class ToolHooks:
         self._dispatcher = dispatcher
 
     async def before(
-        self,
-        call: ToolUse,
-        tool: Tool,
-        agent: Json | None,
-        get_call: Callable[[], ToolRequest],
-        among: Sequence[Hook] | None = None,
+        self, call: ToolUse, tool: Tool, agent: Json | None, get_call: Callable[[], ToolRequest]
     ) -> BeforeTool:
         known = tool_names(call, tool)
         details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id, **server_fields(tool)}
         verdict = await self._dispatcher.fire(
-            "PreToolUse", details, subjects=known, tool_use_id=call.id, agent=agent, among=among, get_call=get_call
+            "PreToolUse", details, subjects=known, tool_use_id=call.id, agent=agent, get_call=get_call
         )
         shown = f"PreToolUse:{known[0]}"
         opinion = None
@@ -110,36 +102,9 @@ class ToolHooks:
         return BeforeTool(
             opinion=opinion,
             updated_input=verdict.updated_input,
-            changed_by=verdict.changed_by,
             contexts=model_contexts(shown, verdict),
             stop_reason=verdict.stopped,
         )
-
-    async def check_changed(
-        self, call: ToolUse, tool: Tool, agent: Json | None, context: Context, changed_by: str = ""
-    ) -> BeforeTool:
-        """Ask the other PreToolUse hooks about an input that a hook, or a reply if `changed_by` is empty, changed.
-
-        All of them may object. Only a hook that comes before the one that changed the input may change it again, so
-        what runs in the end has been seen by all others.
-        """
-        hooks = self._dispatcher.list_hooks_for(agent)
-        ranks = {hook.label: rank for rank, hook in reversed([*enumerate(hooks)])}
-        # A reply counts less than the hooks of an administrator. Its client knows what it replied.
-        rank = ranks[changed_by] if changed_by else sum(hook.is_managed for hook in hooks) - 0.5
-        others = [hook for hook in hooks if changed_by or hook not in self._dispatcher.callbacks]
-        opinions: list[HookOpinion] = []
-        while True:
-            get_call = partial(permission_request, tool, call.input, context)
-            among = [hook for hook in others if ranks[hook.label] != rank]
-            found = await self.before(call, tool, agent, get_call, among)
-            if found.opinion is not None and found.opinion.behavior != "allow":
-                opinions.append(found.opinion)
-            is_changed = found.updated_input is not None and ranks[found.changed_by] < rank
-            if found.updated_input is None or not is_changed or found.stop_reason is not None:
-                strongest = max(opinions, key=lambda one: STRENGTH[one.behavior], default=None)
-                return BeforeTool(opinion=strongest, updated_input=call.input, stop_reason=found.stop_reason)
-            rank, call = ranks[found.changed_by], ToolUse({**call.json, "input": found.updated_input})
 
     async def denied(self, call: ToolUse, tool: Tool, denial: Deny, agent: Json | None, context: Context) -> list[str]:
         """Fire PermissionDenied. Returns context for the model: a hook may say that it can try again."""

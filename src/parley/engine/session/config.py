@@ -150,8 +150,6 @@ class PermissionConfig(Struct, frozen=True, kw_only=True):
     """Permission requests go to the client."""
     prompt_tool: str | None = None
     """The MCP tool that answers them instead."""
-    may_prompt: bool = True
-    """Without it, calls that need approval are denied: no one is asked, and no hook answers."""
     guarded: bool = False
     """The client is asked about every call, whatever rules and mode say."""
 
