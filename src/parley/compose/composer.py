@@ -217,6 +217,7 @@ class Composer:
             asks_host=permissions.asks_host(launch),
             prompt_tool=permissions.prompt_tool(launch),
             guarded=options.guard,
+            refuses_unapproved=permissions.refuses_unapproved(launch),
         )
 
     def _client_config(self) -> ClientConfig:

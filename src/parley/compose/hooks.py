@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from parley.compose.launch_context import LaunchContext
 from parley.compose.workspace.confined import ConfinedStarter
 from parley.hooks.base import Condition, Hook, HookServices
@@ -19,6 +21,7 @@ from parley.hooks.model import AgentEntry, AgentHook, ModelEntry, PromptHook
 from parley.hooks.settings import load_entries
 from parley.settings.base import TREE, SettingsValue
 from parley.tools.base import Workspace
+from parley.tools.catalog import FILE_EFFECTS, find_traits
 
 if TYPE_CHECKING:
     from parley.permissions.base import ToolRequest
@@ -68,8 +71,8 @@ def list_of(values: dict[str, Any], key: str) -> list[str] | None:
 
 
 def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]) -> Condition:
-    """Whether a call matches a rule, as a deny rule would: a command that contains a matching one does."""
-    from parley.permissions.base import Deny
+    """Whether a call matches a rule, as a deny rule would: a command that contains a matching one, or may, does."""
+    from parley.permissions.base import Allow, Deny
     from parley.permissions.paths.filesystem import RealFilesystem
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
@@ -82,8 +85,13 @@ def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]
         return lambda request: True
     decide = policy.decide if launch.remote is None else launch.remote.make_policy(policy).decide
 
+    # Rules for commands and files are compared with commands, where the answer may be unknown.
+    may_be_unknown = find_traits(policy.rules.rules[0].tool).effect in (*FILE_EFFECTS, "runs_commands")
+
     def matches(request: ToolRequest) -> bool:
+        # The tools that ask a person, or that the client runs, are decided upon before what is unknown of a call.
+        request = msgspec.structs.replace(request, asks_user=False, runs_elsewhere=False)
         decision = decide(request, "bypassPermissions")
-        return isinstance(decision, Deny) and decision.source == "rule"
+        return isinstance(decision, Deny) or (may_be_unknown and not isinstance(decision, Allow))
 
     return matches

@@ -276,8 +276,11 @@ def asks_host(launch: LaunchContext) -> bool:
 
 def may_prompt(launch: LaunchContext) -> bool:
     """Whether calls that need approval wait for an answer."""
-    denies = launch.settings.merged.is_on("permissions.denyInsteadOfPrompting")
-    return launch.options.permission_prompts != "none" and not denies
+    return launch.options.permission_prompts != "none" and not refuses_unapproved(launch)
+
+
+def refuses_unapproved(launch: LaunchContext) -> bool:
+    return launch.settings.merged.is_on("permissions.denyInsteadOfPrompting")
 
 
 def prompt_tool(launch: LaunchContext) -> str | None:

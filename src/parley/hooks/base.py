@@ -71,8 +71,8 @@ class HookServices(Protocol):
     async def run_agent(self, prompt: str, model: str | None) -> str:
         """The final text of an agent that can read and search files."""
 
-    async def call_mcp_tool(self, server: str, tool: str, input: Json) -> str:
-        """The text that a tool of a connected MCP server returns."""
+    async def call_mcp_tool(self, server: str, tool: str, input: Json) -> Json:
+        """The result of a tool of a connected MCP server; its `content` is a list."""
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, is_listed: bool) -> HttpReply:
         """Send a POST request. `is_listed`: the user lists this host by name, so its address may be private."""
@@ -89,6 +89,8 @@ class Hook(Protocol):
     on_failure: OnFailure
     source: str
     """`callback`, or the file that defines it."""
+    is_managed: bool
+    """Whether an administrator defines it. Its output comes before that of others."""
     label: str
     """A name for users."""
     condition: Condition | None

@@ -16,6 +16,7 @@ from parley.protocol.messages.requests import HookCallback, HookMatcher
 
 class CallbackHook:
     source = "callback"
+    is_managed = False
     condition: Condition | None = None
     once = False
     status_message = ""

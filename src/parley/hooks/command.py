@@ -1,6 +1,6 @@
 """Command hooks from settings: the input is JSON on stdin, the output is the exit code and stdout.
 
-    exit 0     stdout is the output if it is a JSON object, otherwise context for events that accept text
+    exit 0     stdout is the output if it is a JSON object, otherwise text: context for events that accept it
     exit 2     blocks; stderr is the reason
     other      failure; `onFailure` decides (default for PreToolUse: the call is denied)
 
@@ -26,7 +26,7 @@ from parley.errors import ToolError
 from parley.hooks.base import HookInvocation, HookRun, Progress
 from parley.hooks.entry import HandlerHook, HookEntry
 from parley.hooks.events import HookEventSpec
-from parley.hooks.output import MAX_REASON_CHARS, MUST_DECIDE, HookFailed, HookOutput, SpecificOutput, parse_answer
+from parley.hooks.output import MAX_REASON_CHARS, HookFailed, HookOutput, SpecificOutput, parse_answer
 from parley.protocol.base import Json, Struct, find_duplicate_key
 from parley.workspace.process.processes import CommandEnd, CommandStarter
 from parley.workspace.process.processes import RunningCommand as Process
@@ -44,8 +44,13 @@ MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 SHELL_STARTUP_VARIABLES = ("BASH_ENV", "ENV")
 """Bash would source these files before the command."""
 BLOCK_EXIT_CODE = 2
-MISPLACED_OUTPUT = r'"(hookSpecificOutput|permissionDecision|decision)"\s*:'
-"""A hook output in the wrong place, for example after a log line or in a list."""
+MAX_SHOWN_CHARS = 100
+"""Of a reply that is not an object, in the message about it."""
+MISPLACED_OUTPUT = re.compile(
+    r"""hookSpecificOutput|permissionDecision|"decision"\s*:|\bdecision\W{1,3}(?:deny|block)|\A\W*(?:deny|block|denied|blocked)\W*\Z""",
+    re.IGNORECASE,
+)
+"""A decision that is not in a JSON object, for example after a log line, in a list, or as a word of its own."""
 
 
 class CommandEntry(HookEntry, frozen=True, kw_only=True):
@@ -103,8 +108,12 @@ class OutputBuffer:
         return self.total_bytes > len(self._data)
 
     @property
+    def data(self) -> bytes:
+        return bytes(self._data)
+
+    @property
     def text(self) -> str:
-        return self._data.decode(errors="replace").replace("\0", "\ufffd")
+        return decode_output(self._data)
 
     def first_line(self) -> bytes | None:
         line, end, _ = self._data.partition(b"\n")
@@ -144,7 +153,7 @@ class CommandHook(HandlerHook[CommandEntry]):
                 output=HookOutput(is_async=True),
                 background=self._wait_in_background(started, invocation.event, stdout, stderr),
             )
-        return build_run(invocation.event, started.ended.result(), stdout.text, stderr.text, is_cut=stdout.is_cut)
+        return self._build_run(invocation.event, started.ended.result(), stdout.data, stderr.text, is_cut=stdout.is_cut)
 
     async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
@@ -190,10 +199,30 @@ class CommandHook(HandlerHook[CommandEntry]):
                 stderr=stderr.text,
                 failure=f"the command did not finish within {seconds:g} s and was stopped",
             )
-        text = stdout.text
+        data = stdout.data
         if request is not None:
-            text = text.partition("\n")[2]  # the first line only announced the rest
-        return build_run(event, started.ended.result(), text, stderr.text, is_cut=stdout.is_cut)
+            data = data.partition(b"\n")[2]  # the first line only announced the rest
+        return self._build_run(event, started.ended.result(), data, stderr.text, is_cut=stdout.is_cut)
+
+    def _build_run(
+        self, event: HookEventSpec, end: CommandEnd, written: bytes, stderr: str, *, is_cut: bool
+    ) -> HookRun:
+        """The result of a finished command."""
+        stdout = decode_output(written)
+        code = 128 - end.exit_code if end.exit_code < 0 else end.exit_code
+        fields: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
+        if end.error:
+            return HookRun(failure=end.error, **fields)
+        if code == BLOCK_EXIT_CODE:
+            return HookRun(blocks=(stderr.strip() or stdout.strip())[:MAX_REASON_CHARS], **fields)
+        if code != 0:
+            why = stderr.strip()[:MAX_REASON_CHARS]
+            return HookRun(failure=f"exit code {code}" + (f": {why}" if why else ""), **fields)
+        try:
+            output, unknown = parse_reply(event, written, guards=self.guards, is_cut=is_cut)
+        except HookFailed as exc:
+            return HookRun(failure=str(exc), unknown=exc.unknown, **fields)
+        return HookRun(output=output, unknown=unknown, **fields)
 
 
 def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput | None:
@@ -207,29 +236,23 @@ def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput
     return None
 
 
-def build_run(event: HookEventSpec, end: CommandEnd, stdout: str, stderr: str, *, is_cut: bool) -> HookRun:
-    """The result of a finished command."""
-    code = 128 - end.exit_code if end.exit_code < 0 else end.exit_code
-    fields: dict[str, Any] = {"stdout": stdout, "stderr": stderr, "exit_code": code}
-    if end.error:
-        return HookRun(failure=end.error, **fields)
-    if code == BLOCK_EXIT_CODE:
-        return HookRun(blocks=(stderr.strip() or stdout.strip())[:MAX_REASON_CHARS], **fields)
-    if code != 0:
-        why = stderr.strip()[:MAX_REASON_CHARS]
-        return HookRun(failure=f"exit code {code}" + (f": {why}" if why else ""), **fields)
-    try:
-        output, unknown = parse_stdout(event, stdout.strip().removeprefix("\ufeff").strip(), is_cut=is_cut)
-    except HookFailed as exc:
-        return HookRun(failure=str(exc), unknown=exc.unknown, **fields)
-    return HookRun(output=output, unknown=unknown, **fields)
+def decode_output(data: bytes | bytearray) -> str:
+    return data.decode(errors="replace").replace("\0", "\ufffd")
 
 
-def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[HookOutput, tuple[str, ...]]:
-    """Parse the output of a command, and its unknown keys. Raises HookFailed if it is invalid.
+def parse_reply(
+    event: HookEventSpec, data: bytes, *, guards: bool, is_cut: bool = False, may_be_text: bool = True
+) -> tuple[HookOutput, tuple[str, ...]]:
+    """Parse the reply of a handler, and its unknown keys. Raises HookFailed if it is invalid.
 
-    Output that starts like JSON and is invalid is an error, because it may have been meant as a denial.
+    Output that starts like JSON and is invalid is an error, because it may have been meant as a denial. For a hook that
+    `guards`, so is everything that is neither an object nor, if it `may_be_text`, readable text without a decision.
     """
+    if guards and is_cut:
+        raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
+    if guards and not is_text(data):
+        raise HookFailed("the output is not text in UTF-8")
+    text = decode_output(data).strip().removeprefix("\ufeff").strip()
     if text.startswith("{"):
         if is_cut:
             raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
@@ -242,14 +265,33 @@ def parse_stdout(event: HookEventSpec, text: str, *, is_cut: bool) -> tuple[Hook
             if (problem := find_duplicate_key(text)) is not None:
                 raise HookFailed(f"the output is invalid: {problem}")
             return parse_answer(event.name, answer)
-    if event.name in MUST_DECIDE and is_cut:
-        raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
-    if event.name in MUST_DECIDE and (found := re.search(MISPLACED_OUTPUT, text.replace("\ufffd", ""))) is not None:
-        raise HookFailed(f"the output contains a decision ({found[0]}) but does not start with a JSON object")
     if text and event.accepts_text:
         fields: dict[str, Any] = {event.text_field: text}
         return HookOutput(hookSpecificOutput=SpecificOutput(**fields)), ()
+    if text and guards:
+        if (found := MISPLACED_OUTPUT.search(text)) is not None:
+            raise HookFailed(f"the output contains a decision ({found[0].strip()}), but it is not a JSON object")
+        if not may_be_text or is_json(text):
+            raise HookFailed(f"the output is not a JSON object: {text[:MAX_SHOWN_CHARS]}")
     return HookOutput(), ()
+
+
+def is_text(data: bytes) -> bool:
+    """Whether it is UTF-8. Text in UTF-16 has null bytes."""
+    try:
+        return "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    except RecursionError:
+        return True
+    return True
 
 
 def effort_variable(input: Json) -> dict[str, str]:

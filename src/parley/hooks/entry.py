@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, TypeVar
 from parley.hooks.base import Condition, HookInvocation, HookRun, Progress
 from parley.hooks.events import OnFailure
 from parley.hooks.matcher import Matcher
-from parley.hooks.output import HookFailed
+from parley.hooks.output import MUST_DECIDE, HookFailed
 from parley.protocol.base import Json, Struct
 
 
@@ -25,6 +25,7 @@ class HookEntry(Struct, frozen=True, kw_only=True):
     on_failure: OnFailure = "continue"
     source: str
     """The file that defines it."""
+    is_managed: bool = False
     condition: Condition | None = None
     condition_text: str = ""
     """`if` as it is written."""
@@ -58,6 +59,9 @@ class HandlerHook(Generic[Entry]):
         self.timeout_seconds = entry.timeout_seconds
         self.on_failure = entry.on_failure
         self.source = entry.source
+        self.is_managed = entry.is_managed
+        self.guards = entry.on_failure == "block" or entry.event in MUST_DECIDE
+        """Whether something depends on its reply, so that one which cannot be read is a failure."""
         self.condition = entry.condition
         self.once = entry.once
         self.status_message = entry.status_message

@@ -48,6 +48,7 @@ class PackageHook(Struct, frozen=True, kw_only=True):
 class ExtensionHook:
     """Runs a hook of a package."""
 
+    is_managed = False
     condition: Condition | None = None
     once = False
     status_message = ""

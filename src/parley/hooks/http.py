@@ -1,7 +1,9 @@
 """HTTP hooks from settings: the input is posted as JSON, the body of the reply is the output.
 
     2xx, a JSON object    the output, as on the stdout of a command
-    2xx, other text       context for the model, for events that accept text; otherwise ignored
+    2xx, empty            no effect
+    2xx, other text       context for the model, for events that accept text; otherwise ignored, or a failure if the
+                          failure of the hook blocks: a proxy, too, answers with status 200
     any other status      failure; `onFailure` decides
     no reply              failure
 
@@ -18,7 +20,7 @@ from typing import ClassVar
 import msgspec
 
 from parley.hooks.base import HookInvocation, HookRun, HookServices, Progress
-from parley.hooks.command import parse_stdout
+from parley.hooks.command import decode_output, parse_reply
 from parley.hooks.entry import HandlerHook, HookEntry
 from parley.hooks.output import HookFailed
 from parley.protocol.base import Json, Struct
@@ -81,12 +83,12 @@ class HttpHook(HandlerHook[HttpEntry]):
         body = msgspec.json.encode(invocation.input)
         is_listed = policy.lists_host(entry.url)
         reply = await self._services.post(entry.url, headers, body, is_listed=is_listed)
-        text = reply.body.decode(errors="replace").strip()
+        text = decode_output(reply.body).strip()
         if not 200 <= reply.status < 300:
             raise HookFailed(
                 f"{entry.subject} answered with status {reply.status}: {text[:MAX_ERROR_CHARS]}".rstrip(": ")
             )
-        output, unknown = parse_stdout(invocation.event, text, is_cut=False)
+        output, unknown = parse_reply(invocation.event, reply.body, guards=self.guards, may_be_text=False)
         return HookRun(output=output, unknown=unknown, stdout=text)
 
     def _expand_headers(self, policy: HttpHookPolicy) -> dict[str, str]:

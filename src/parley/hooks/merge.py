@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from parley.hooks.base import HookRun
+from parley.hooks.base import Hook, HookRun
 from parley.hooks.events import CONTEXT, HookEventSpec, OnFailure
 from parley.hooks.output import HookOutput, SpecificOutput
 from parley.protocol.base import UNSET, Json, Struct
@@ -24,7 +24,7 @@ DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 RULES = {
     "permissionDecision": ("the strongest of deny, defer, ask and allow, in this order; an unknown value means deny"),
     "permissionDecisionReason": "the value of the first hook with that decision",
-    "updatedInput": "the value of the first hook that sets it",
+    "updatedInput": "the value of the first hook that sets it; the other hooks then see the new input",
     "additionalContext": "the values of all hooks, as separate paragraphs",
     "decision block and reason": "one blocking hook is enough; the reasons of all of them are joined by newlines",
     "continue false and stopReason": "one hook is enough; the first reason is used",
@@ -52,6 +52,7 @@ class HookResult(Struct, frozen=True, kw_only=True):
     source: str
     on_failure: OnFailure
     run: HookRun
+    hook: Hook | None = None
 
 
 class HookVerdict(Struct, frozen=True, kw_only=True):
@@ -62,6 +63,8 @@ class HookVerdict(Struct, frozen=True, kw_only=True):
     decided_by: str = ""
     """The source of the hook whose decision won."""
     updated_input: Json | None = None
+    updates: tuple[HookResult, ...] = ()
+    """The results that have an input; the first one is `updated_input`."""
     contexts: tuple[str, ...] = ()
     blocked: str | None = None
     """The reason, if it is blocked."""
@@ -86,11 +89,13 @@ def merge_results(event: HookEventSpec, answers: Sequence[HookResult]) -> HookVe
     specifics = [output.hookSpecificOutput for output in outputs if output.hookSpecificOutput is not None]
     blocks = [reason for answer in finished if (reason := block_reason(event, answer)) is not None]
     permission, decider = strongest_permission(event, finished)
+    updates = [answer for answer in finished if input_of(answer) is not None] if "updatedInput" in event.effects else []
     return HookVerdict(
         permission=permission,
         permission_reason=reason_of(decider) if decider is not None else "",
         decided_by=decider.source if decider is not None else "",
-        updated_input=first_value(event, specifics, "updatedInput", None),
+        updated_input=input_of(updates[0]) if updates else None,
+        updates=tuple(updates),
         contexts=tuple(specific.additionalContext for specific in specifics if specific.additionalContext)
         if CONTEXT in event.effects
         else (),
@@ -143,6 +148,12 @@ def withhold_reason(event: HookEventSpec, answers: Sequence[HookResult]) -> str 
         return None
     failed = [answer for answer in answers if answer.run.failure is not None and answer.on_failure == "block"]
     return "\n".join(f"the hook ({answer.label}) failed: {answer.run.failure}" for answer in failed) or None
+
+
+def input_of(answer: HookResult) -> Json | None:
+    """The input that a hook sets."""
+    specific = answer.run.output.hookSpecificOutput
+    return None if specific is None else specific.updatedInput
 
 
 def strongest_permission(

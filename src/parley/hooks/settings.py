@@ -124,7 +124,7 @@ def load_entries(
     problems: list[SettingsProblem] = []
     for layer in sorted(layers, key=lambda layer: layer.source in TREE):
         for event, matcher, handler, invalid in iter_handlers(layer, problems):
-            reader = EntryReader(layer.path, event, matcher, problems, make_condition)
+            reader = EntryReader(layer, event, matcher, problems, make_condition)
             entry = reader.read(handler, invalid)
             if entry is not None:
                 key = (event, matcher, entry.kind, entry.condition_text, entry.unusable, repr(entry.own_json()))
@@ -165,13 +165,14 @@ class EntryReader:
 
     def __init__(
         self,
-        path: str,
+        layer: SettingsValue,
         event: str,
         matcher: str,
         problems: list[SettingsProblem],
         make_condition: MakeCondition,
     ) -> None:
-        self._path = path
+        self._path = layer.path
+        self._is_managed = layer.source == "managed"
         self._event = EVENTS[event]
         self._matcher = matcher
         self._problems = problems
@@ -215,6 +216,7 @@ class EntryReader:
             "timeout_seconds": seconds if timeout is None and seconds is not None else parse_timeout(timeout),
             "on_failure": policy,
             "source": self._path,
+            "is_managed": self._is_managed,
             "once": handler.get("once") is True,
             "status_message": message if isinstance(message, str) else "",
         }

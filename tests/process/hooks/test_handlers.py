@@ -127,3 +127,46 @@ def test_once_runs_one_time_and_async_after_the_turn(session: dict[str, Any]) ->
     assert (folder / "each").read_text() == "each\neach\n"
     assert session["is_waiting"]
     assert (folder / "ran").read_text() == "ran\n"
+
+
+UNKNOWN = {
+    "Bash(touch:*)": [
+        "x=touch; $x made",
+        "$(echo touch) made",
+        "cp /usr/bin/touch t; ./t made",
+        "read c <<< touch; $c made",
+    ],
+    "Edit(made)": ["f=made; echo x > $f", "echo x | tee $(echo made)"],
+    "Read(log.txt)": ["f=log.txt; cat $f > made", "find . -type f -exec cat {} + > made"],
+}
+"""Commands that a rule may match, which is not known before they run."""
+OTHERS = {
+    "Bash(touch:*)": ["mkdir free-1 && cd free-1 && pwd", "for f in *.txt; do echo $f; done"],
+    "Edit(made)": ["echo x > free-2"],
+    "Read(log.txt)": ["echo x > free-3", "ls"],
+    "WebFetch(domain:example.com)": ["x=touch; $x free-4"],
+}
+
+
+async def test_a_handler_runs_if_it_is_not_known_whether_its_if_matches(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("tests fail")
+    names = dict.fromkeys([*UNKNOWN, *OTHERS])
+    hooks = [
+        {"type": "command", "if": rule, "command": f"grep -qF '#{n}' && exit 2; exit 0"} for n, rule in enumerate(names)
+    ]
+    lines = [(f"{line} #{n}", rule) for n, rule in enumerate(names) for line in UNKNOWN.get(rule, [])]
+    free = [f"{line} #{n}" for n, rule in enumerate(names) for line in OTHERS.get(rule, [])]
+    turns = script(*([("Bash", {"command": line})] for line in [*(line for line, _ in lines), *free]), "Done.")
+
+    async with ProcessHarness(
+        tmp_path,
+        turns,
+        "--dangerously-skip-permissions",
+        settings={"hooks": {"PreToolUse": [{"hooks": hooks}]}},
+        IS_SANDBOX="1",
+    ) as harness:
+        await harness.turn()
+
+    told = results(harness)
+    assert ["hook error" in text for text in told] == [True] * len(lines) + [False] * len(free), told
+    assert not (tmp_path / "made").exists()

@@ -206,6 +206,38 @@ def test_calls_that_need_approval_are_denied_without_asking(machine: Machine) ->
     assert not (machine.work / "made").exists()
 
 
+APPROVE = {"hookSpecificOutput": {"hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}
+APPROVING: Json = {
+    "hooks": {"PermissionRequest": [{"hooks": [{"type": "command", "command": f"echo '{json.dumps(APPROVE)}'"}]}]}
+}
+
+
+@pytest.mark.parametrize("layer", ["user", "settings", "project"])
+def test_a_hook_does_not_approve_what_the_settings_refuse(machine: Machine, layer: str) -> None:
+    argv: tuple[str, ...] = ("--permission-prompt-tool", "stdio")
+    deny, given = {"permissions": {"denyInsteadOfPrompting": True}}, {layer: APPROVING}
+    if layer == "project":
+        machine.write(".claude/settings.json", given.pop(layer))
+        argv = (*argv, "--setting-sources", "user,project,local")
+
+    done = machine.run(*argv, managed=deny, script=calls(bash("touch made")), **given)
+    assert done.outputs[0][0]
+    assert not (machine.work / "made").exists()
+
+    machine.run(*argv, managed={**deny, **APPROVING}, script=calls(bash("touch made")), **given)
+    assert (machine.work / "made").exists()
+
+
+def test_a_client_that_guards_does_not_approve_what_the_settings_refuse(machine: Machine) -> None:
+    deny = {"permissions": {"denyInsteadOfPrompting": True}}
+    send = (control("initialize", guard=True),)
+
+    done = machine.run(managed=deny, send=send, script=calls(bash("touch made")))
+
+    assert not done.of("control_request")
+    assert done.outputs[0][0]
+
+
 def test_the_mode_auto_can_be_disabled(machine: Machine) -> None:
     script = calls(("Write", {"file_path": str(machine.work / "made"), "content": "x"}))
 

@@ -56,7 +56,10 @@ ROWS: dict[str, list[tuple[str, list[HookResult], HookVerdict]]] = {
         (
             "PreToolUse",
             [said(), said(specific(updatedInput={"a": 1})), said(specific(updatedInput={"a": 2}))],
-            HookVerdict(updated_input={"a": 1}),
+            HookVerdict(
+                updated_input={"a": 1},
+                updates=(said(specific(updatedInput={"a": 1})), said(specific(updatedInput={"a": 2}))),
+            ),
         ),
         ("PostToolUse", [said(specific(updatedInput={"a": 1}))], HookVerdict()),
     ],

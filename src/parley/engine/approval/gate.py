@@ -1,4 +1,4 @@
-"""The decision on a tool call: mode, rules, hooks, the client's reply, a second check, and the record.
+"""The decision on a tool call: hooks, rules, mode, the client's reply, a check of what it changed, and the record.
 
     approval = await gate.decide(call, tool, context, mode, agent)
 
@@ -12,7 +12,7 @@ hooks against rules, `permissions/decision.py` applies the rules.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,11 +37,13 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.protocol.messages.system import Status
 from parley.settings.base import SettingsAccess
-from parley.tools.base import Context, InvalidInput, Tool, read_input, server_of
+from parley.tools.base import Context, InvalidInput, Tool, always_asks, read_input, server_of
 
 if TYPE_CHECKING:
     from parley.engine.approval.hook_opinion import HookOpinion
     from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.engine.hooks.tool_hooks import BeforeTool
+    from parley.hooks.base import Hook
 
 AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
@@ -166,6 +168,7 @@ class ApprovalGate:
         self.policy = config.policy
         self._guarded = config.guarded
         self._prompt_tool = config.prompt_tool
+        self._refuses_unapproved = config.refuses_unapproved
         self._channel = channel
         self._journal = journal
         self._mode = mode
@@ -191,30 +194,29 @@ class ApprovalGate:
         may_defer: bool = False,
     ) -> Approval:
         """Decide on a call and journal the decision. Raises InvalidInput for one of a hook, and CallDeferred."""
-        contexts: tuple[str, ...] = ()
-        opinions: list[HookOpinion] = []
-        stop_reason = None
+        before: BeforeTool | None = None
+        hooks = None if self._hooks.dispatcher is None else self._hooks.dispatcher.tool_hooks
 
-        # Hooks first: PreToolUse may deny, ask, allow, or change the input.
-        if self._hooks.dispatcher is not None:
-            before = await self._hooks.dispatcher.tool_hooks.before(
-                call, tool, agent, lambda: permission_request(tool, call.input, context)
-            )
-            contexts, stop_reason = before.contexts, before.stop_reason
-            opinions = [before.opinion] if before.opinion is not None else []
-            if before.updated_input is not None:
-                # A deny rule for the model's own input applies whatever the hook makes of it.
-                if not is_denied_by_rule(self.policy, permission_request(tool, call.input, context), mode()):
-                    call = ToolUse({**call.json, "input": before.updated_input})
+        # Hooks first: PreToolUse may deny, ask, allow, or change the input. The others then see the new input.
+        if hooks is not None:
+            before = await hooks.before(call, tool, agent, context)
+            # A deny rule for the model's own input applies whatever the hook makes of it.
+            if before.updated_input is not None and not is_denied_by_rule(
+                self.policy, permission_request(tool, call.input, context), mode()
+            ):
+                call = ToolUse({**call.json, "input": before.updated_input})
                 check_hook_input(tool, call.input)
+                if before.opinion is None or before.opinion.behavior != "deny":
+                    before = await hooks.before_changed(call, tool, agent, context, before)
+        opinion = None if before is None else before.opinion
 
         # Rules and mode, weighed against the hooks.
         current_mode, started_at = self._narrow_mode(tool, mode()), context.clock()
         request, shown_sha256 = permission_request(tool, call.input, context), input_digest(call.input)
-        if any(opinion.behavior == "defer" for opinion in opinions):
+        if opinion is not None and opinion.behavior == "defer":
             self._defer(call, request, current_mode, may_defer=may_defer)
         await prepare_decision(self.policy, request, current_mode)
-        decision = evaluate(self.policy, request, current_mode, *opinions, guarded=self._guarded)
+        decision = evaluate(self.policy, request, current_mode, opinion, guarded=self._guarded)
 
         # Ask the client. Its reply is checked against the rules again: it may change the input.
         was_asked = isinstance(decision, Ask)
@@ -224,18 +226,29 @@ class ApprovalGate:
                 decision = await self._ask_anyone(decision, pending)
                 observation.set_attributes(decision=name_decision(decision), source=decision.source)
 
-        # Record. An unchanged input is bound to what was shown, not to what has become of it since.
-        is_changed = isinstance(decision, Allow) and decision.input is not call.input
+        # An unchanged input is bound to what was shown, not to what has become of it since.
+        is_replaced = isinstance(decision, Allow) and decision.input is not call.input
+        final_sha256 = input_digest(decision.input) if isinstance(decision, Allow) and is_replaced else shown_sha256
+
+        # The hooks see what the reply made of the input. An answer to a question of the tool is no change.
+        is_changed = final_sha256 != shown_sha256 and not (tool.reads_only and always_asks(tool))
+        if hooks is not None and before is not None and isinstance(decision, Allow) and is_changed:
+            changed = ToolUse({**call.json, "input": decision.input})
+            seen = msgspec.structs.replace(before, opinion=None, author=None)
+            before = await hooks.before_changed(changed, tool, agent, context, seen)
+            decision = check_hook_opinion(decision, before.opinion)
+
+        # Record.
         approval = Approval(
             call=call,
             decision=decision,
-            input_sha256=input_digest(decision.input) if isinstance(decision, Allow) and is_changed else shown_sha256,
+            input_sha256=final_sha256,
             mode=current_mode,
             cwd=request.cwd,
             was_asked=was_asked,
             wait_seconds=context.clock() - started_at,
-            contexts=contexts,
-            stop_reason=stop_reason,
+            contexts=() if before is None else before.contexts,
+            stop_reason=None if before is None else before.stop_reason,
         )
         self.record(approval, tool, agent)
         await self._journal.wait_synced()
@@ -245,9 +258,14 @@ class ApprovalGate:
         """Ask the client, and the PermissionRequest hooks if there are any."""
         dispatcher = self._hooks.dispatcher
         # A hook must not answer for a guard.
-        if dispatcher is None or self._guarded or not dispatcher.has_hooks("PermissionRequest", pending.agent):
+        if dispatcher is None or self._guarded:
             return self._ask(question, pending)
-        return self._race_hooks(dispatcher, question, pending)
+        hooks = [
+            hook
+            for hook in dispatcher.hooks_for(pending.agent)
+            if hook.event == "PermissionRequest" and (hook.is_managed or not self._refuses_unapproved)
+        ]
+        return self._race_hooks(dispatcher, hooks, question, pending) if hooks else self._ask(question, pending)
 
     def _defer(self, call: ToolUse, request: ToolRequest, mode: str, *, may_defer: bool) -> None:
         """Journal that a call waits for a later session, and raise CallDeferred; or warn that it cannot wait."""
@@ -285,7 +303,7 @@ class ApprovalGate:
         """Ask the client, or the MCP tool that answers for it, and check the reply."""
         self._channel.announce(pending.call)
         why = f" {question.reason}." if question.reason else ""
-        if not self._channel.can_ask:
+        if not self._channel.can_ask or (self._refuses_unapproved and question.reason != GUARDED_REASON):
             text = f"Permission to use {pending.call.name} was not given: there is no one to ask.{why}"
             return Deny(
                 message=text,
@@ -309,7 +327,7 @@ class ApprovalGate:
 
     async def ask_client(self, asked: CanUseTool) -> Any:
         """The client's reply to a request that is not about a tool call. Raises HostGone or HostError."""
-        if not self._channel.can_ask:
+        if not self._channel.can_ask or self._refuses_unapproved:
             raise HostGone("there is no one to ask")
         with self._channel.waiting(), self._notify_when_slow(asked):
             return await self._channel.request(asked)
@@ -326,7 +344,9 @@ class ApprovalGate:
             decision, source="prompt_tool", reason=self._prompt_tool, reason_type="permissionPromptTool"
         )
 
-    async def _race_hooks(self, dispatcher: HookDispatcher, question: Ask, pending: PendingCall) -> Allow | Deny:
+    async def _race_hooks(
+        self, dispatcher: HookDispatcher, hooks: Sequence[Hook], question: Ask, pending: PendingCall
+    ) -> Allow | Deny:
         """Ask the client and the PermissionRequest hooks; the first answer decides."""
         from parley.engine.hooks.tool_hooks import race, tool_names
 
@@ -334,7 +354,7 @@ class ApprovalGate:
         first = await race(
             self._ask(question, pending),
             dispatcher.tool_hooks.request_permission(
-                build_can_use_tool(question, pending), names, pending.agent, pending.request
+                build_can_use_tool(question, pending), names, pending.agent, pending.request, hooks
             ),
         )
         if not isinstance(first, dict):
@@ -396,17 +416,26 @@ async def prepare_decision(policy: Policy, request: ToolRequest, mode: str) -> N
 
 
 def evaluate(
-    policy: Policy, request: ToolRequest, mode: str, *opinions: HookOpinion, guarded: bool = False
+    policy: Policy, request: ToolRequest, mode: str, opinion: HookOpinion | None = None, *, guarded: bool = False
 ) -> Decision:
     """What rules and mode decide, weighed against the hooks. A guard is asked about every call that would run."""
     decision = policy.decide(request, mode)
-    for opinion in opinions:
+    if opinion is not None:
         from parley.engine.approval.hook_opinion import apply_hook_decision
 
         decision = apply_hook_decision(request, decision, opinion, lambda: policy.decide(request, "default"))
     if guarded and isinstance(decision, Allow):
         return Ask(reason=GUARDED_REASON, reason_type="other", scope=decision.scope)
     return decision
+
+
+def check_hook_opinion(decision: Allow, opinion: HookOpinion | None) -> Allow | Deny:
+    """The decision on an input that was changed when it was approved: it is not asked about again, nor deferred."""
+    if opinion is None or opinion.behavior not in ("deny", "defer"):
+        return decision
+    from parley.engine.approval.hook_opinion import deny_by_hook
+
+    return deny_by_hook(opinion)
 
 
 def is_denied_by_rule(policy: Policy, request: ToolRequest, mode: str) -> bool:

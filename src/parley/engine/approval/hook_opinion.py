@@ -34,8 +34,7 @@ def apply_hook_decision(
     if isinstance(decision, Deny) and decision.source == "rule":
         return decision
     if opinion.behavior == "deny":
-        why = opinion.reason or "denied without a reason"
-        return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
+        return deny_by_hook(opinion)
     if opinion.behavior in ("ask", "defer"):  # a call that cannot be deferred is asked about
         if isinstance(decision, Deny):
             return decision  # this mode never asks
@@ -46,6 +45,11 @@ def apply_hook_decision(
     if request.asks_user or not isinstance(default, Ask | Allow) or is_binding(default):
         return decision
     return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=default.scope)
+
+
+def deny_by_hook(opinion: HookOpinion) -> Deny:
+    why = opinion.reason or f"{'deferred' if opinion.behavior == 'defer' else 'denied'} without a reason"
+    return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
 
 
 def is_binding(decision: Ask | Allow) -> bool:

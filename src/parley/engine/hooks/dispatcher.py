@@ -94,9 +94,9 @@ class HookDispatcher:
         return [*(self.callbacks if not self.outbox.is_client_gone else ()), *self.extensions, *self.commands]
 
     def has_hooks(self, event: str, agent: Json | None = None) -> bool:
-        return any(hook.event == event for hook in self._hooks_for(agent))
+        return any(hook.event == event for hook in self.hooks_for(agent))
 
-    def _hooks_for(self, agent: Json | None) -> list[Hook]:
+    def hooks_for(self, agent: Json | None) -> list[Hook]:
         """The hooks for an event of a subagent, or of the session itself."""
         return [*self.list_hooks(), *(self.agent_hooks.get(agent.get("agent_id", ""), ()) if agent is not None else ())]
 
@@ -104,7 +104,7 @@ class HookDispatcher:
         """Whether a hook with `onFailure: block` matches the event."""
         return any(
             hook.event == event and hook.on_failure == "block" and hook.matcher.matches(subjects)
-            for hook in self._hooks_for(agent)
+            for hook in self.hooks_for(agent)
         )
 
     def can_guarantee(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
@@ -146,9 +146,10 @@ class HookDispatcher:
         subjects = subjects or tuple(str(details[name]) for name in (kind.matched,) if name in details)
         hooks = [
             hook
-            for hook in (self._hooks_for(agent) if among is None else among)
+            for hook in (self.hooks_for(agent) if among is None else among)
             if hook.event == event and hook.matcher.matches(subjects)
         ]
+        hooks.sort(key=lambda hook: not hook.is_managed)  # where the first output wins, it is that of an administrator
         hooks = self._select(hooks, agent, get_call) if hooks else hooks
         if not hooks:
             return HookVerdict()
@@ -162,7 +163,7 @@ class HookDispatcher:
         async with asyncio.TaskGroup() as together:
             runs = [together.create_task(self._run(hook, fired)) for hook in hooks]
         results = [
-            HookResult(label=hook.label, source=hook.source, on_failure=hook.on_failure, run=task.result())
+            HookResult(label=hook.label, source=hook.source, on_failure=hook.on_failure, run=task.result(), hook=hook)
             for hook, task in zip(hooks, runs, strict=True)
         ]
         verdict = merge_results(kind, results)

@@ -58,7 +58,7 @@ class SessionHookServices:
         except NotPossible as exc:
             raise HookFailed(str(exc)) from None
 
-    async def call_mcp_tool(self, server: str, tool: str, input: Json) -> str:
+    async def call_mcp_tool(self, server: str, tool: str, input: Json) -> Json:
         found = self._servers.find(server)
         if found is None:
             raise HookFailed(f"there is no MCP server {server!r}")
@@ -73,10 +73,10 @@ class SessionHookServices:
             raise HookFailed(f"{server}/{tool} failed: {exc}") from None
         content = answer.get("content")
         blocks = content if isinstance(content, list) else []
-        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
         if answer.get("isError") is True:
+            text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
             raise HookFailed(f"{server}/{tool} failed: {text}")
-        return text
+        return {**answer, "content": blocks}
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, *, is_listed: bool) -> HttpReply:
         open_web = self._conversation.tool_context.open_web

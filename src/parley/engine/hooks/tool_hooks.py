@@ -7,17 +7,18 @@ all calls of the answer, where model backends accept it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.engine.approval.hook_opinion import HOOK, HookOpinion
-from parley.engine.approval.request import permission_request
+from parley.engine.approval.request import input_digest, permission_request
 from parley.engine.hooks.output_blocks import to_content
-from parley.hooks.base import format_context
-from parley.hooks.merge import HookVerdict
+from parley.hooks.base import Hook, format_context
+from parley.hooks.events import EVENTS
+from parley.hooks.merge import STRENGTH, HookResult, HookVerdict, input_of, permission_of
 from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import ToolUse
@@ -42,6 +43,11 @@ class BeforeTool(Struct, frozen=True, kw_only=True):
 
     opinion: HookOpinion | None = None
     updated_input: Json | None = None
+    """The input that a hook set, if it differs from that of the call."""
+    author: Hook | None = None
+    """The hook that set it."""
+    editors: frozenset[Hook | None] = frozenset()
+    """All hooks that wanted another input."""
     contexts: tuple[str, ...] = ()
     stop_reason: str | None = None
 
@@ -84,27 +90,63 @@ class ToolHooks:
     def __init__(self, dispatcher: HookDispatcher) -> None:
         self._dispatcher = dispatcher
 
-    async def before(
-        self, call: ToolUse, tool: Tool, agent: Json | None, get_call: Callable[[], ToolRequest]
-    ) -> BeforeTool:
-        known = tool_names(call, tool)
-        details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id, **server_fields(tool)}
-        verdict = await self._dispatcher.fire(
-            "PreToolUse", details, subjects=known, tool_use_id=call.id, agent=agent, get_call=get_call
-        )
-        shown = f"PreToolUse:{known[0]}"
-        opinion = None
-        if verdict.stopped is not None:
-            why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
-            opinion = HookOpinion(behavior="deny", reason=why, event=shown)
-        elif verdict.permission is not None:
-            opinion = HookOpinion(behavior=verdict.permission, reason=verdict.permission_reason, event=shown)
+    async def before(self, call: ToolUse, tool: Tool, agent: Json | None, context: Context) -> BeforeTool:
+        """Fire PreToolUse for the input of the model."""
+        verdict, edits = await self._fire_before(call, tool, agent, context)
+        shown = f"PreToolUse:{tool_names(call, tool)[0]}"
+        opinion = form_opinion(shown, verdict)
+        author = edits[0] if edits and edits[0] is verdict.updates[0] else None
+        if opinion is not None and opinion.behavior == "allow" and author is not None:
+            # The others allow the input that they saw. They are asked about the new one.
+            opinion = opinion if permission_of(EVENTS["PreToolUse"], author) == "allow" else None
         return BeforeTool(
             opinion=opinion,
-            updated_input=verdict.updated_input,
+            updated_input=None if author is None else verdict.updated_input,
+            author=None if author is None else author.hook,
+            editors=frozenset(edit.hook for edit in edits),
             contexts=model_contexts(shown, verdict),
             stop_reason=verdict.stopped,
         )
+
+    async def before_changed(
+        self, call: ToolUse, tool: Tool, agent: Json | None, context: Context, earlier: BeforeTool
+    ) -> BeforeTool:
+        """Fire PreToolUse for an input that a hook or the client set, except for the hook that set it.
+
+        There is no further round: if a hook sets yet another input, the call is denied. A hook that set one before was
+        overruled, and what it sets is ignored, unless managed settings define it.
+        """
+        verdict, edits = await self._fire_before(call, tool, agent, context, author=earlier.author)
+        shown = f"PreToolUse:{tool_names(call, tool)[0]}"
+        opinion = strongest_opinion(earlier.opinion, form_opinion(shown, verdict))
+        for edit in edits:
+            if edit.hook not in earlier.editors or (edit.hook is not None and edit.hook.is_managed):
+                why = f"the input was changed, and the hook ({edit.label}) changes it again"
+                opinion = strongest_opinion(opinion, HookOpinion(behavior="deny", reason=why, event=shown))
+        return BeforeTool(
+            opinion=opinion,
+            editors=earlier.editors.union(edit.hook for edit in edits),
+            contexts=tuple(dict.fromkeys((*earlier.contexts, *model_contexts(shown, verdict)))),
+            stop_reason=verdict.stopped,
+        )
+
+    async def _fire_before(
+        self, call: ToolUse, tool: Tool, agent: Json | None, context: Context, author: Hook | None = None
+    ) -> tuple[HookVerdict, list[HookResult]]:
+        """The verdict of the PreToolUse hooks without `author`, and the results with another input than the call's."""
+        known = tool_names(call, tool)
+        details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id, **server_fields(tool)}
+        verdict = await self._dispatcher.fire(
+            "PreToolUse",
+            details,
+            subjects=known,
+            tool_use_id=call.id,
+            agent=agent,
+            among=[hook for hook in self._dispatcher.hooks_for(agent) if hook is not author],
+            get_call=lambda: permission_request(tool, call.input, context),
+        )
+        shown_sha256 = input_digest(call.input) if verdict.updates else ""
+        return verdict, [edit for edit in verdict.updates if input_digest(input_of(edit) or {}) != shown_sha256]
 
     async def denied(self, call: ToolUse, tool: Tool, denial: Deny, agent: Json | None, context: Context) -> list[str]:
         """Fire PermissionDenied. Returns context for the model: a hook may say that it can try again."""
@@ -161,7 +203,12 @@ class ToolHooks:
         return self._dispatcher.has_guard("PostToolUse", tool_names(call, tool), agent)
 
     async def request_permission(
-        self, asked: CanUseTool, known: tuple[str, ...], agent: Json | None, request: ToolRequest
+        self,
+        asked: CanUseTool,
+        known: tuple[str, ...],
+        agent: Json | None,
+        request: ToolRequest,
+        among: Sequence[Hook],
     ) -> Json | Deny | None:
         """The answer or decision of the PermissionRequest hooks; None if they have no opinion."""
         details: Json = {"tool_name": known[0], "tool_input": asked.input}
@@ -171,7 +218,13 @@ class ToolHooks:
             details["permission_suggestions"] = asked.permission_suggestions
         id = asked.tool_use_id if isinstance(asked.tool_use_id, str) else None
         verdict = await self._dispatcher.fire(
-            "PermissionRequest", details, subjects=known, tool_use_id=id, agent=agent, get_call=lambda: request
+            "PermissionRequest",
+            details,
+            subjects=known,
+            tool_use_id=id,
+            agent=agent,
+            among=among,
+            get_call=lambda: request,
         )
         if verdict.stopped is not None:
             why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
@@ -204,6 +257,21 @@ class ToolHooks:
     async def _notify(self, details: Json) -> None:
         verdict = await self._dispatcher.fire("Notification", details)
         self._dispatcher.add_late_contexts("Notification", verdict.contexts)
+
+
+def form_opinion(shown: str, verdict: HookVerdict) -> HookOpinion | None:
+    if verdict.stopped is not None:
+        why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
+        return HookOpinion(behavior="deny", reason=why, event=shown)
+    if verdict.permission is None:
+        return None
+    return HookOpinion(behavior=verdict.permission, reason=verdict.permission_reason, event=shown)
+
+
+def strongest_opinion(*opinions: HookOpinion | None) -> HookOpinion | None:
+    """The strongest; the first of equal ones."""
+    given = [opinion for opinion in opinions if opinion is not None]
+    return max(given, key=lambda opinion: STRENGTH[opinion.behavior], default=None)
 
 
 def model_contexts(shown: str, verdict: HookVerdict) -> tuple[str, ...]:

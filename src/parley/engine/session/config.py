@@ -152,6 +152,8 @@ class PermissionConfig(Struct, frozen=True, kw_only=True):
     """The MCP tool that answers them instead."""
     guarded: bool = False
     """The client is asked about every call, whatever rules and mode say."""
+    refuses_unapproved: bool = False
+    """Calls that need approval are refused, unless a hook of managed settings approves them."""
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
