@@ -64,7 +64,7 @@ def limits() -> list[tuple[str, ...]]:
         ("reasons and messages", f"{MAX_REASON_CHARS:,} characters"),
         (
             "output of a command",
-            f"{MAX_OUTPUT_BYTES >> 20} MiB; a longer reply fails, and so does any longer output of a PreToolUse hook",
+            f"{MAX_OUTPUT_BYTES >> 20} MiB; longer JSON fails, and so does other text if a failure of the hook blocks",
         ),
         ("input of a callback", "1 MB per line; longer texts are cut. Commands get the complete input"),
     ]

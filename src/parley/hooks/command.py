@@ -47,7 +47,8 @@ BLOCK_EXIT_CODE = 2
 MAX_SHOWN_CHARS = 100
 """Of a reply that is not an object, in the message about it."""
 MISPLACED_OUTPUT = re.compile(
-    r"""hookSpecificOutput|permissionDecision|"decision"\s*:|\bdecision\W{1,3}(?:deny|block)|\A\W*(?:deny|block|denied|blocked)\W*\Z""",
+    r'hookSpecificOutput|permissionDecision|"decision"\s*:|\bdecision\W{1,3}(?:deny|block)'
+    r"|\A\W*(?:deny|denied|block|blocked)\W*\Z",
     re.IGNORECASE,
 )
 """A decision that is not in a JSON object, for example after a log line, in a list, or as a word of its own."""

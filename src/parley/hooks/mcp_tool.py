@@ -18,7 +18,7 @@ import msgspec
 from parley.hooks.base import HookInvocation, HookRun, HookServices, Progress
 from parley.hooks.command import parse_reply
 from parley.hooks.entry import HandlerHook, HookEntry
-from parley.hooks.output import GENERAL_KEYS, HookFailed
+from parley.hooks.output import DECIDING, GENERAL_KEYS, HookFailed
 from parley.protocol.base import Json, encode_json
 
 FIELD = re.compile(r"\$\{([\w.-]+)\}")
@@ -54,7 +54,7 @@ class McpToolHook(HandlerHook[McpToolEntry]):
         """The output in a result. Raises HookFailed if there is none, or two, and the failure of the hook blocks."""
         blocks, structured = result["content"], result.get("structuredContent")
         text = "\n".join(block["text"] for block in blocks if is_text_block(block))
-        if isinstance(structured, dict) and (not text.strip() or structured.keys() & GENERAL_KEYS):
+        if isinstance(structured, dict) and (not text.strip() or structured.keys() & (GENERAL_KEYS | DECIDING)):
             # The text is usually a copy for clients that do not read `structuredContent`.
             if self.guards and text.strip().startswith("{") and not is_copy(text, structured):
                 raise HookFailed("the text of the result and its structuredContent differ")

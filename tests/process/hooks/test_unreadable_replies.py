@@ -60,6 +60,7 @@ TOOLS: dict[str, tuple[Json, bool]] = {
     "resource": ({"content": [{"type": "resource", "resource": {"uri": "x:y", "text": json.dumps(DENY)}}]}, False),
     "structured": ({"content": [], "structuredContent": DENY}, False),
     "beside": ({"content": [TEXT], "structuredContent": DENY}, False),
+    "misplaced": ({"content": [TEXT], "structuredContent": {"permissionDecision": "deny"}}, False),
     "differs": ({"content": [{"type": "text", "text": "{}"}], "structuredContent": DENY}, False),
 }
 """Results of MCP tools."""

@@ -364,7 +364,10 @@ PERMISSIONS: dict[str, SettingKey] = {
         TEXTS, FLAG, "working directories that must not be replaced by symbolic links"
     ),
     "denyInsteadOfPrompting": SettingKey(
-        SWITCH, PERSON, "calls that need approval are refused, and no one is asked", merge="any_true"
+        SWITCH,
+        PERSON,
+        "calls that need approval are refused, and no one is asked; only managed PermissionRequest hooks run",
+        merge="any_true",
     ),
 }
 UPDATABLE = frozenset(
