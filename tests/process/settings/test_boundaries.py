@@ -215,7 +215,8 @@ APPROVING: Json = {
 @pytest.mark.parametrize("layer", ["user", "settings", "project"])
 def test_a_hook_does_not_approve_what_the_settings_refuse(machine: Machine, layer: str) -> None:
     argv: tuple[str, ...] = ("--permission-prompt-tool", "stdio")
-    deny, given = {"permissions": {"denyInsteadOfPrompting": True}}, {layer: APPROVING}
+    deny: Json = {"permissions": {"denyInsteadOfPrompting": True}}
+    given: Any = {layer: APPROVING}
     if layer == "project":
         machine.write(".claude/settings.json", given.pop(layer))
         argv = (*argv, "--setting-sources", "user,project,local")
