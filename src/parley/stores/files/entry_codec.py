@@ -19,6 +19,7 @@ the `usage` entry is not held; its line also says what was sent instead of the f
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
@@ -273,6 +274,9 @@ class EncodedLines(Struct, frozen=True):
     lines: list[Json]
     parent: str | None
     blocks: list[Entry]
+    """The blocks to hold from now on."""
+    keeps_held: bool
+    """Whether those that were held before are still held. They are not listed, because an answer may have many."""
 
 
 class TranscriptEncoder:
@@ -303,15 +307,19 @@ class TranscriptEncoder:
                 parent = self._add_messages(lines, [*finished, entry], parent)
                 held, new = [], []
         lines += [encode_unfinished(block, self._session_id) for block in new]
-        return EncodedLines(lines, parent, [*held, *new])
+        return EncodedLines(lines, parent, new, keeps_held=held is self.blocks)
 
     def release(self) -> EncodedLines:
         """The message lines of the held blocks, for an answer that gets no `usage` entry."""
         lines: list[Json] = []
-        return EncodedLines(lines, self._add_messages(lines, self.blocks, self.parent), [])
+        return EncodedLines(lines, self._add_messages(lines, self.blocks, self.parent), [], keeps_held=False)
 
     def commit(self, encoded: EncodedLines) -> None:
-        self.parent, self.blocks = encoded.parent, encoded.blocks
+        self.parent = encoded.parent
+        if encoded.keeps_held:
+            self.blocks += encoded.blocks
+        else:
+            self.blocks = encoded.blocks
 
     def _add_messages(self, lines: list[Json], entries: Iterable[Entry], parent: str | None) -> str | None:
         """Add the lines of entries that follow `parent`. Returns the uuid that the next message follows."""
@@ -326,7 +334,7 @@ class TranscriptDecoder:
 
     def __init__(self) -> None:
         self.parent: str | None = None
-        self.blocks: list[Entry] = []
+        self.blocks: deque[Entry] = deque()
         """The held blocks whose message lines were not read yet."""
 
     def feed(self, found: Entry, *, is_held: bool) -> list[Entry]:
@@ -334,17 +342,18 @@ class TranscriptDecoder:
         if is_held:
             self.blocks.append(found)
             return []
-        before, self.blocks = self.blocks, []
         self.parent = next_parent(found) or self.parent
-        if not before or found.kind != before[0].kind or found.seq != before[0].seq:
+        first = self.blocks[0] if self.blocks else None
+        if first is None or found.kind != first.kind or found.seq != first.seq:
+            before, self.blocks = self.blocks, deque()
             return [*before, found]
-        block, *self.blocks = before
+        block = self.blocks.popleft()
         # The held block is the one that was sent, unless a copy has ids of its own.
         return [block if block.message.get("uuid") == found.message.get("uuid") else found]
 
     def skip(self, uuid: str) -> list[Entry]:
         """Like `feed`, for a chained line that is not an entry, such as an attachment."""
-        before, self.blocks, self.parent = self.blocks, [], uuid
+        before, self.blocks, self.parent = list(self.blocks), deque(), uuid
         return before
 
 

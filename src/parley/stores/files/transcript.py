@@ -304,16 +304,16 @@ class Transcript:
         if self._lease is None or not self._lease.may_write():
             raise SessionBusy(self._session_id, TAKEN_OVER)
         self._read_new_lines(file)
-        chain, records, leaf_due = self._chain.copy(), b"", self._leaf_due
+        chain, records, leaf_due = self._chain.copy(), list[bytes](), self._leaf_due
         for json in encoded.lines:
-            records += chain.append(encode_json(json)) + b"\n"
+            records.append(chain.append(encode_json(json)))
             if self._names_leaf:
                 leaf_due = leaf_due or json["type"] in BOUNDARIES or json.get("kind") == "cut"
             if leaf_due and json["type"] in CONVERSATION:
                 # Claude Code continues from the line that is named.
-                records += encode_json({"type": LEAF, "leafUuid": json["uuid"], "sessionId": self._session_id}) + b"\n"
+                records.append(encode_json({"type": LEAF, "leafUuid": json["uuid"], "sessionId": self._session_id}))
                 leaf_due = False
-        self._append_lines(file, records)
+        self._append_lines(file, b"".join(record + b"\n" for record in records))
         self._chain, self._leaf_due = chain, leaf_due
         self._encoder.commit(encoded)
         if due := self._labels.lines_to_repeat(self._end):
@@ -397,7 +397,7 @@ class Transcript:
         if self._file is None:
             self._file = self._open(self._read.size_bytes, below)
             decoder = self._read.decoder
-            self._encoder.parent, self._encoder.blocks = decoder.parent, decoder.blocks
+            self._encoder.parent, self._encoder.blocks = decoder.parent, list(decoder.blocks)
             self._chain = self._read.chain
             self._names_leaf = self._leaf_due = self._read.names_leaf
         return self._file
