@@ -37,6 +37,16 @@ NESTED_COUNTS = frozenset(("server_tool_use", "cache_creation", "output_tokens_d
 MOST_TOKENS = 2**53
 
 
+ANSWER_BYTES = 32 << 20
+"""The most that the content of an answer may have. The longest answers of real models have less than 1 MB."""
+BLOCK_BYTES = 256
+"""What an empty block counts, because many of them take memory too."""
+
+
+DEEPEST = 500
+"""How many levels of JSON an answer may have. Encoders end at twice as many, and lines add levels of their own."""
+
+
 class _Part(Struct):
     """A block that is still open."""
 
@@ -66,6 +76,10 @@ class MessageAccumulator:
         self._open: dict[int, _Part] = {}
         self._ending: ModelEvent | None = None
         """The last message_delta. It may come again (`ModelEvent.ending`)."""
+        self._content_bytes = 0
+        """The size of the content so far, as it will be written."""
+        self._start_bytes = 0
+        """The size of message_start. The message of each block repeats parts of it."""
         self._started_message = 0
         """One more than the index of the last block that started."""
 
@@ -113,12 +127,22 @@ class MessageAccumulator:
 
     def feed(self, event: ModelEvent) -> Block | None:
         """Add an event and return the block that it finishes. Raises ModelError if the event is out of order."""
+        if len(event.raw) > 2 * DEEPEST and is_too_deep(
+            [
+                event.message,
+                event.content_block,
+                event.usage,
+                event.delta and [event.delta.citation, event.delta.stop_details],
+            ]
+        ):
+            raise ModelError("the model sent an event that is nested too deeply", kind="bad_stream", retryable=True)
         match event.type:
             case "content_block_delta" if event.delta is not None:
-                self._grow(event.index, event.delta)
+                self._grow(event.index, event.delta, len(event.raw))
             case "content_block_start" if event.content_block is not None:
                 if event.index in self._open:
                     raise order_error("a content block started twice")
+                self._count(BLOCK_BYTES + self._start_bytes + len(event.raw))
                 self._open[event.index] = _Part(json=event.content_block, pieces={}, citations=[])
                 self._started_message = max(self._started_message, event.index + 1)
             case "content_block_stop":
@@ -127,6 +151,7 @@ class MessageAccumulator:
                 if self.started:
                     raise order_error("the message started twice")
                 self._start(event.message, event.request_id)
+                self._start_bytes = len(event.raw)
                 self.quota = event.quota
             case "message_delta":
                 self._end(event)
@@ -172,13 +197,14 @@ class MessageAccumulator:
             reported = {key: value for key, value in sanitize_usage(event.usage).items() if value is not None}
             self.final_usage = {**self.final_usage, **reported}
 
-    def _grow(self, index: int, delta: Delta) -> None:
+    def _grow(self, index: int, delta: Delta, raw_bytes: int) -> None:
         part = self._open.get(index)
         if part is None:
             # Ignoring it would lose its content silently.
             raise order_error("a delta arrived for a block that is not open")
         if delta.type == "citations_delta":
             part.citations.append(delta.citation)
+            self._count(raw_bytes)
             return
         field, key = TEXT_DELTAS.get(delta.type, ("", ""))
         if not field:
@@ -186,7 +212,15 @@ class MessageAccumulator:
         pieces = part.pieces.get(field)
         if pieces is None:
             pieces = part.pieces[field] = []
-        pieces.append(getattr(delta, key))
+        piece = getattr(delta, key)
+        self._count(len(piece))
+        pieces.append(piece)
+
+    def _count(self, more_bytes: int) -> None:
+        """Raises ModelError, not retryable: a server that sends this much sends it again."""
+        self._content_bytes += more_bytes
+        if self._content_bytes > ANSWER_BYTES:
+            raise ModelError(f"the model's answer is larger than {ANSWER_BYTES >> 20} MB", kind="answer_too_large")
 
     def _close(self, index: int) -> Block | None:
         part = self._open.pop(index, None)
@@ -246,7 +280,22 @@ def parse_input(text: str) -> Json:
         value = msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
         return mark_unreadable(text)
-    return value if isinstance(value, dict) else mark_unreadable(text)
+    is_valid = isinstance(value, dict) and not (len(text) > 2 * DEEPEST and is_too_deep(value))
+    return value if is_valid else mark_unreadable(text)
+
+
+def is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def mark_unreadable(text: str) -> Json:

@@ -94,13 +94,7 @@ def _decoder() -> msgspec.json.Decoder[ModelEvent]:
 def read_event(data: bytes) -> ModelEvent:
     """Parse the data field of one server-sent event. Raises msgspec.DecodeError."""
     try:
-        event = _decoder().decode(data)
-    except msgspec.ValidationError:
-        # An unknown event type may use our field names with other types.
-        kind = msgspec.json.decode(data, type=_EventHead).type
-        if kind in KNOWN:
-            raise
-        event = ModelEvent(type=kind)
+        event = _decode_event(data)
     except RecursionError:
         raise msgspec.DecodeError("the JSON is nested too deeply") from None
     except msgspec.DecodeError:
@@ -111,6 +105,18 @@ def read_event(data: bytes) -> ModelEvent:
     # The event is embedded in a line, and JSON may contain newlines between tokens.
     event.raw = data if data.find(b"\n") < 0 else data.replace(b"\n", b" ")
     return event
+
+
+def _decode_event(data: bytes) -> ModelEvent:
+    """Raises msgspec.DecodeError or RecursionError."""
+    try:
+        return _decoder().decode(data)
+    except msgspec.ValidationError:
+        # An unknown event type may use our field names with other types.
+        kind = msgspec.json.decode(data, type=_EventHead).type
+        if kind in KNOWN:
+            raise
+        return ModelEvent(type=kind)
 
 
 def join_texts(events: Iterable[ModelEvent]) -> Iterator[ModelEvent]:

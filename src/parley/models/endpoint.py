@@ -33,11 +33,6 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
     def is_messages_api(self) -> bool:
         return self.variables == "ANTHROPIC"
 
-    def without_key(self, text: str) -> str:
-        """`text` with the key redacted, in case the server repeated it."""
-        key = self.auth[1].removeprefix("Bearer ").strip() if self.auth else ""
-        return text.replace(key, "[redacted]") if key else text
-
     def url(self, path: str) -> str:
         """The URL of an API path. A query in the base URL is kept at the end."""
         base, mark, query = self.base_url.partition("?")

@@ -1,4 +1,4 @@
-"""Remove keys and passwords from text that is written to a recording.
+"""Remove keys and passwords from text that is written to a recording, and from the errors of a model's server.
 
     redactor = Redactor(find_secrets(environment))
     redactor.redact_text("the key is sk-…")                  -> "the key is [redacted]"
@@ -12,15 +12,32 @@ common services. Other secrets are not found, so a recording is a private file.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
+
+from parley.errors import ModelError
 
 REDACTED = "[redacted]"
 SHORTEST = 8
 """A shorter value could match ordinary text."""
 NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "HEADERS")
+PUBLIC_HEADERS = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "anthropic-beta",
+        "anthropic-version",
+        "content-type",
+        "traceparent",
+        "tracestate",
+        "user-agent",
+    }
+)
+"""Headers of a request whose values are not secret. Those of all others may be: users configure them."""
 SHAPES = (
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
     r"\bsk-[A-Za-z0-9_-]{16,}",
@@ -39,6 +56,51 @@ def find_secrets(environment: Mapping[str, str]) -> list[str]:
     found = [value for name, value in environment.items() if any(word in name.upper() for word in NAMES)]
     # Header variables contain lines of `name: value`; the value is secret.
     return [*found, *(line.partition(":")[2] for value in found for line in value.splitlines() if ":" in line)]
+
+
+def header_secrets(headers: Mapping[str, str]) -> Iterator[str]:
+    """The secret values among the headers of a request, and the parts of them that are secret without the rest."""
+    for name, value in headers.items():
+        if name.lower() in PUBLIC_HEADERS:
+            continue
+        scheme, _, credentials = value.partition(" ")
+        parts = [part for word in re.split(r"[\s;,]+", value) for part in (word, word.partition("=")[2])]
+        if scheme.lower() == "basic":
+            parts += user_secrets(decode_basic(credentials))
+        is_named = "AUTH" in name.upper() or any(word in name.upper() for word in NAMES)
+        if is_named and credentials:
+            yield credentials
+        # A short word of another header could be ordinary text, such as `true`.
+        yield from (part for part in (value, *parts) if len(part) >= SHORTEST or (is_named and part == value))
+
+
+def user_secrets(user: str, target: str = "", basic_auth: str = "") -> Iterator[str]:
+    """The secrets of a URL: the password of its user, also as a header has it, and keys in its query."""
+    password = user.partition(":")[2]
+    yield from (password, unquote(password), basic_auth.removeprefix("Basic "))
+    for field in target.partition("?")[2].split("&"):
+        name, _, value = field.partition("=")
+        if any(word in name.upper() for word in NAMES):
+            yield from (value, unquote(value))
+
+
+def decode_basic(credentials: str) -> str:
+    """The user and password of a Basic header; empty if it is invalid."""
+    try:
+        return b64decode(credentials).decode()
+    except ValueError:
+        return ""
+
+
+def redact_error(error: ModelError, secrets: Collection[str]) -> None:
+    """Redact all that a server can write into an error. In its text, a short secret is redacted where it is a word."""
+    redact = Redactor(secrets).redact_text
+    short = "|".join(re.escape(secret) for secret in secrets if 0 < len(secret) < SHORTEST)
+    text = redact(error.message)
+    error.message = re.sub(rf"(?<!\w)(?:{short})(?!\w)", REDACTED, text) if short else text
+    error.args = (error.message,)
+    error.kind = error.kind and redact(error.kind)
+    error.request_id = error.request_id and redact(error.request_id)
 
 
 class Redactor:

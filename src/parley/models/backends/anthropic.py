@@ -89,7 +89,6 @@ class Anthropic:
                             yield event
                     return
             except ModelError as exc:
-                exc.message = endpoint.without_key(exc.message)
                 if not has_quota(endpoint):
                     exc.quota = None
                 if exc.status == 401:

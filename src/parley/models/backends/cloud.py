@@ -9,7 +9,7 @@ imported at the first call. The events are those of the Messages API, re-encoded
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -28,6 +28,7 @@ from parley.models.backends.unsupported_fields import UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.http.call import LATE, Deadlines, Trust
 from parley.models.http.timeouts import StreamTimeout
+from parley.models.redaction import find_secrets, redact_error
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:
@@ -58,8 +59,11 @@ class CloudModel:
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
         trust: Trust | None = None,
+        secrets: Collection[str] = (),
     ) -> None:
         self._make = make
+        self._secrets = secrets
+        """What the package may send: it finds keys and headers in the environment by itself."""
         self._trust = trust
         self._deadlines = deadlines or Deadlines()
         self._client: Any = None
@@ -69,8 +73,13 @@ class CloudModel:
     def open(cls, setup: ModelSetup, name: str) -> Model:
         # The cloud's own client follows SSL_CERT_FILE and SSL_CERT_DIR; other certificates must be passed to it.
         make: Any = cls
+        options = setup.cloud_options(cls.cloud)
         made: Model = make(
-            setup.cloud_options(cls.cloud), deadlines=setup.deadlines(), warn=setup.warn, trust=setup.extra_trust()
+            options,
+            deadlines=setup.deadlines(),
+            warn=setup.warn,
+            trust=setup.extra_trust(),
+            secrets=find_secrets({**setup.environment, **options}),
         )
         return made
 
@@ -86,6 +95,7 @@ class CloudModel:
                     yield event
                 return
             except ModelError as exc:
+                redact_error(exc, self._secrets)
                 exc.advice = ADVICE.get(exc.status, "").format(cloud=self.cloud)
                 self._dropped.record(exc, optional_fields(fields, betas))
 
@@ -150,6 +160,8 @@ def convert_error(exc: Exception) -> ModelError:
 
     if isinstance(exc, anthropic.APIStatusError):
         return parse_error(exc.status_code, exc.response.headers, error_content(exc))
+    if isinstance(exc, RecursionError):
+        return ModelError("the model sent an event that is nested too deeply", retryable=True)
     if isinstance(exc, anthropic.APITimeoutError):
         return ModelError(LATE, kind="timeout_error", retryable=True)
     if isinstance(exc, anthropic.APIConnectionError):

@@ -130,7 +130,7 @@ class OpenAI:
                     for event in stream.end():
                         yield event
                     return
-                exc.message = endpoint.without_key(self._locate(exc, stream))
+                exc.message = self._locate(exc, stream)
                 if exc.status is not None:
                     from parley.models.advice import add_advice
 

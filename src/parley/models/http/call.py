@@ -55,6 +55,10 @@ ERROR_BODY_BYTES = 1024 * 1024
 """How much of the body of an error response is read."""
 DECOMPRESSED_BYTES = 1024 * 1024
 """How much compressed data may grow at a time."""
+EVENT_BYTES = 16 << 20
+"""The most that one event, or an answer that is not streamed, may have after decompression."""
+BODY_BYTES = 256 << 20
+"""The same for a whole stream. A token takes up to 400 bytes of it, and pings are part of it."""
 HEADER_NAME = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
 """The characters of a header name in lower case."""
 EVENT_STREAM = {
@@ -205,7 +209,7 @@ class StreamedResponse:
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
         """The event data that each chunk completes, mostly one event."""
-        reader, timeout, seconds = EventReader(), self._timeout, self._silence_seconds
+        reader, timeout, seconds, body_bytes = EventReader(), self._timeout, self._silence_seconds, 0
         # Only waits for the server are bounded, not the time that the caller takes between events.
         if self._exchange.is_ready:
             timeout.start_idle()
@@ -217,6 +221,11 @@ class StreamedResponse:
                 return
             self.has_content = False
             yield reader.feed(chunk)
+            body_bytes += len(chunk)
+            if reader.pending_bytes > EVENT_BYTES:
+                raise too_large("an event of the model's answer", EVENT_BYTES)
+            if body_bytes > BODY_BYTES:
+                raise too_large("the stream of the model's answer", BODY_BYTES)
             if not self._exchange.is_ready:
                 limit = min(seconds, DRAIN_SECONDS) if self.is_finished else seconds
                 timeout.start_wait(limit, idle=not self.has_content)
@@ -237,6 +246,15 @@ class PostTarget(Struct, frozen=True):
 
     def head_for(self, content_bytes: int) -> bytes:
         return b"%bcontent-length: %d\r\n\r\n" % (self.head, content_bytes)
+
+    def secrets(self) -> list[str]:
+        """The secrets that a request contains. The server may repeat them."""
+        from parley.models.redaction import header_secrets, user_secrets
+
+        found = list(header_secrets(self.headers))
+        for address in filter(None, (self.address, self.proxy)):
+            found += user_secrets(address.user or "", address.target, address.basic_auth or "")
+        return found
 
 
 class ConnectionPool:
@@ -262,13 +280,32 @@ class ConnectionPool:
     async def post(
         self, url: str, headers: Mapping[str, str], content: Pieces, failure: Failure
     ) -> AsyncGenerator[StreamedResponse, None]:
-        """Post a body and stream the answer. Raises ModelError, also while the answer is read."""
-        limits, connection, exchange = self._deadlines, None, None
+        """Post a body and stream the answer. Raises ModelError, also while the answer is read.
+
+        An error contains no secret of the request, whichever part of the answer it was made from.
+        """
         if self._target is None or self._target.url != url or self._target.headers != headers:
             address = self._parse(url)
             proxy = self._find_proxy(address)
             self._target = PostTarget(url, dict(headers), address, proxy, build_head(address, headers, proxy))
         target = self._target
+        try:
+            async with self._send(target, content, failure) as answer:
+                yield answer
+        except RecursionError:
+            raise ModelError("the model sent an event that is nested too deeply", retryable=True) from None
+        except ModelError as exc:
+            from parley.models.redaction import redact_error
+
+            redact_error(exc, target.secrets())
+            raise
+
+    @asynccontextmanager
+    async def _send(
+        self, target: PostTarget, content: Pieces, failure: Failure
+    ) -> AsyncGenerator[StreamedResponse, None]:
+        """Raises ModelError."""
+        limits, connection, exchange = self._deadlines, None, None
         address, proxy = target.address, target.proxy
         try:
             async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
@@ -279,7 +316,12 @@ class ConnectionPool:
                 status = await exchange.read_head()
                 timeout.end_wait()
                 if status != 200:
+                    from parley.models.redaction import Redactor
+
                     body = await timeout.wait_for(exchange.read_error_body(), limits.silence_seconds)
+                    # Before it is cut to a length, which could leave half of a secret.
+                    text = body.decode(errors="surrogateescape")
+                    body = Redactor(target.secrets()).redact_text(text).encode(errors="surrogateescape")
                     raise failure(status, exchange.response.headers, body)
                 yield StreamedResponse(exchange, timeout, limits.silence_seconds)
         except TimeoutError:
@@ -393,6 +435,11 @@ def is_header(name: str, value: str) -> bool:
 @lru_cache(maxsize=256)
 def is_header_name(name: str) -> bool:
     return bool(name) and HEADER_NAME.issuperset(name)
+
+
+def too_large(what: str, max_bytes: int) -> ModelError:
+    """Not retryable: a server that sends this much sends it again."""
+    return ModelError(f"{what} is larger than {max_bytes >> 20} MB", kind="answer_too_large")
 
 
 def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:

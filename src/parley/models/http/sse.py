@@ -13,6 +13,8 @@ class EventReader:
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
         """The pieces of an incomplete event. Joined once, because it may be large."""
+        self.pending_bytes = 0
+        """The size of the incomplete event."""
         self._last_was_cr = False
         self._is_fresh = True
         self._is_whole = False
@@ -28,10 +30,11 @@ class EventReader:
             self._is_fresh, self._is_whole = False, begin.startswith(b"{")
         pieces = self._pieces
         pieces.append(chunk)
+        self.pending_bytes += len(chunk)
         if self._is_whole or (b"\n\n" not in chunk and not self._ends_at(chunk)):
             return []
         *events, rest = b"".join(pieces).split(b"\n\n")
-        self._pieces = [rest] if rest else []
+        self._pieces, self.pending_bytes = [rest] if rest else [], len(rest)
         return [data for event in events if (data := event_data(event)) is not None]
 
     def end(self) -> list[bytes]:
