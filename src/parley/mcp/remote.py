@@ -18,6 +18,8 @@ import asyncio
 import contextlib
 import logging
 import ssl
+import zlib
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -38,10 +40,16 @@ from parley.mcp.oauth import stored_login
 from parley.protocol.base import Json
 
 MAX_BYTES = 32 << 20
-"""The limit for one response or one stream event."""
+"""The limit for one response or one stream event, after decompression."""
+STREAM_SECONDS = 0.5
+"""The shortest time between two requests for a stream, whatever delay the server asks for."""
+KEPT_ERRORS = 4
+"""A server can cause any number of errors; the last ones say why a request failed."""
 CONNECT_SECONDS = 30.0
 GRACE_SECONDS = 0.5
 """How long closing the session may take."""
+ACCEPTED = "gzip, deflate"
+CODINGS = ("identity", "gzip", "x-gzip", "deflate")
 UNAUTHORIZED = (401, 403)
 BAD_PROXY = "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid"
 SESSION_HEADER = "mcp-session-id"
@@ -81,7 +89,7 @@ class RemoteTransport:
         self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
         self._write: Any = None
         self._version: str | None = None
-        self._errors: list[Exception] = []
+        self._errors: deque[Exception] = deque(maxlen=KEPT_ERRORS)
         """Errors of the HTTP client. The package reports only that a request failed."""
         self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
@@ -192,7 +200,10 @@ def make_login_client(
     except (ImportError, ValueError, httpx2.InvalidURL):
         raise ConnectionLost(BAD_PROXY) from None
     return httpx2.AsyncClient(
-        headers=spec.headers, timeout=httpx2.Timeout(CONNECT_SECONDS), auth=auth, transport=BoundedTransport(inner, [])
+        headers=spec.headers,
+        timeout=httpx2.Timeout(CONNECT_SECONDS),
+        auth=auth,
+        transport=BoundedTransport(inner, deque()),
     )
 
 
@@ -222,14 +233,21 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         inner: httpx2.AsyncBaseTransport,
-        errors: list[Exception],
+        errors: deque[Exception],
         checked_methods: tuple[str, ...] = ("GET", "POST"),
     ) -> None:
         self._inner = inner
         self._errors = errors
         self._checked_methods = checked_methods
+        self._next_stream_at = 0.0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers["accept-encoding"] = ACCEPTED
+        if request.method == "GET" and "text/event-stream" in request.headers.get("accept", ""):
+            now = asyncio.get_running_loop().time()
+            start_at = max(now, self._next_stream_at)
+            self._next_stream_at = start_at + STREAM_SECONDS
+            await asyncio.sleep(start_at - now)
         try:
             response = await self._inner.handle_async_request(request)
         except Exception as exc:
@@ -241,7 +259,8 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         elif response.status_code < 300:
             self._errors.clear()
         if "text/event-stream" not in response.headers.get("content-type", ""):
-            response.stream = CountedStream(response.stream)
+            # Decompressed here, because the client's own decoders have no limit.
+            response.stream = CountedStream(response.stream, response.headers.pop("content-encoding", "identity"))
         return response
 
     async def aclose(self) -> None:
@@ -249,12 +268,22 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
 
 
 class CountedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: Any) -> None:
+    """The decompressed body of a response, up to the limit."""
+
+    def __init__(self, inner: Any, coding: str) -> None:
         self._inner = inner
+        self._coding = coding.lower()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         total = 0
-        async for chunk in self._inner:
+        if self._coding not in CODINGS:
+            raise httpx2.DecodingError(f"the response is compressed with {self._coding[:100]}, which was not requested")
+        decoder = None if self._coding == "identity" else zlib.decompressobj(zlib.MAX_WBITS | 32)
+        async for data in self._inner:
+            try:
+                chunk = data if decoder is None else decoder.decompress(data, MAX_BYTES + 1 - total)
+            except zlib.error as exc:
+                raise httpx2.DecodingError(f"the response cannot be decompressed: {exc}") from None
             total += len(chunk)
             if total > MAX_BYTES:
                 raise ResponseTooLarge(f"the response is larger than {MAX_BYTES >> 20} MB")
