@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import http.server
 import json
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from parley.mcp.base import McpTimeouts, ServerSpec, ServerTransport
-from parley.mcp.remote import Http
+from parley.mcp.remote import Http, ResponseTooLarge
 from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
+from tests.helpers.http_server import loopback, whole
 
 FACTS = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
 SECONDS = 90
@@ -174,3 +178,11 @@ async def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_invalid_is
         assert await status(far, f"http://127.0.0.1:{far.server_port}") == ("connected", "")
         bad = await status(far, "gopher://me:hush@far:1")
     assert bad == ("failed", "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid")
+
+
+async def test_a_response_is_measured_after_decompression() -> None:
+    body = gzip.compress(b"x" * (40 << 20))
+    async with loopback(whole(200, body, {"content-encoding": "gzip"})) as server:
+        async with Http(ServerSpec(name="far", kind="http", source="user", url=server.url)).client() as client:
+            with pytest.raises(ResponseTooLarge):
+                await client.get(server.url)
