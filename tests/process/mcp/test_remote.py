@@ -182,7 +182,9 @@ async def test_a_server_behind_a_proxy_is_reached_and_a_proxy_that_is_invalid_is
 
 async def test_a_response_is_measured_after_decompression() -> None:
     body = gzip.compress(b"x" * (40 << 20))
-    async with loopback(whole(200, body, {"content-encoding": "gzip"})) as server:
-        async with Http(ServerSpec(name="far", kind="http", source="user", url=server.url)).client() as client:
-            with pytest.raises(ResponseTooLarge):
-                await client.get(server.url)
+    async with (
+        loopback(whole(200, body, {"content-encoding": "gzip"})) as server,
+        Http(ServerSpec(name="far", kind="http", source="user", url=server.url)).client() as client,
+    ):
+        with pytest.raises(ResponseTooLarge):
+            await client.get(server.url)
