@@ -110,8 +110,8 @@ class ClusterHub(SessionHub):
         else:
             self.limits.check_session(principal)
 
-    def _admit(self, live: LiveSession) -> None:
-        super()._admit(live)
+    def _admit(self, live: LiveSession, joins_turn: bool) -> None:
+        super()._admit(live, joins_turn)
         row = self.database.row("SELECT tenant, creator FROM sessions WHERE id=?", live.id)
         if self.limits is not None and row is not None:
             self.limits.check_turn(row["tenant"], row["creator"], live.id, self.find_quotas(row["creator"]))

@@ -214,24 +214,23 @@ class HubWire:
                     if self._passes(passed):
                         yield passed + b"\n"
 
-    def _take(self, number: int | None, line: bytes) -> list[bytes]:
+    def _take(self, number: int | None, line: bytes) -> Iterator[bytes]:
         """The lines that can be passed on after another one has come."""
-        if self._held is None:
-            return [line]
         if line == HISTORY_SHOWN:
-            held, self._held = self._held, None
-            return [*self._open_questions(), *held]
-        if number == REPLY:
-            return [line]
-        self._held.append(line)
-        return []
+            held, self._held = self._held or (), None
+            yield from self._open_questions()
+            yield from held
+        elif self._held is None or number == REPLY:
+            yield line
+        else:
+            self._held.append(line)
 
-    def _open_questions(self) -> list[bytes]:
-        found = self._hub.questions.list_open(self._principal, self._session.id)
-        return [
-            msgspec.json.encode({"type": "control_request", "request_id": each.request_id, "request": each.request})
-            for each in found
-        ]
+    def _open_questions(self) -> Iterator[bytes]:
+        questions = self._hub.questions
+        for session, request_id in questions.list_open_ids(self._principal, self._session.id):
+            if (found := questions.find(session, request_id)) is not None:
+                asked = {"type": "control_request", "request_id": request_id, "request": found.request}
+                yield msgspec.json.encode(asked)
 
     def _passes(self, line: bytes) -> bool:
         """Whether the editor gets a line: a question only once, and only if its answer could count."""

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from sqlite3 import Row
 from typing import Any
@@ -38,7 +39,7 @@ from parley.gateway.questions import Questions
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas, Scope
 from parley.gateway.security.audit import AuditLog
-from parley.gateway.security.quotas import Spending
+from parley.gateway.security.quotas import OpenConnections, Spending, TenantThreads
 from parley.gateway.server_log import ServerLog
 from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
 from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
@@ -112,6 +113,8 @@ class SessionHub:
         self.questions = Questions(self.database, settings.question_seconds)
         self.audit = AuditLog(settings.audit or settings.state / "audit.jsonl")
         self.spending = Spending(self.database)
+        self.connections = OpenConnections()
+        self.threads = TenantThreads()
         self.metrics = Metrics()
         self.find_quotas: Callable[[str], Quotas] = lambda name: Quotas()
         """The quotas of a token, by its name."""
@@ -125,7 +128,8 @@ class SessionHub:
         self.events = SessionEvents()
         self.indexer = Indexer(self.database, self._open_log, self._report_change)
         self._services = Services(
-            self.database, self.questions, self.audit, self.spending, self.metrics, self.log, self.indexer.mark
+            *(self.database, self.questions, self.audit, self.spending, self.connections),
+            *(self.metrics, self.log, self.indexer.mark),
         )
         self._sessions: dict[str, LiveSession] = {}
         self._wires: dict[str, WireLog] = {}
@@ -208,7 +212,7 @@ class SessionHub:
         )
         source = Source(stores, session_id, row["engine_id"], self._log_path(session_id), live.log.last)
         path = self._log_path(new_id)
-        result = await asyncio.to_thread(copy_session, source, new_id, path, uuid)
+        result = await self.threads.run(principal.tenant, partial(copy_session, source, new_id, path, uuid))
         try:
             self._check_session_quota(principal)  # others were created meanwhile
             new = NewSession(new_id, row["tenant"], principal.name, row["cwd"], row["options"], row["workspace"])
@@ -335,6 +339,7 @@ class SessionHub:
             self._sessions.pop(session_id, None)
             for client in list(live.clients):
                 live.detach(client)
+            live.drop_replies()
             live.log.close()
         self.events.report_deleted(tenant, session_id)
 
@@ -400,25 +405,33 @@ class SessionHub:
         if row is not None and row["n"] >= most:
             raise Refusal("quota_exceeded", f"the token {principal.name!r} has reached its limit of {most} sessions")
 
-    def _admit(self, live: LiveSession) -> None:
-        """Raises Refusal or SessionError if a session may not take a prompt now."""
+    def _admit(self, live: LiveSession, joins_turn: bool) -> None:
+        """Raises Refusal or SessionError if a session may not ask a model now.
+
+        `joins_turn`: in the turn that runs, if there is one.
+        """
         self._check_draining()
         self._check_current(live)
-        row = self.database.row("SELECT creator FROM sessions WHERE id=?", live.id)
-        if row is None:
+        creator = self._find_creator(live)
+        if creator is None:
             raise Refusal("unknown_session", f"there is no session {live.id!r}")
-        creator = str(row["creator"])
         quotas = self.find_quotas(creator)
         self.spending.check(creator, quotas)
-        if quotas.concurrent_turns is not None and not live.is_busy:
+        if quotas.concurrent_turns is not None and not (joins_turn and live.has_turn):
             busy = self.database.row(
                 "SELECT count(DISTINCT session) AS n FROM prompts JOIN sessions ON sessions.id = session"
                 " WHERE creator=? AND line IS NOT NULL",
                 creator,
             )
-            if busy is not None and busy["n"] >= quotas.concurrent_turns:
+            asking = [one for one in self._sessions.values() if one.side_requests]
+            aside = sum(one.side_requests for one in asking if self._find_creator(one) == creator)
+            if aside + (0 if busy is None else busy["n"]) >= quotas.concurrent_turns:
                 text = f"the token {creator!r} has reached its limit of {quotas.concurrent_turns} turns at a time"
                 raise Refusal("quota_exceeded", text)
+
+    def _find_creator(self, live: LiveSession) -> str | None:
+        row = self.database.row("SELECT creator FROM sessions WHERE id=?", live.id)
+        return None if row is None else str(row["creator"])
 
     def _check_current(self, live: LiveSession) -> None:
         """Raises SessionError if a session was unloaded while something for it arrived, Refusal if it is deleted."""
@@ -528,6 +541,7 @@ class SessionHub:
             if not live.clients and live.engine is None and self._sessions.get(live.id) is live:
                 del self._sessions[live.id]
                 self._unloaded += 1
+                live.drop_replies()
                 live.log.close()
                 if (wire := self._wires.pop(live.id, None)) is not None:
                     wire.flush()
@@ -597,6 +611,7 @@ class SessionHub:
         ]
 
     def close(self) -> None:
+        self.threads.close()
         self.indexer.close()
         for wire in self._wires.values():
             wire.flush()

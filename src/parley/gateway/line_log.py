@@ -17,7 +17,7 @@ import os
 import struct
 import time
 from array import array
-from collections import deque
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from parley.errors import SessionError
 from parley.protocol.base import Struct
 
 READ_BYTES = 256 * 1024
+SEARCH_BYTES = 32 * 1024 * 1024
+"""How much is searched at a time for a message, so that others can read in between."""
 TIME = struct.Struct("<d")
 TIMES = ".times"
 """The suffix of the file with the times."""
@@ -136,31 +138,40 @@ class LineLog:
 
     def read_before(self, before: int, limit: int, max_bytes: int) -> list[tuple[int, bytes]]:
         """The last lines before a number, at least one if there is one, up to `max_bytes`. Raises SessionError."""
-        end = min(before, self.last + 1)
-        number = max(0, end - 1 - limit)
-        found: deque[tuple[int, bytes]] = deque()
-        size = 0
-        while number < end - 1 and (lines := self.read(number)):
-            for number, line in lines:
-                if number >= end:
-                    break
-                found.append((number, line))
-                size += len(line)
-                while size > max_bytes and len(found) > 1:
-                    size -= len(found.popleft()[1])
-        return list(found)
+        last = min(before, self.last + 1) - 1
+        if last < 1:
+            return []
+        end = self._positions[last]
+        first = bisect_left(self._positions, end - max_bytes, max(0, last - limit), last - 1)
+        return [(number, line) for number, line in self.read(first, end - self._positions[first]) if number <= last]
 
-    def find(self, uuid: str) -> int | None:
-        """The number of the first message with an id. May be called in a thread. Raises SessionError."""
-        wanted = uuid.encode(errors="replace")
+    def find(self, uuid: str, start: int = 0) -> tuple[int | None, int | None]:
+        """The number of the first message with an id, and where to continue the search if there is more to be read.
+
+        `start`: where an earlier call says. May be called in a thread. Raises SessionError.
+        """
+        wanted, position, stop = uuid.encode(errors="replace"), start, start + SEARCH_BYTES
+        overlap = len(wanted) - 1
         try:
             with open(self._path, "rb") as file:
-                for number, line in enumerate(file, 1):
-                    if wanted in line and line.endswith(b"\n") and read_uuid(line) == uuid:
-                        return number
+                while position < stop:
+                    file.seek(position)
+                    chunk, at, checked = file.read(READ_BYTES + overlap), 0, 0
+                    if not chunk:
+                        return None, None
+                    while (at := chunk.find(wanted, at)) >= 0:
+                        number = bisect_right(self._positions, position + at)
+                        begin, checked = self._positions[number - 1], self._positions[min(number, self.last)]
+                        if begin >= checked:  # the line is being written
+                            return None, None
+                        file.seek(begin)
+                        if read_uuid(file.read(checked - begin)) == uuid:
+                            return number, None
+                        at, stop = checked - position, stop - (checked - begin)
+                    position = max(position + READ_BYTES, checked)
         except OSError as exc:
             raise SessionError(f"cannot read {self._path}: {exc.strerror}") from None
-        return None
+        return None, position
 
     def close(self) -> None:
         """A later use fails, and does not reach the file that gets this descriptor next."""

@@ -29,6 +29,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from parley.engine.control.routes import asks_a_model
 from parley.errors import SessionError, UsageError
 from parley.gateway.database import Database
 from parley.gateway.engines import Engine
@@ -45,10 +46,10 @@ from parley.gateway.security.access import (
     scope_of_request,
 )
 from parley.gateway.security.audit import AuditLog
-from parley.gateway.security.quotas import Spending
+from parley.gateway.security.quotas import FREE_BYTES, OpenConnections, Spending, Unsent
 from parley.gateway.security.reply_secrets import without_secrets
 from parley.gateway.server_log import ServerLog
-from parley.gateway.subscriber import Batch, Numbered, Subscriber
+from parley.gateway.subscriber import UNREAD_REPLY_BYTES, Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
 
@@ -91,6 +92,7 @@ class Services(Struct, frozen=True):
     questions: Questions
     audit: AuditLog
     spending: Spending
+    connections: OpenConnections
     metrics: Metrics
     log: ServerLog
     mark: Callable[[str], None]
@@ -133,6 +135,9 @@ class PendingRequest(Struct):
     """The id as the engine knows it."""
     original: bytes
     """The id as the client knows it."""
+    wants_progress: bool
+    """Whether the client can take lines before the reply."""
+    asks_model: bool
 
     def send(self, line: bytes) -> None:
         """Pass a line of the engine about the request on to the client."""
@@ -146,11 +151,12 @@ class LiveSession:
         log: LineLog,
         services: Services,
         load: Callable[[LiveSession], Engine],
-        admit: Callable[[LiveSession], None],
+        admit: Callable[[LiveSession, bool], None],
         check_directory: Callable[[str, Principal], object],
     ) -> None:
-        """`load` starts the engine. `admit` raises Refusal if no prompt can be taken.
+        """`load` starts the engine. `admit` raises Refusal if no model may be asked now.
 
+        The second argument of `admit`: whether it is asked in the turn of the session, if one runs.
         `check_directory` raises Refusal if the sessions of a principal may not work there.
         """
         self.id = id
@@ -219,10 +225,15 @@ class LiveSession:
             client.subscriber.on_advance = None
 
     def _make_client(
-        self, principal: Principal, after: int, wants: Callable[[bytes], bool] = lambda line: True
+        self,
+        principal: Principal,
+        after: int,
+        wants: Callable[[bytes], bool] = lambda line: True,
+        free_bytes: int = FREE_BYTES,
     ) -> Client:
         self._clients_seen += 1
-        return Client(self._clients_seen, principal, Subscriber(self.log, after, wants))
+        unsent = Unsent(self._services.connections.use_of(principal), free_bytes)
+        return Client(self._clients_seen, principal, Subscriber(self.log, after, wants, unsent=unsent))
 
     def attach_stream(self, principal: Principal, after: int, wants: Callable[[bytes], bool]) -> Client:
         """Connect an official client with an event stream. Raises Refusal.
@@ -244,12 +255,27 @@ class LiveSession:
         """Who sends what is posted without a connection. Replies wait for its event stream."""
         client = self._stream_clients.get(principal.name)
         if client is None:
-            client = self._stream_clients[principal.name] = self._make_client(principal, self.log.last)
+            client = self._stream_clients[principal.name] = self._make_client(principal, self.log.last, free_bytes=0)
         return client
+
+    def receive_posted(self, principal: Principal, line: bytes) -> None:
+        """Handle a line that is posted without a connection. Raises Refusal if its client does not read the replies."""
+        client = self.stream_client(principal)
+        if client not in self.clients and client.subscriber.reply_bytes > UNREAD_REPLY_BYTES:
+            text = f"more than {UNREAD_REPLY_BYTES} bytes of replies were not read; connect to the event stream first"
+            raise Refusal("quota_exceeded", text)
+        self.receive(client, line)
+
+    def drop_replies(self) -> None:
+        """The session is unloaded: nobody will read what waits for event streams."""
+        for client in self._stream_clients.values():
+            client.subscriber.take_replies()
 
     def detach(self, client: Client) -> None:
         """Disconnect a client. Its callbacks wait for it to come back."""
         client.subscriber.close()
+        if client not in self._stream_clients.values():
+            client.subscriber.take_replies()  # it will not come back for them
         if client in self.clients:
             self.clients.remove(client)
             self._subscribers.remove(client.subscriber)
@@ -320,7 +346,7 @@ class LiveSession:
                 for waiting in self._callbacks.values():
                     client.subscriber.send(waiting)
 
-        self._send_request(request, reply, asked, client.request_key(asked))
+        self._send_request(request, reply, asked, client.request_key(asked), wants_progress=True)
 
     def _declare(self, client: Client, request: Json) -> Json:
         """The `initialize` request as the engine gets it. Raises Refusal.
@@ -375,15 +401,29 @@ class LiveSession:
             if not reply.done():
                 reply.set_result(self._filter_reply(principal, request["subtype"], line))
 
-        self._send_request(request, resolve, "", uuid4().hex)
+        self._send_request(request, resolve, "", uuid4().hex, wants_progress=False)
         return reply
 
-    def _send_request(self, request: Json, reply: Callable[[bytes], None], asked: str | int, key: str) -> None:
-        """Send a control request to the engine. `asked`: the id that the client gave it."""
+    def _send_request(
+        self, request: Json, reply: Callable[[bytes], None], asked: str | int, key: str, *, wants_progress: bool
+    ) -> None:
+        """Send a control request to the engine. `asked`: the id that the client gave it. Raises Refusal."""
         if key in self._requests:
-            raise Refusal("duplicate_request", f"the control request {asked!r} is still unanswered; use another id")
-        self._requests[key] = PendingRequest(reply, msgspec.json.encode(key), msgspec.json.encode(asked))
+            raise Refusal(
+                "duplicate_request", f"the control request {asked!r:.100} is still unanswered; use another id"
+            )
+        asks_model = asks_a_model(request["subtype"])
+        if asks_model:
+            self._admit(self, False)
+        self._requests[key] = PendingRequest(
+            reply, msgspec.json.encode(key), msgspec.json.encode(asked), wants_progress, asks_model
+        )
         self._write(msgspec.json.encode({"type": "control_request", "request_id": key, "request": request}))
+
+    @property
+    def side_requests(self) -> int:
+        """How many control requests ask a model now."""
+        return sum(pending.asks_model for pending in self._requests.values())
 
     def _cancel_request(self, client: Client, head: Head) -> None:
         key = client.request_key(head.request_id)
@@ -469,7 +509,7 @@ class LiveSession:
             if known["line"] is not None:
                 self.ensure_loaded()  # it has no result yet
             return TakenPrompt(uuid, known["start"] or 0)
-        self._admit(self)
+        self._admit(self, True)
         self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
         taken = TakenPrompt(uuid, self.log.last)
         if has_only_tool_results(message["message"]):  # part of a turn that runs, and not a prompt with a result
@@ -570,7 +610,8 @@ class LiveSession:
         elif kind == "control_request":
             self._on_request(head, line)
         elif head.subtype == "control_request_progress":
-            if (pending := self._requests.get(head.request_id)) is not None:
+            pending = self._requests.get(head.request_id)
+            if pending is not None and pending.wants_progress:
                 pending.send(line)
         elif kind == "command_lifecycle" and is_own_uuid(head.command_uuid):
             self._end_prompt(head.command_uuid, head.state)
@@ -606,8 +647,23 @@ class LiveSession:
     def _on_response(self, head: Head, line: bytes) -> None:
         request_id = head.response.get("request_id")
         pending = self._requests.pop(request_id, None)
-        if pending is not None:
+        if pending is None:
+            return
+        if pending.asks_model and self.engine is not None and self._held is None:
+            self._record_use(partial(pending.send, line))
+        else:
             pending.send(line)
+
+    def _record_use(self, then: Callable[[], None]) -> None:
+        """Record what a request has cost, which no result says yet, before its reply is sent."""
+
+        def record(line: bytes) -> None:
+            response = msgspec.json.decode(line)["response"]
+            if response["subtype"] == "success":
+                self._services.spending.record_between(self.id, response["response"]["session"])
+            then()
+
+        self._send_request({"subtype": "get_usage"}, record, "", uuid4().hex, wants_progress=False)
 
     def _on_request(self, head: Head, line: bytes) -> None:
         subtype, request_id = str(head.request.get("subtype")), str(head.request_id)
@@ -626,6 +682,7 @@ class LiveSession:
     def on_end(self, errors: str) -> None:
         """The engine has ended. What still waits for it gets an error."""
         self.engine, self.state = None, "idle"
+        self._services.spending.forget(self.id)
         reason = errors.strip().rpartition("\n")[2] or "the engine of the session has ended"
         self._services.log.note("engine_end", session=self.id, errors=errors.strip() or None)
         held, self._held = self._held, None
@@ -665,9 +722,14 @@ class LiveSession:
             self._finish_prompts(uuids, self.log.last)
 
     @property
-    def is_busy(self) -> bool:
+    def has_turn(self) -> bool:
         """Whether a turn runs or waits to run."""
         return self.state != "idle" or bool(self.unfinished_prompts())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a model is asked, or soon will be."""
+        return self.has_turn or self.side_requests > 0
 
     def publish_missing(self, line: bytes) -> None:
         """Publish a message that an earlier engine wrote to the transcript and could not send."""

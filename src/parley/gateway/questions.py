@@ -22,6 +22,8 @@ EXPIRED = "the time limit"
 """Who decided a question that was not answered in time."""
 MOST_LISTED = 1000
 """How many open questions a list has at most: the oldest."""
+PAGE_BYTES = 1024 * 1024
+"""How long the questions of a list may be together. A longer one is a list of its own."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -55,6 +57,12 @@ class Question(Struct, frozen=True, kw_only=True):
             decided_at=row["decided_at"],
             behavior=read_behavior(row["answer"]),
         )
+
+
+class QuestionList(Struct, frozen=True, omit_defaults=True):
+    questions: list[Question]
+    has_more: bool = False
+    """Whether there are more, which did not fit; absent if not. The event stream of the questions has all of them."""
 
 
 class Questions:
@@ -131,15 +139,31 @@ class Questions:
         row = self._row(session, request_id)
         return None if row is None else Question.from_row(row)
 
-    def list_open(self, principal: Principal, session: str | None = None) -> list[Question]:
-        """The open questions that a principal may see, oldest first."""
+    def list_open(self, principal: Principal, session: str | None = None) -> QuestionList:
+        """The open questions that a principal may see, oldest first, as far as they fit on a page."""
+        found: list[Question] = []
+        size = 0
+        for row in self._open_rows(principal, session):
+            size += row["size"]
+            if found and size > PAGE_BYTES:
+                return QuestionList(questions=found, has_more=True)
+            if (question := self.find(row["session"], row["request_id"])) is not None:
+                found.append(question)
+        return QuestionList(questions=found)
+
+    def list_open_ids(self, principal: Principal, session: str | None = None) -> list[tuple[str, str]]:
+        """The session and the id of the open questions that a principal may see, oldest first."""
+        return [(row["session"], row["request_id"]) for row in self._open_rows(principal, session)]
+
+    def _open_rows(self, principal: Principal, session: str | None) -> list[Row]:
+        """Without the questions themselves, which may be long."""
         tenant = None if principal.may(Scope.ADMIN) else principal.tenant
-        rows = self._database.rows(
-            "SELECT questions.* FROM questions JOIN sessions ON sessions.id = questions.session WHERE state='open'"
+        return self._database.rows(
+            "SELECT session, request_id, length(line) AS size FROM questions"
+            " JOIN sessions ON sessions.id = questions.session WHERE state='open'"
             " AND (? IS NULL OR session=?) AND (? IS NULL OR tenant=?) ORDER BY asked_at LIMIT ?",
             *(session, session, tenant, tenant, MOST_LISTED),
         )
-        return [Question.from_row(row) for row in rows]
 
     def list_expired(self) -> list[Question]:
         rows = self._database.rows("SELECT * FROM questions WHERE state='open' AND expires_at <= ?", time.time())

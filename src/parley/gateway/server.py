@@ -226,7 +226,7 @@ async def serve(
     tokens = Tokens(hub.database, token)
     hub.find_quotas = tokens.find_quotas
     hub.find_roots = tokens.find_roots
-    gate = Gate(tokens, is_open=token is None)
+    gate = Gate(tokens, is_open=token is None, connections=hub.connections)
     apply_config(gate, settings)
     config = make_config(settings, gate, Routes(gate, hub).app())
     server = QuietServer(config)

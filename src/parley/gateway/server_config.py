@@ -29,7 +29,10 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     connections_per_token: Positive = 1000
     """How many requests and connections of a token may be open at a time, unless its quota says otherwise."""
     bytes_per_token: Positive = 64 * 1024 * 1024
-    """How much of what a token sends may be waiting for its end, unless its quota says otherwise."""
+    """How much of what a token sends may be waiting for its end, and how much of what is sent to it may be waiting for
+    its clients to read it, unless its quota says otherwise."""
+    send_seconds: Positive = 60
+    """How long a client may take to read 64 kB of what is sent to it."""
     sessions_per_token: Positive = 10_000
     """How many sessions a token may have, unless its quota says otherwise. The administrator has no such limit."""
     wrong_tokens_per_minute: Positive = 60

@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable
 
 from parley.gateway.line_log import LineLog
+from parley.gateway.security.quotas import TokenUse, Unsent
 
 QUEUE_BYTES = 4 * 1024 * 1024
 """How much may wait for one subscriber."""
-MAX_REPLY_BYTES = 64 * 1024 * 1024
+MAX_REPLY_BYTES = 16 * 1024 * 1024
 """How many bytes of replies may wait for one subscriber. They cannot be read again, so it is disconnected."""
-
 UNREAD_REPLY_BYTES = 64 * 1024
 """How many bytes of replies may wait before the next line of the same client is handled."""
 
@@ -34,6 +34,7 @@ class Batch:
         self._parts: dict[Wants, Batch | None] = {}
         """The lines that pass a filter; None for all of them."""
         self._encoded: dict[Callable[[list[Numbered]], bytes], bytes] = {}
+        self.size_bytes = sum([len(line) for _, line in lines])
 
     def select(self, wants: Wants) -> Batch:
         """The lines that a subscriber wants."""
@@ -51,9 +52,14 @@ class Batch:
 
 class Subscriber:
     def __init__(
-        self, log: LineLog, after: int, wants: Wants = lambda line: True, max_bytes: int = QUEUE_BYTES
+        self,
+        log: LineLog,
+        after: int,
+        wants: Wants = lambda line: True,
+        max_bytes: int = QUEUE_BYTES,
+        unsent: Unsent | None = None,
     ) -> None:
-        """`wants`: which lines it gets."""
+        """`wants`: which lines it gets. `unsent` counts what waits for it."""
         self.cursor = after
         """The number of the last line that was taken from the log or the queue."""
         self.resyncs = 0
@@ -68,6 +74,9 @@ class Subscriber:
         self._queue: list[Numbered] = []
         self._queued_bytes = 0
         self._reply_bytes = 0
+        self._taken_bytes = 0
+        """Of the lines that were taken last, which are being sent."""
+        self._unsent = unsent or Unsent(TokenUse())
         self._is_live = False
         """Whether it has read the whole log, so that new lines go into the queue."""
         self._skipped: set[int] = set()
@@ -85,17 +94,22 @@ class Subscriber:
             batch = batch.select(self._wants)
             if not batch.lines:
                 return
-            is_first = self._is_waiting and not self._queue
-            if is_first and self.write_now is not None and self.write_now(batch):
+            keeps_up = self._is_waiting and not self._queue and self.write_now is not None
+            if keeps_up and self.write_now is not None and self.write_now(batch):
                 self._advance(last_number(batch.lines) or self.cursor)
                 return
             self._queue += batch.lines
-            self._queued_bytes += sum([len(line) for _, line in batch.lines])
-            if self._queued_bytes > self._max_bytes:
+            self._queued_bytes += batch.size_bytes
+            is_too_slow = self._queued_bytes > self._max_bytes and not keeps_up
+            if is_too_slow or self._unsent.is_refused(self._queued_bytes):
                 self._queue = [kept for kept in self._queue if kept[0] == REPLY]
                 self._queued_bytes, self._is_live = 0, False
                 self.resyncs += 1
+            self._count()
         self._wake.set()
+
+    def _count(self) -> None:
+        self._unsent.set(self._queued_bytes + self._reply_bytes + self._taken_bytes)
 
     def skip(self, batch: Batch) -> None:
         """Leave out lines that are in the log, because this subscriber sent them."""
@@ -105,10 +119,19 @@ class Subscriber:
         """Add a line for this subscriber alone: a reply to it."""
         self._queue.append((REPLY, line))
         self._reply_bytes += len(line)
-        if self._reply_bytes > MAX_REPLY_BYTES:  # it asks and does not read
+        if self._reply_bytes > MAX_REPLY_BYTES or self._unsent.is_refused(
+            self._reply_bytes
+        ):  # it asks and does not read
             self._queue.clear()
+            self._queued_bytes = self._reply_bytes = 0
             self.close()
+        self._count()
         self._wake.set()
+
+    @property
+    def reply_bytes(self) -> int:
+        """How many bytes of replies wait."""
+        return self._reply_bytes
 
     async def wait_replies_taken(self) -> None:
         """Wait until few replies wait: who asks must read."""
@@ -121,18 +144,30 @@ class Subscriber:
         replies = [line for number, line in self._queue if number == REPLY]
         self._queue = [kept for kept in self._queue if kept[0] != REPLY]
         self._reply_bytes = 0
+        self._count()
         return replies
 
     async def take(self) -> list[Numbered]:
         """Wait for lines; empty when the subscriber is closed. Raises SessionError."""
+        self._taken_bytes = 0
         while not self._is_closed:
             if self._queue:
+                self._taken_bytes = self._queued_bytes + self._reply_bytes
                 batch, self._queue, self._queued_bytes, self._reply_bytes = self._queue, [], 0, 0
                 self._taken.set()
+                self._count()
                 self._advance(last_number(batch) or self.cursor)
                 return batch
+            self._count()
             if not self._is_live:
+                if self._log.last > self.cursor:
+                    await self._unsent.use.take_turn()
+                    await self._unsent.use.wait_room()
+                    if self._is_closed:
+                        break
                 stored = self._log.read(self.cursor)
+                self._taken_bytes = sum([len(line) for _, line in stored])
+                self._count()
                 if stored:
                     wanted: list[Numbered] = [
                         (number, line) for number, line in stored if number not in self._skipped and self._wants(line)
@@ -142,6 +177,8 @@ class Subscriber:
                         return wanted
                     continue
                 self._is_live = True  # nothing is appended between the read and this line
+                if self._queue:  # replies came while it waited for its turn
+                    continue
             self._wake.clear()
             self._is_waiting = True
             try:
@@ -158,7 +195,11 @@ class Subscriber:
             self._skipped = {number for number in self._skipped if number > cursor}
 
     def close(self) -> None:
+        """Replies stay: another subscriber may take them."""
         self._is_closed = True
+        self._queue = [kept for kept in self._queue if kept[0] == REPLY]
+        self._queued_bytes = self._taken_bytes = 0
+        self._count()
         self._wake.set()
         self._taken.set()
 

@@ -14,7 +14,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.helpers.gateway import Server, control, user
+from tests.helpers.gateway import Server, control, open_question, user
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.ports import free_port
 
@@ -22,7 +22,7 @@ STREAMS = ("/sessions/events", "/questions/events", "/sessions/{id}/events", "/v
 
 
 async def open_stream(server: Server, path: str, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1 << 24)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
     assert b"200 OK" in await reader.readline()
     return reader, writer
@@ -327,6 +327,93 @@ async def test_a_token_has_limits_for_what_is_open(tmp_path: Path) -> None:
         status, reply = await server.request("POST", f"/sessions/{session}/prompts", {"content": "x" * 200_000}, token)
         assert (status, reply["error"]["code"]) == (429, "quota_exceeded")
         assert (await server.request("GET", "/sessions", token=token))[0] == 200
+
+
+def open_idle_request(server: Server, path: str, token: str) -> socket.socket:
+    """A request whose client has a small buffer and reads only the first line of the reply."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect(("127.0.0.1", server.port))
+    made.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    assert b" 200 " in made.recv(1024)
+    return made
+
+
+async def test_replies_that_are_not_read_count_for_the_token_until_the_reader_is_cut(tmp_path: Path) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text("[limits]\nsend_seconds = 2\n")
+    async with Server(tmp_path, "--model", "offline", "--config", str(config)) as server:
+        session = await server.create()
+        lines = f"/sessions/{session}/lines"
+        await server.request("POST", f"/sessions/{session}/prompts", {"content": "say " + "x" * 7_900_000})
+        token = await server.make_token("small", "prompt", quotas={"bytes": 1_000_000})
+        with closing(open_idle_request(server, f"{lines}?before=2", token)):
+            status, reply = await server.request("GET", f"{lines}?before=2", token=token)
+            assert (status, reply["error"]["code"]) == (429, "quota_exceeded")
+            assert (await server.request("GET", "/me", token=token))[0] == 200  # a short reply always fits
+            assert (await server.request("GET", f"{lines}?before=2"))[0] == 200  # others have limits of their own
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (await server.request("GET", f"{lines}?before=2", token=token))[0] != 200:
+                    pass
+
+
+@pytest.mark.parametrize("kind", ["ws", "events"])
+async def test_a_viewer_that_does_not_read_is_cut_and_the_others_get_every_line(tmp_path: Path, kind: str) -> None:
+    config = tmp_path / "serve.toml"
+    config.write_text("[limits]\nsend_seconds = 1\n")
+    async with Server(tmp_path, "--model", "offline", "--config", str(config)) as server:
+        session = await server.create()
+        text = "x\u00e9" * 1_000_000  # parts of the line end within a character
+        await server.request("POST", f"/sessions/{session}/prompts", {"content": f"say {text}"})
+        token = await server.make_token("small", "prompt", quotas={"bytes": 1_000_000})
+        path = f"/sessions/{session}/{kind}?after=0"
+        open_idle = open_idle_socket if kind == "ws" else open_idle_request
+        with closing(open_idle(server, path, token)), closing(open_idle(server, path, token)):
+            client = await server.connect(f"/sessions/{session}/ws?after=0", token)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                first = json.loads(await client.recv())
+                assert first["message"]["content"] == f"say {text}"
+                await client.close()
+                while await clients_of(server, session):
+                    pass
+
+
+async def test_replies_to_posted_lines_wait_only_to_a_limit(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        session = await server.create()
+        path = f"/v1/code/sessions/{session}/events"
+
+        async def post(request_id: str) -> int:
+            payload = {"type": "control_request", "request_id": request_id, "request": {"subtype": "nonsense"}}
+            status, _ = await server.request("POST", path, {"events": [{"payload": payload}]})
+            return status
+
+        assert await post("r" * 100_000) == 202
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await post("next") == 202:  # the engine has not answered the first one
+                pass
+            reader, writer = await open_stream(server, f"{path}/stream", server.token)
+            await reader.readuntil(b"r" * 50_000)
+            while await post("read") != 202:
+                pass
+        writer.close()
+
+
+async def test_questions_are_listed_by_pages(tmp_path: Path) -> None:
+    async with Server(tmp_path) as server:
+        for _ in range(2):
+            session = await server.create()
+            call = {"file_path": str(server.root / "long"), "content": "x" * 700_000}
+            await server.request("POST", f"/sessions/{session}/prompts", {"content": f"call Write {json.dumps(call)}"})
+            await open_question(server, session)
+        listed = await server.get("/questions")
+        assert (len(listed["questions"]), listed["has_more"]) == (1, True)
+        assert "has_more" not in await server.get(f"/questions?session={session}")
+        reader, writer = await open_stream(server, "/questions/events", server.token)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            read = await reader.readuntil(session.encode())
+        assert listed["questions"][0]["session"].encode() in read
+        writer.close()
 
 
 async def test_another_tenant_is_served_between_the_lines_of_a_frame(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ async def test_a_second_server_does_not_use_the_same_state(tmp_path: Path) -> No
 async def test_an_event_stream_whose_client_is_gone_at_once_is_closed(tmp_path: Path) -> None:
     closed: list[bool] = []
 
-    async def take() -> bytes:
-        return b""
+    async def take() -> list[bytes]:
+        return []
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.disconnect"}

@@ -13,7 +13,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import connect
 
-from tests.helpers.gateway import Server, following, read_until, user
+from tests.helpers.gateway import Server, control, following, read_until, user
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.process import read_proc
 
@@ -29,6 +29,29 @@ async def code(server: Server, method: str, path: str, body: Any, token: str) ->
 async def make_session(server: Server, token: str) -> str:
     _, made = await server.request("POST", "/sessions", {}, token)
     return str(made["session_id"])
+
+
+@pytest.mark.parametrize("isolation", ["task", "process"])
+async def test_requests_that_ask_a_model_are_held_to_the_quotas(tmp_path: Path, isolation: str) -> None:
+    side = {"subtype": "side_question", "question": "What?"}
+    title = {"subtype": "generate_session_title", "description": "A task"}
+    async with Server(tmp_path, "--model", "offline", "--isolation", isolation) as server:
+        thrifty = await server.make_token("thrifty", "create", "prompt", quotas={"tokens": 1})
+        session = await make_session(server, thrifty)
+        status, answer = await server.request("POST", f"/sessions/{session}/control", side, thrifty)
+        assert (status, answer["response"]["synthetic"]) == (200, False)  # and not the progress before the answer
+        for path, body in (("control", side), ("control", title), ("prompts", {"content": "say No."})):
+            assert await code(server, "POST", f"/sessions/{session}/{path}", body, thrifty) == "quota_exceeded"
+        viewer = await server.connect(f"/sessions/{session}/ws", thrifty)
+        await viewer.send(control("1", "side_question", question="What?"))
+        assert "quota_exceeded" in str(await viewer.recv())
+
+        busy = await server.make_token("busy", "create", "prompt", quotas={"concurrent_turns": 1})
+        first, second = await make_session(server, busy), await make_session(server, busy)
+        await server.request("POST", f"/sessions/{first}/prompts", {"content": "wait 600\nsay Late."}, busy)
+        for session in (first, second):
+            assert await code(server, "POST", f"/sessions/{session}/control", side, busy) == "quota_exceeded"
+        await server.request("POST", f"/sessions/{first}/control", {"subtype": "interrupt"})
 
 
 async def test_quotas(tmp_path: Path) -> None:

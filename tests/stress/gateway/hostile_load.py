@@ -36,6 +36,7 @@ SEND_SECONDS = 2.0
 """How long a client tries to send what the server does not take."""
 CASE_SECONDS = 120
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+UPGRADE = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {KEY}")
 BLOCK = b"x" * 65_536
 
 
@@ -61,8 +62,7 @@ def make_head(method: str, path: str, token: str, *more: str) -> bytes:
 
 def open_socket(port: int, path: str, token: str = "") -> socket.socket:
     made = connect(port)
-    upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {KEY}")
-    push(made, make_head("GET", path, token, *upgrade))
+    push(made, make_head("GET", path, token, *UPGRADE))
     with suppress(OSError):
         made.recv(4096)
     return made
@@ -154,11 +154,68 @@ def unread_loads(port: int, token: str, session: str, count: int) -> list[socket
     return held
 
 
+def open_slow(port: int, path: str, token: str, *more: str) -> socket.socket:
+    """A request whose client has a small buffer and never reads."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.settimeout(SEND_SECONDS)
+    made.connect(("127.0.0.1", port))
+    push(made, make_head("GET", path, token, *more))
+    return made
+
+
+def post(port: int, path: str, token: str, body: Any) -> None:
+    data = json.dumps(body).encode()
+    with connect(port) as made:
+        made.settimeout(ANSWER_SECONDS)
+        push(made, make_head("POST", path, token, f"Content-Length: {len(data)}") + data)
+        with suppress(OSError):
+            made.recv(4096)
+
+
+def slow_readers(port: int, token: str, session: str, count: int) -> list[socket.socket]:
+    """Clients that ask for a line of nearly 8 MB in every way, and read nothing."""
+    post(port, f"/sessions/{session}/prompts", token, {"content": "say " + "x" * 7_900_000})
+    paths = ("ws?after=0", "events?after=0", "lines?limit=2000", "wire?limit=2000")
+    held = []
+    for number in range(max(len(paths), count // 5)):
+        path = paths[number % len(paths)]
+        held.append(open_slow(port, f"/sessions/{session}/{path}", token, *(UPGRADE if path.startswith("ws") else ())))
+    return held
+
+
+def unread_replies(port: int, token: str, session: str, count: int) -> list[socket.socket]:
+    """Lines with long ids that are posted without an event stream, which would take the replies."""
+    for number in range(max(1, count // 25)):
+        asked = {"type": "control_request", "request_id": f"{number}" + "r" * 2_000_000, "request": {"subtype": "x"}}
+        post(port, f"/v1/code/sessions/{session}/events", token, {"events": [{"payload": asked}]})
+    return []
+
+
+def searches(port: int, token: str, session: str, count: int) -> list[socket.socket]:
+    """Searches of a long log for a message that it does not have."""
+    for _ in range(max(1, count // 100)):
+        post(port, f"/sessions/{session}/prompts", token, {"content": "say " + "ab " * 2_600_000})
+    path = f"/sessions/{session}/lines?around_uuid=zzzz"
+    return [open_slow(port, path, token) for _ in range(max(1, count // 4))]
+
+
+def long_questions(port: int, token: str, session: str, count: int) -> list[socket.socket]:
+    """Questions of nearly 8 MB, which slow clients list and watch."""
+    call = json.dumps({"file_path": "long.txt", "content": "x" * 7_700_000})
+    for _ in range(max(1, count // 100)):
+        body = {"content": f"call Write {call}"}
+        post(port, f"/sessions/{session}/prompts", token, body)
+    paths = ("/questions", "/questions/events")
+    return [open_slow(port, paths[number % 2], token) for number in range(max(2, count // 10))]
+
+
 CASES: dict[str, Attack] = {
     attack.__name__: attack
     for attack in (
         *(anonymous_sockets, endless_heads, half_bodies, half_frames),
         *(many_lines, long_prompts, unread_loads),
+        *(slow_readers, unread_replies, searches, long_questions),
     )
 }
 
@@ -212,7 +269,7 @@ async def fetch_health(port: int) -> None:
 
 async def make_tenant(server: Server, name: str) -> tuple[str, str]:
     """A token of a tenant, and a session of it with some history."""
-    wanted = {"name": name, "tenant": name, "scopes": ["create", "prompt"]}
+    wanted = {"name": name, "tenant": name, "scopes": ["create", "prompt", "approve"]}
     token = (await server.request("POST", "/tokens", wanted))[1]["token"]
     session = (await server.request("POST", "/sessions", {}, token))[1]["session_id"]
     client = await server.connect(f"/sessions/{session}/ws", token)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import SessionError
-from parley.gateway.line_log import LineLog, remove_log
+from parley.gateway.line_log import READ_BYTES, SEARCH_BYTES, LineLog, remove_log
 
 LINES = st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=768)
 
@@ -92,9 +92,21 @@ def test_a_message_is_found_by_its_id(tmp_path: Path) -> None:
     log = LineLog(tmp_path / "lines")
     for number in range(600):
         log.append(b'{"type":"user","other":"id-%d","uuid": "id-%d"}' % (number + 1, number))
-    assert [log.find(f"id-{number}") for number in (0, 1, 599)] == [1, 2, 600]
-    assert log.find("id-600") is None
-    assert log.find("user") is None
+    assert [log.find(f"id-{number}") for number in (0, 1, 599)] == [(1, None), (2, None), (600, None)]
+    assert log.find("id-600") == (None, None)
+    assert log.find("user") == (None, None)
+    log.close()
+
+
+def test_a_long_log_is_searched_in_parts(tmp_path: Path) -> None:
+    log = LineLog(tmp_path / "lines")
+    log.append(b'{"uuid":"first","text":"wanted %s"}' % (b"x" * SEARCH_BYTES))
+    log.append(b'{"text":"%s","uuid":"wanted"}' % (b"x" * READ_BYTES))
+    log.append(b'{"uuid":"wanted"}')
+    number, start = log.find("wanted")
+    assert number is None
+    assert start is not None
+    assert log.find("wanted", start) == (2, None)
     log.close()
 
 

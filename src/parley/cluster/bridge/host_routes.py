@@ -93,8 +93,8 @@ class HostRoutes:
             budget = {"usd": principal.quotas.usd, "used": self._hub.spending.of(principal.name).usd}
             return json_response({"costs": costs, "budget": budget})
         if path == f"{PATH}questions":
-            questions = self._hub.questions.list_open(principal, request.query_params.get("session"))
-            return json_response({"loaded": loaded, "questions": questions})
+            page = self._hub.questions.list_open(principal, request.query_params.get("session"))
+            return json_response({"loaded": loaded, **msgspec.structs.asdict(page)})
         raise Refusal("not_found", f"hosts have no route {path}")
 
     async def _call(self, method: str, principal: Principal, body: bytes) -> Response:

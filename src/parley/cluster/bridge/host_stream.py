@@ -46,7 +46,7 @@ from parley.cluster.bridge.messages import (
 from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.host_sessions import MOVED, HostedSession
 from parley.cluster.session_log.writer import LogFull
-from parley.gateway.http.frames import EXTENSION
+from parley.gateway.http.frames import EXTENSION, split_lines
 from parley.gateway.server_log import WHO
 from parley.gateway.subscriber import Batch, Numbered
 
@@ -289,10 +289,11 @@ class HostStream:
         self.put(encode_lines(batch.lines))
 
     async def write_lines(self, lines: list[Numbered], *, numbered: bool) -> None:
-        await self._wait_writable()
-        if self._is_gone:
-            raise ClientDisconnected
-        self.put(encode_lines(lines))
+        for part in split_lines(lines):
+            await self._wait_writable()
+            if self._is_gone:
+                raise ClientDisconnected
+            self.put(encode_lines(part))
 
     def put(self, content: FromHost) -> None:
         """Send when all that has happened so far is committed."""

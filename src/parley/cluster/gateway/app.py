@@ -34,7 +34,7 @@ from parley.gateway.http.auth import Gate
 from parley.gateway.http.console.static_files import StaticFiles
 from parley.gateway.http.endpoints import EVENTS, Endpoint
 from parley.gateway.http.errors import error_response
-from parley.gateway.http.replies import receive_body
+from parley.gateway.http.replies import PacedReplies, receive_body
 from parley.gateway.http.reply_headers import ReplyHeaders
 from parley.gateway.http.routes import ENDPOINTS, OPEN_ENDPOINTS, SOCKETS, Cors, refuse_route, report_fault
 from parley.gateway.refusal import Refusal
@@ -64,7 +64,12 @@ class ClusterApp:
         app = Starlette(
             routes=routes,
             exception_handlers={HTTPException: refuse_route, Exception: report_fault},
-            middleware=[Middleware(RequestLog, self._log), Middleware(ReplyHeaders), Middleware(Cors, self._gate)],
+            middleware=[
+                Middleware(RequestLog, self._log),
+                Middleware(ReplyHeaders),
+                Middleware(Cors, self._gate),
+                Middleware(PacedReplies, self._gate),
+            ],
         )
         app.router.redirect_slashes = False
         return app

@@ -98,9 +98,10 @@ def has_all_questions(bodies: Sequence[bytes], known: Sequence[ClusterSession]) 
 
 def join_questions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """The open questions, oldest first."""
-    rows = [row for body in bodies for row in msgspec.json.decode(body)["questions"]]
-    rows.sort(key=lambda row: row["asked_at"])
-    return msgspec.json.encode({"questions": rows})
+    pages = [msgspec.json.decode(body) for body in bodies]
+    rows = sorted((row for page in pages for row in page["questions"]), key=lambda row: row["asked_at"])
+    has_more = {"has_more": True} if any(page["has_more"] for page in pages) else {}
+    return msgspec.json.encode({"questions": rows, **has_more})
 
 
 def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:

@@ -71,7 +71,8 @@ class WatchedQuestions:
         found = {(row["session"], row["request_id"]): row for row in listed}
         missed = [row for key, row in found.items() if key not in self._open]
         for session, request_id in self._open - set(found):
-            if (row := await self._find(session, request_id)) is not None:
+            row = await self._find(session, request_id)
+            if row is not None and row["state"] != OPEN:  # the list may have had no room for it
                 missed.append(row)
         for row in missed:
             self.note(row)

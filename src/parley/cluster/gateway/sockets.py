@@ -12,11 +12,12 @@ from uvicorn.protocols.utils import ClientDisconnected
 from parley.cluster.bridge.messages import SocketClosed
 from parley.cluster.gateway.router import Router
 from parley.cluster.gateway.session_connection import RESTART, SessionConnection, Target
-from parley.gateway.http.auth import Gate
+from parley.gateway.http.auth import ADMITTED, Admitted, Gate
 from parley.gateway.http.frames import find_line_socket
 from parley.gateway.http.sockets import admit, is_on, read_cursor, read_lines, refuse
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
+from parley.gateway.security.quotas import Unsent
 from parley.gateway.subscriber import Numbered
 
 CLOSE_SECONDS = 1.0
@@ -71,8 +72,16 @@ async def relay(socket: WebSocket, router: Router, target: Target) -> None:
     """Pass lines in both directions."""
     frames = find_line_socket(socket)
 
+    admitted: Admitted = socket.scope[ADMITTED]
+    unsent = Unsent(admitted.use)
+
     async def deliver(lines: list[Numbered]) -> None:
+        size = sum(len(line) for _, line in lines)
+        if unsent.is_refused(size):  # the client connects again with its cursor
+            raise Refusal("quota_exceeded", "too much of what was sent to this token has not been read")
+        unsent.set(size)
         await frames.write_lines(lines, numbered=target.numbered)
+        unsent.set(0)
 
     connection = SessionConnection(router, target, deliver, socket.send_text)
 
@@ -97,6 +106,7 @@ async def relay(socket: WebSocket, router: Router, target: Target) -> None:
         reader.cancel()
         writer.cancel()
         await asyncio.gather(reader, writer, return_exceptions=True)
+        unsent.set(0)
 
 
 async def close(socket: WebSocket, closed: SocketClosed) -> None:

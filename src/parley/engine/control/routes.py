@@ -58,7 +58,7 @@ HANDLERS: dict[str, str] = {
     "claim_session": "session.claim_session",
     "generate_session_title": "side.generate_session_title",
     "side_question": "side.side_question",
-    "set_prompt_suggestions_paused": "side.set_prompt_suggestions_paused",
+    "set_prompt_suggestions_paused": "settings.set_prompt_suggestions_paused",
     "get_status": "panels.get_status",
     "get_plan": "panels.get_plan",
     "export_conversation": "panels.export_conversation",
@@ -70,6 +70,7 @@ HANDLERS: dict[str, str] = {
     "mcp_clear_auth": "mcp_login.mcp_clear_auth",
 }
 """The module in `handlers/` and the function, by the subtype of the request."""
+SIDE = "side."
 
 LOGIN = "Parley has no login of its own: set ANTHROPIC_API_KEY, apiKeyHelper or the key of another backend"
 FEEDBACK = "feedback goes to a service of the vendor; Parley does not send any"
@@ -97,6 +98,11 @@ class LongAnswer(Struct, frozen=True):
 
     run: Callable[[Callable[[Any], None]], Awaitable[Any]]
     """Gets the function that reports an `ApiRetry`, and returns the answer."""
+
+
+def asks_a_model(subtype: str) -> bool:
+    """Whether a request may cost money: the handlers of all that do are in one module."""
+    return HANDLERS.get(subtype, "").startswith(SIDE)
 
 
 def explain_refusal(subtype: str) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from parley.gateway.questions import Question
 from parley.gateway.security.tokens import TokenInfo
 from parley.protocol.base import Json, Struct
 
@@ -80,10 +79,6 @@ class ClientEvents(Struct, frozen=True, kw_only=True):
 
 class Nothing(Struct, frozen=True, kw_only=True):
     """An empty object."""
-
-
-class QuestionList(Struct, frozen=True, kw_only=True):
-    questions: list[Question]
 
 
 class Delegation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,14 +21,19 @@ from parley.gateway.http.api_types import (
     ForkRequest,
     Nothing,
     PromptRequest,
-    QuestionList,
     ServerStatus,
     TokenList,
 )
 from parley.gateway.http.auth import PEER, Gate
 from parley.gateway.http.console.overview import OverviewHandlers
 from parley.gateway.http.console.session_views import SessionHandlers
-from parley.gateway.http.event_stream import EventStream, format_client_event, format_event
+from parley.gateway.http.event_stream import (
+    EventStream,
+    format_client_event,
+    format_event,
+    format_line,
+    join_events,
+)
 from parley.gateway.http.query import read_prefix
 from parley.gateway.http.replies import ask_engine, json_response, read_as, read_body
 from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket, take_turn
@@ -37,6 +42,7 @@ from parley.gateway.live_session import ENVIRONMENT_REFUSED, LiveSession
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
+from parley.gateway.security.quotas import Unsent
 from parley.gateway.security.tokens import TokenRequest
 from parley.gateway.session_options import SessionRequest
 from parley.inspector.redaction import WireRedactor
@@ -114,8 +120,8 @@ class Api(OverviewHandlers, SessionHandlers):
         def close() -> None:
             session.detach(client)
 
-        async def take() -> bytes:
-            return b"".join(format_event(line, number) for number, line in await client.subscriber.take())
+        async def take() -> list[bytes]:
+            return join_events(map(format_line, await client.subscriber.take()))
 
         return EventStream(take, close, self._hub.stopped, client.subscriber.cursor)
 
@@ -128,8 +134,8 @@ class Api(OverviewHandlers, SessionHandlers):
             principal, read_cursor(query, session.id) or 0, make_filter(query, session, self._hub)
         )
 
-        async def take() -> bytes:
-            return b"".join(map(format_client_event, await client.subscriber.take()))
+        async def take() -> list[bytes]:
+            return join_events(map(format_client_event, await client.subscriber.take()))
 
         def close() -> None:
             session.detach(client)
@@ -143,33 +149,49 @@ class Api(OverviewHandlers, SessionHandlers):
         session = self._session(request, principal)
         for event in events:
             await take_turn(request)
-            session.receive(session.stream_client(principal), msgspec.json.encode(event.payload))
+            session.receive_posted(principal, msgspec.json.encode(event.payload))
         return json_response(Nothing(), 202)
 
     # Questions.
 
     async def list_questions(self, request: Request, principal: Principal) -> Response:
-        found = self._hub.questions.list_open(principal, request.query_params.get("session"))
-        return json_response(QuestionList(questions=found))
+        return json_response(self._hub.questions.list_open(principal, request.query_params.get("session")))
 
     async def watch_questions(self, request: Request, principal: Principal) -> Response:
         """Server-sent events: the open questions, then every question that is asked or decided."""
-        queue: asyncio.Queue[Question] = asyncio.Queue()
-        for question in self._hub.questions.list_open(principal):
-            queue.put_nowait(question)
-        most = queue.qsize() + MOST_WAITING
+        questions = self._hub.questions
+        waiting = dict.fromkeys(questions.list_open_ids(principal))
+        """Only their ids: a question may be long."""
+        most, came = len(waiting) + MOST_WAITING, asyncio.Event()
+        unsent = Unsent(self._hub.connections.use_of(principal))
 
         def listen(question: Question) -> None:
-            if self._hub.may_see(principal, question.session) and queue.qsize() <= most:
-                queue.put_nowait(question)
+            if self._hub.may_see(principal, question.session) and len(waiting) <= most:
+                waiting[question.session, question.request_id] = None
+                came.set()
 
-        async def take() -> bytes:
-            question = await queue.get()
-            # A reader that is too slow has missed questions: it connects again and gets those that are open.
-            return format_event(msgspec.json.encode(question)) if queue.qsize() < most else b""
+        async def take() -> list[bytes]:
+            unsent.set(0)
+            while len(waiting) < most:
+                if not waiting:
+                    came.clear()
+                    await came.wait()
+                await unsent.use.take_turn()
+                await unsent.use.wait_room()
+                question = questions.find(*(first := next(iter(waiting))))
+                del waiting[first]
+                if question is not None:  # its session may be deleted
+                    event = format_event(msgspec.json.encode(question))
+                    unsent.set(len(event))
+                    return [event]
+            return []  # the reader is too slow: it connects again and gets the questions that are open
 
-        self._hub.questions.listeners.append(listen)
-        return EventStream(take, lambda: self._hub.questions.listeners.remove(listen), self._hub.stopped)
+        def close() -> None:
+            questions.listeners.remove(listen)
+            unsent.set(0)
+
+        questions.listeners.append(listen)
+        return EventStream(take, close, self._hub.stopped)
 
     async def get_question(self, request: Request, principal: Principal) -> Response:
         session, request_id = self._session(request, principal), request.path_params["request_id"]

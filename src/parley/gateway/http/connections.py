@@ -173,6 +173,11 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
             if not self.transport.is_closing():
                 super().send_400_response(msg)
 
+        def timeout_keep_alive_handler(self) -> None:
+            super().timeout_keep_alive_handler()
+            # What the client does not read would wait for it.
+            self.loop.call_later(gate.limits.send_seconds, self.transport.abort)
+
         def _start_deadline(self) -> None:
             self._end_deadline()
             seconds = gate.limits.head_seconds
@@ -204,6 +209,7 @@ def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSo
     class LimitedSocket(FrameSocket):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
+            self.send_seconds = gate.limits.send_seconds
             anonymous.add(transport, self, gate.limits.waiting)
 
         def admit(self, line_bytes: int, release: Callable[[], None]) -> None:

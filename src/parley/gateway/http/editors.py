@@ -8,15 +8,18 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.utils import ClientDisconnected
 
 from parley.acp.agent import AcpAgent
 from parley.acp.rpc import INVALID_REQUEST, RpcConnection, RpcError
 from parley.gateway.editor_sessions import HubSessions
-from parley.gateway.http.auth import Gate
+from parley.gateway.http.auth import ADMITTED, Admitted, Gate
+from parley.gateway.http.frames import EXTENSION, FrameSocket
 from parley.gateway.http.sockets import admit, read_lines, refuse
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Scope
+from parley.gateway.security.quotas import Unsent
 from parley.gateway.session_options import require
 
 MAX_WAITING_BYTES = 16 * 1024 * 1024
@@ -52,9 +55,10 @@ async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], 
         nonlocal waiting_bytes
         waiting.append(line)
         waiting_bytes += len(line)
-        came.set()
-        if waiting_bytes > MAX_WAITING_BYTES:
+        if waiting_bytes > MAX_WAITING_BYTES or unsent.is_refused(waiting_bytes):
             reader.cancel()
+        unsent.set(waiting_bytes)
+        came.set()
 
     async def wait_written() -> None:
         """Wait until little waits for the editor."""
@@ -63,14 +67,15 @@ async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], 
 
     async def write_messages() -> None:
         nonlocal waiting_bytes
-        with suppress(WebSocketDisconnect):
+        with suppress(ClientDisconnected):
             while True:
                 while not waiting:
                     came.clear()
                     await came.wait()
                 line = waiting.popleft()
-                await socket.send_text(line.decode().rstrip("\n"))
+                await frames.write_message(line.rstrip(b"\n"))
                 waiting_bytes -= len(line)
+                unsent.set(waiting_bytes)
                 async with changed:
                     changed.notify_all()
 
@@ -82,6 +87,9 @@ async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], 
                 await wait_written()
 
     came = asyncio.Event()
+    frames: FrameSocket = socket.scope["extensions"][EXTENSION]["socket"]
+    admitted: Admitted = socket.scope[ADMITTED]
+    unsent = Unsent(admitted.use)
     connection = RpcConnection(write, wait_written)
     agent = make_agent(connection)
     reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
@@ -92,3 +100,4 @@ async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], 
         writer.cancel()
         await asyncio.gather(reader, writer, return_exceptions=True)
         await agent.close()
+        unsent.set(0)

@@ -9,13 +9,14 @@ POST /v1/code/sessions/ID/events           lines of that client
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any
 
 import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from parley.gateway.http.frames import PART_BYTES
 from parley.gateway.subscriber import Numbered
 
 COMMENT_SECONDS = 15
@@ -34,12 +35,12 @@ DELIVERY = {
 class EventStream(StreamingResponse):
     def __init__(
         self,
-        take: Callable[[], Coroutine[Any, Any, bytes]],
+        take: Callable[[], Coroutine[Any, Any, list[bytes]]],
         close: Callable[[], None],
         stopped: asyncio.Event,
         cursor: int | None = None,
     ) -> None:
-        """`take` waits for the next events; an empty result ends the stream. `close` is called at its end.
+        """`take` waits for the next events, in parts; none ends the stream. `close` is called at its end.
 
         `stopped` is set when the server stops. `cursor`: the number after which the events begin. A client that has
         to connect again before the first one continues there.
@@ -56,7 +57,7 @@ class EventStream(StreamingResponse):
             self._close()
 
     async def _iterate(
-        self, take: Callable[[], Coroutine[Any, Any, bytes]], stopped: asyncio.Event
+        self, take: Callable[[], Coroutine[Any, Any, list[bytes]]], stopped: asyncio.Event
     ) -> AsyncIterator[bytes]:
         yield b": connected\n" + (b"" if self._cursor is None else b"id: %d\n" % self._cursor) + b"\n"
         stop, events = asyncio.create_task(stopped.wait()), asyncio.create_task(take())
@@ -65,8 +66,9 @@ class EventStream(StreamingResponse):
                 await asyncio.wait({stop, events}, timeout=COMMENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if not events.done():
                     yield b": idle\n\n"
-                elif data := events.result():
-                    yield data
+                elif parts := events.result():
+                    for part in parts:
+                        yield part
                     events = asyncio.create_task(take())
                 else:
                     return
@@ -75,8 +77,30 @@ class EventStream(StreamingResponse):
             events.cancel()
 
 
-def format_event(data: bytes, number: int | None = None) -> bytes:
-    return (b"id: %d\n" % number if number else b"") + b"data: " + data + b"\n\n"
+Event = tuple[bytes, bytes, bytes]
+"""What comes before a line, the line and what comes after it."""
+
+
+def join_events(events: Iterable[Event]) -> list[bytes]:
+    """Events as the parts of a stream. Long lines are not copied: other streams have the same ones."""
+    parts: list[bytes] = []
+    short: list[bytes] = []
+    for head, line, tail in events:
+        if len(line) <= PART_BYTES:
+            short += (head, line, tail)
+        else:
+            parts += (b"".join((*short, head)), line)
+            short = [tail]
+    return [*parts, b"".join(short)] if short else parts
+
+
+def format_line(numbered: Numbered) -> Event:
+    number, line = numbered
+    return (b"id: %d\ndata: " % number if number else b"data: "), line, b"\n\n"
+
+
+def format_event(data: bytes) -> bytes:
+    return b"data: " + data + b"\n\n"
 
 
 class _Ids(msgspec.Struct):
@@ -93,15 +117,15 @@ _ids = msgspec.json.Decoder(_Ids)
 _lifecycle = msgspec.json.Decoder(_Lifecycle)
 
 
-def format_client_event(numbered: Numbered) -> bytes:
+def format_client_event(numbered: Numbered) -> Event:
     """A line in the envelope of the official client. Replies have no number: they are not repeated."""
     number, line = numbered
     ids = _ids.decode(line)
     event_id = msgspec.json.encode(str(ids.uuid or f"line-{number}-{ids.request_id}"))
     sequence = b'"sequence_num":%d,' % number if number else b""
     head = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
-    event = (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head + line + b"}\n\n"
-    return event + (format_delivery(line) if line.startswith(LIFECYCLE) else b"")
+    start = (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head
+    return start, line, b"}\n\n" + (format_delivery(line) if line.startswith(LIFECYCLE) else b"")
 
 
 def format_delivery(line: bytes) -> bytes:

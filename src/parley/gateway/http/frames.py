@@ -13,7 +13,8 @@ In a cluster, the client is connected to a gateway elsewhere, and the lines are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.websockets import WebSocket
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from websockets.http11 import Request
 
 EXTENSION = "parley.frames"
-TEXT = 0x81
-"""The first byte of a text message in one frame."""
+FINAL, TEXT, CONTINUED = 0x80, 0x01, 0x00
+"""The first byte of a frame: whether it is the last one of its message, and whether it is the first."""
+PART_BYTES = 64 * 1024
+"""How much of a long line is in a frame, and how much is written at a time."""
 TOKEN_BYTES = 4096
 """The longest frame before the token was accepted."""
 MOST_PARTS = 4096
@@ -74,6 +77,8 @@ class FrameSocket(WebSocketsSansIOProtocol):
     _held_bytes = 0
     """What counts as held by the token: a message that is not complete, or was not taken."""
 
+    send_seconds = 60.0
+    """How long the client may take to read a part."""
     _early_bytes = 0
     """What has come after the head and before the token."""
 
@@ -183,10 +188,33 @@ class FrameSocket(WebSocketsSansIOProtocol):
 
     async def write_lines(self, lines: list[Numbered], *, numbered: bool) -> None:
         """Raises ClientDisconnected."""
-        await self.writable.wait()
+        for part in split_lines(lines):
+            if len(part) > 1 or len(part[0][1]) <= PART_BYTES:
+                await self._write(encode_numbered(part) if numbered else encode_plain(part))
+            else:
+                [(number, line)] = part
+                await self.write_message(line, encode_prefix(number) if numbered else b"", b"\n")
+
+    async def write_message(self, text: bytes, prefix: bytes = b"", suffix: bytes = b"") -> None:
+        """Write a text message, of which only a part waits here at a time. Raises ClientDisconnected."""
+        opcode, last = TEXT, max(len(text) - 1, 0) // PART_BYTES
+        for at in range(last + 1):
+            part = text[at * PART_BYTES : (at + 1) * PART_BYTES]
+            data = b"".join((b"" if at else prefix, part, suffix if at == last else b""))
+            await self._write(encode_head(len(data), opcode | (FINAL if at == last else 0)) + data)
+            opcode = CONTINUED
+
+    async def _write(self, data: bytes) -> None:
+        """Raises ClientDisconnected."""
+        if not self.writable.is_set():
+            try:
+                async with asyncio.timeout(self.send_seconds):
+                    await self.writable.wait()
+            except TimeoutError:
+                self.transport.abort()
         if not self.is_writable:
             raise ClientDisconnected
-        self.transport.write(encode_numbered(lines) if numbered else encode_plain(lines))
+        self.transport.write(data)
 
 
 def shorten_reason(code: str, reason: str) -> str:
@@ -198,9 +226,13 @@ def encode_numbered(lines: list[Numbered]) -> bytes:
     """A frame for each line, with its number: `N<TAB>LINE<LF>`."""
     parts: list[bytes] = []
     for number, line in lines:
-        prefix = b"%d\t" % number if number else b"\t"
+        prefix = encode_prefix(number)
         parts += (encode_head(len(prefix) + len(line) + 1), prefix, line, b"\n")
     return b"".join(parts)
+
+
+def encode_prefix(number: int | None) -> bytes:
+    return b"%d\t" % number if number else b"\t"
 
 
 def encode_plain(lines: list[Numbered]) -> bytes:
@@ -211,10 +243,24 @@ def encode_plain(lines: list[Numbered]) -> bytes:
     return b"".join(parts)
 
 
-def encode_head(size: int) -> bytes:
+def encode_head(size: int, first: int = FINAL | TEXT) -> bytes:
     """The head of a text frame that a server sends."""
     if size < 126:
-        return bytes((TEXT, size))
+        return bytes((first, size))
     if size < 1 << 16:
-        return bytes((TEXT, 126, size >> 8, size & 255))
-    return bytes((TEXT, 127)) + size.to_bytes(8, "big")
+        return bytes((first, 126, size >> 8, size & 255))
+    return bytes((first, 127)) + size.to_bytes(8, "big")
+
+
+def split_lines(lines: list[Numbered]) -> Iterator[list[Numbered]]:
+    """Parts of limited size, so that a slow client does not have everything in memory twice. A long line is one."""
+    part: list[Numbered] = []
+    size = 0
+    for one in lines:
+        if part and size + len(one[1]) > PART_BYTES:
+            yield part
+            part, size = [], 0
+        part.append(one)
+        size += len(one[1])
+    if part:
+        yield part

@@ -8,11 +8,15 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from parley.gateway.http.auth import ADMITTED, Admitted
+from parley.gateway.http.auth import ADMITTED, PEER, Admitted, Gate
+from parley.gateway.http.errors import error_response
+from parley.gateway.http.frames import PART_BYTES
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
+from parley.gateway.security.quotas import Peer, TokenUse, Unsent
 from parley.protocol.base import Json
 
 BODY_BYTES = 64 * 1024 * 1024
@@ -21,6 +25,62 @@ BODY_SECONDS = 60
 """How long the body of a request may take to arrive."""
 
 T = TypeVar("T")
+
+
+class PacedReplies:
+    """The middleware that sends replies in parts, as fast as their clients read them.
+
+    A whole reply counts for its token while a part of it waits. What event streams hold is counted where it is made.
+    """
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        peer: Peer | None = scope.get(PEER)
+        if scope["type"] != "http" or peer is None:  # a gateway elsewhere does it
+            await self._app(scope, receive, send)
+            return
+        head: Message | None = None
+
+        async def send_part(message: Message) -> None:
+            try:
+                async with asyncio.timeout(self._gate.limits.send_seconds):
+                    await send(message)
+            except TimeoutError:
+                peer.end("timed_out", "the client does not read the reply")
+
+        async def send_body(body: bytes, has_more: bool) -> None:
+            for start in range(0, len(body) - PART_BYTES, PART_BYTES):
+                part = body[start : start + PART_BYTES]
+                await send_part({"type": "http.response.body", "body": part, "more_body": True})
+            rest = body[(len(body) - 1) // PART_BYTES * PART_BYTES :] if body else b""
+            await send_part({"type": "http.response.body", "body": rest, "more_body": has_more})
+
+        async def send_paced(message: Message) -> None:
+            nonlocal head
+            if message["type"] == "http.response.start":
+                head = message
+                return
+            start, head = head, None
+            body, has_more = message.get("body", b""), message.get("more_body", False)
+            admitted: Admitted | None = scope.get(ADMITTED)
+            unsent = Unsent(TokenUse() if admitted is None else admitted.use)
+            if start is not None and not has_more:
+                if unsent.is_refused(len(body)):
+                    refusal = Refusal("quota_exceeded", "too much of what was sent to this token has not been read")
+                    await error_response(refusal)(scope, receive, send)
+                    return
+                unsent.set(len(body))
+            try:
+                if start is not None:
+                    await send_part(start)
+                await send_body(body, has_more)
+            finally:
+                unsent.set(0)
+
+        await self._app(scope, receive, send_paced)
 
 
 def json_response(value: Any, status: int = 200) -> Response:

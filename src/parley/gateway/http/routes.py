@@ -29,7 +29,6 @@ from parley.gateway.http.api_types import (
     ForkRequest,
     Nothing,
     PromptRequest,
-    QuestionList,
     ServerStatus,
     TokenList,
 )
@@ -39,10 +38,11 @@ from parley.gateway.http.console.routes import CONSOLE_ENDPOINTS, LIST_SESSIONS
 from parley.gateway.http.console.static_files import StaticFiles
 from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, OpenEndpoint, Parameter, SocketEndpoint
 from parley.gateway.http.errors import error_response
+from parley.gateway.http.replies import PacedReplies
 from parley.gateway.http.reply_headers import ReplyHeaders
 from parley.gateway.hub import SessionHub
 from parley.gateway.index.session_list import SessionInfo
-from parley.gateway.questions import Question
+from parley.gateway.questions import Question, QuestionList
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Scope
 from parley.gateway.security.tokens import TokenRequest
@@ -157,7 +157,8 @@ ENDPOINTS = (
         method="POST",
         path="/v1/code/sessions/{session_id}/events",
         handler=Api.post_client_events,
-        summary="Lines of the official browser client; the scope depends on the line",
+        summary="Lines of the official browser client; what else is needed depends on the line",
+        scope=Scope.VIEW,
         takes=ClientEvents,
         gives=Nothing,
         status=202,
@@ -166,7 +167,7 @@ ENDPOINTS = (
         method="GET",
         path="/questions",
         handler=Api.list_questions,
-        summary="The open questions, oldest first",
+        summary="The open questions, oldest first, as many as fit on a page",
         scope=Scope.VIEW,
         gives=QuestionList,
         parameters=(Parameter("session", "Only the questions of this session."),),
@@ -275,6 +276,7 @@ class Routes:
                 Middleware(RequestLog, self._hub.log),
                 Middleware(ReplyHeaders),
                 Middleware(Cors, self._gate),
+                Middleware(PacedReplies, self._gate),
             ],
         )
         app.router.redirect_slashes = False  # it would redirect to whatever host name the request has

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import cache
 
@@ -23,19 +23,17 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from parley.errors import SessionError, UsageError
 from parley.gateway.http.auth import ADMITTED, SUBPROTOCOL, Admitted, Gate, token_in_message
 from parley.gateway.http.errors import close_code
-from parley.gateway.http.frames import find_line_socket, shorten_reason
+from parley.gateway.http.frames import PART_BYTES, find_line_socket, shorten_reason
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.own_messages import Resync
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_options import SessionRequest, require
-from parley.gateway.subscriber import Batch, Numbered
+from parley.gateway.subscriber import Batch
 
 AUTH_SECONDS = 10
 """How long a client without a token in its headers has to send one."""
-WRITE_BYTES = 64 * 1024
-"""How much of what waits for a client is encoded and written at a time."""
 MAX_DIGITS = 18
 MOST_REFUSED = 100
 """How many lines above its limit a client may send one after another before it is disconnected."""
@@ -186,7 +184,7 @@ async def write_lines(socket: WebSocket, client: Client) -> None:
     frames = find_line_socket(socket)
 
     def write_now(batch: Batch) -> bool:
-        if not frames.is_writable:
+        if not frames.is_writable or batch.size_bytes > PART_BYTES:
             return False
         frames.write_now(batch, numbered=numbered)
         return True
@@ -194,25 +192,11 @@ async def write_lines(socket: WebSocket, client: Client) -> None:
     frames.attached(subscriber.cursor)
     subscriber.write_now, resyncs = write_now, 0
     while lines := await subscriber.take():
-        for part in split_lines(lines):
-            await frames.write_lines(part, numbered=numbered)
+        await frames.write_lines(lines, numbered=numbered)
         if numbered and subscriber.resyncs != resyncs:
             resyncs = subscriber.resyncs
             await socket.send_text(f"\t{msgspec.json.encode(Resync(after=subscriber.cursor)).decode()}\n")
     await socket.close(1012)
-
-
-def split_lines(lines: list[Numbered]) -> Iterator[list[Numbered]]:
-    """Parts of limited size, so that a slow client does not have everything in memory twice."""
-    part, size = [], 0
-    for one in lines:
-        part.append(one)
-        size += len(one[1])
-        if size >= WRITE_BYTES:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 async def read_lines(socket: WebSocket) -> AsyncIterator[tuple[bytes, Refusal | None]]:

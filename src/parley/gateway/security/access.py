@@ -108,7 +108,7 @@ class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     connections: int | None = None
     """How many requests and connections may be open at a time."""
     bytes: int | None = None
-    """How much of what it sends may be waiting for its end."""
+    """How much of what it sends may be waiting for its end, and how much of what is sent to it may be unread."""
 
 
 class Principal(Struct, frozen=True):

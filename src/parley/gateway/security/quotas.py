@@ -1,15 +1,18 @@
 """What the sessions of a token have used, and whether it may use more.
 
 Use is counted for the token that created the session, not for the one that sends the prompts. A quota is checked before
-a prompt is taken: a turn that has started is not stopped by it (`--max-budget-usd` stops one).
+a prompt or another request to a model is taken: a turn that has started is not stopped by it (`--max-budget-usd` stops
+one).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
@@ -19,6 +22,11 @@ from parley.protocol.base import Json, Struct
 COUNTED = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
 MINUTE_SECONDS = 60.0
 MOST_KEYS = 10_000
+FREE_BYTES = 64 * 1024
+"""How much may wait for a connection although its token has reached its limit."""
+THREADS = 2
+"""More would slow down the event loop, which needs the same interpreter."""
+T = TypeVar("T")
 
 
 class Use(Struct, frozen=True):
@@ -35,16 +43,31 @@ class Spending:
         """What the sessions of a token have used on other hosts of a cluster."""
         self.on_recorded: Callable[[str], None] = lambda session: None
         """Called with the session that has used something."""
+        self._between: dict[str, Use] = {}
+        """The totals of engines that are newer than their last result, at which a resumed engine starts."""
 
     def record(self, session: str, result: Json) -> None:
         """Add what a result says. Its figures are totals of the session, so the growth counts."""
-        total = read_use(result)
+        self._add_growth(session, read_use(result))
+        self.forget(session)
+        self.start_at(session, result)
+
+    def record_between(self, session: str, usage: Json) -> None:
+        """Add what a session has used since its last result: the `session` of a reply to `get_usage`."""
+        total = read_use({"modelUsage": usage["model_usage"], "total_cost_usd": usage["total_cost_usd"]})
+        self._add_growth(session, total)
+        self._between[session] = total
+
+    def forget(self, session: str) -> None:
+        """The engine of a session has ended, or its result says all."""
+        self._between.pop(session, None)
+
+    def _add_growth(self, session: str, total: Use) -> None:
         row = self._database.row("SELECT creator, tokens_used, usd_used FROM sessions WHERE id=?", session)
         if row is None:
             return
-        before = Use(row["tokens_used"], row["usd_used"])
+        before = self._between.get(session) or Use(row["tokens_used"], row["usd_used"])
         grown = Use(growth(before.tokens, total.tokens), growth(before.usd, total.usd))
-        self.start_at(session, result)
         self._database.change(
             "INSERT INTO spending (name, tokens, usd) VALUES (?, ?, ?)"
             " ON CONFLICT (name) DO UPDATE SET tokens=tokens+excluded.tokens, usd=usd+excluded.usd",
@@ -112,6 +135,10 @@ class TokenUse:
         """The connections, and whether the token of each still allows what it did when it was made."""
         self.bytes = 0
         """How much was received that is not complete."""
+        self.most_unsent: int | None = None
+        self._unsent = 0
+        """How much waits for clients that have not read it."""
+        self._room = asyncio.Event()
         self._turn = asyncio.Lock()
 
     def hold(self, principal: Principal, count: int) -> None:
@@ -125,35 +152,72 @@ class TokenUse:
     def release(self, count: int) -> None:
         self.bytes -= count
 
+    @property
+    def has_room(self) -> bool:
+        """Whether more may wait for the clients. What waits exceeds the limit by one line or reply at most."""
+        return self.most_unsent is None or self._unsent < self.most_unsent
+
+    def change_unsent(self, by: int) -> None:
+        self._unsent += by
+        if by < 0 and self.has_room:
+            self._room.set()
+
+    async def wait_room(self) -> None:
+        while not self.has_room:
+            self._room.clear()
+            await self._room.wait()
+
     async def take_turn(self) -> None:
         """Wait for the others: in each round of the loop, one line or request of each token is handled."""
         async with self._turn:
             await asyncio.sleep(0)
 
 
+class Unsent:
+    """What one client has not read, as a part of what its token has."""
+
+    def __init__(self, use: TokenUse, free_bytes: int = FREE_BYTES) -> None:
+        """`free_bytes`: how much may wait although the token has reached its limit."""
+        self.use = use
+        self._free_bytes = free_bytes
+        self._count = 0
+
+    def set(self, count: int) -> None:
+        self.use.change_unsent(count - self._count)
+        self._count = count
+
+    def is_refused(self, count: int) -> bool:
+        """Whether so much must not wait."""
+        return count > self._free_bytes and not self.use.has_room
+
+
 class OpenConnections:
     """All connections that have sent a token, by its name. What ends a token ends them."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, TokenUse] = {}
+        self._by_name: WeakValueDictionary[str, TokenUse] = WeakValueDictionary()
+        """An entry stays while a connection or a session refers to it."""
         self._spared: set[Peer] = set()
 
     def add(self, principal: Principal, peer: Peer, is_current: Callable[[], bool], line_bytes: int) -> TokenUse:
         """Raises Refusal."""
-        name, most = principal.name, principal.quotas.connections
-        use = self._by_name.get(name) or TokenUse()
+        name, most, use = principal.name, principal.quotas.connections, self.use_of(principal)
         if most is not None and len(use.peers) >= most:
             raise Refusal("quota_exceeded", f"the token {name!r} has reached its limit of {most} connections at a time")
-        self._by_name[name] = use
 
         def release() -> None:
             use.peers.pop(peer, None)
             self._spared.discard(peer)
-            if not use.peers and self._by_name.get(name) is use:
-                del self._by_name[name]
 
         use.peers[peer] = is_current
         peer.admit(line_bytes, release)
+        return use
+
+    def use_of(self, principal: Principal) -> TokenUse:
+        """What the token of a principal has open."""
+        use = self._by_name.get(principal.name) or TokenUse()
+        use.most_unsent = principal.quotas.bytes
+        self._by_name[principal.name] = use
         return use
 
     def spare(self, peer: Peer | None) -> None:
@@ -167,6 +231,30 @@ class OpenConnections:
             for peer, is_current in list(use.peers.items()):
                 if peer not in self._spared and not is_current():
                     peer.end("unauthorized", "the token is not valid any more")
+
+
+class TenantThreads:
+    """Threads for work of the server that takes long, such as a page of a long recording.
+
+    One piece of work of each tenant is done at a time, and the tenants take turns. The threads of the engines, which
+    read files for all tenants, are others: they never wait for this work.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, "tenant")
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def run(self, tenant: str, work: Callable[[], T], is_gone: Callable[[], Awaitable[bool]] | None = None) -> T:
+        """`is_gone`: whether nobody waits for it any more when its turn has come. Raises Refusal then."""
+        turn = self._turns.get(tenant) or asyncio.Lock()
+        self._turns[tenant] = turn
+        async with turn:
+            if is_gone is not None and await is_gone():
+                raise Refusal("timed_out", "the client has disconnected")
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class RateLimiter:

@@ -193,3 +193,9 @@ def require_settings(session: Session) -> SettingsAccess:
 
 def list_permission_rules(session: Session, request: panel_requests.ListPermissionRules) -> Json:
     return {"state": session.config.permissions.policy.list_rules()}
+
+
+def set_prompt_suggestions_paused(session: Session, request: panel_requests.SetPromptSuggestionsPaused) -> None:
+    """Without suggestions there is nothing to pause."""
+    if session.suggester is not None:
+        session.suggester.pause(request.paused)

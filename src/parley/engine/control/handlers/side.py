@@ -1,4 +1,4 @@
-"""Requests that ask a model outside the conversation, or say whether the engine may."""
+"""All requests that ask a model outside the conversation: servers hold them to the quotas of their clients."""
 
 from __future__ import annotations
 
@@ -92,9 +92,3 @@ def with_question(session: Session, text: str) -> list[Json]:
         at = next((at for at, block in enumerate(kept) if block.get("type") != "tool_result"), len(kept))
         added = [*kept[:at], *results, *kept[at:], added[-1]]
     return [*messages, {"role": "user", "content": added}]
-
-
-def set_prompt_suggestions_paused(session: Session, request: panel_requests.SetPromptSuggestionsPaused) -> None:
-    """Without suggestions there is nothing to pause."""
-    if session.suggester is not None:
-        session.suggester.pause(request.paused)

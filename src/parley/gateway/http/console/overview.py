@@ -37,8 +37,8 @@ class OverviewHandlers:
         """Server-sent events: sessions that change or are deleted."""
         watcher = self._hub.events.watch(principal)
 
-        async def take() -> bytes:
-            return b"".join(format_event(event) for event in await watcher.take())
+        async def take() -> list[bytes]:
+            return [b"".join(map(format_event, await watcher.take()))]
 
         return EventStream(take, lambda: self._hub.events.end(watcher), self._hub.stopped)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -24,11 +26,14 @@ from parley.inspector.redaction import WireRedactor
 
 MOST_LINES = 2000
 PAGE_LINES = 200
-PAGE_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 1024 * 1024
 """How large a page of lines may be. A longer line is a page of its own."""
 MOST_FILES = 100
 MARGIN = 200
 """How many records before and after a page are searched for parts of secrets."""
+
+
+T = TypeVar("T")
 
 
 class SessionHandlers:
@@ -44,7 +49,7 @@ class SessionHandlers:
         limit = max(1, read_number(query, "limit", PAGE_LINES, MOST_LINES))
         before = read_number(query, "before", LARGEST, code="invalid_cursor")
         if uuid := read_text(query, "around_uuid"):
-            number = await asyncio.to_thread(session.log.find, uuid)
+            number = await self._find_message(request, principal, session.log, uuid)
             if number is None:
                 raise Refusal("unknown_message", f"the session has no message {uuid!r:.100}")
             before = number + limit // 2 + 1
@@ -82,8 +87,11 @@ class SessionHandlers:
         limit = max(1, read_number(query, "limit", PAGE_LINES, MOST_LINES))
         after = read_number(query, "after", 0, code="invalid_cursor")
         last = wire.last()
-        found = await asyncio.to_thread(read_wire, wire, self._redactor, after, limit)
-        return json_response({"lines": found, "last": last})
+
+        def make() -> bytes:
+            return msgspec.json.encode({"lines": read_wire(wire, self._redactor, after, limit), "last": last})
+
+        return Response(await self._work(request, principal, make), media_type="application/json")
 
     async def download_recording(self, request: Request, principal: Principal) -> Response:
         """The same as a conversation that a test can play."""
@@ -97,7 +105,8 @@ class SessionHandlers:
             return make_recording(info.cwd, argv, records)
 
         headers = {"Content-Disposition": f'attachment; filename="{session_id}.talk"'}
-        return Response(await asyncio.to_thread(make), headers=headers, media_type="text/plain; charset=utf-8")
+        made = await self._work(request, principal, make)
+        return Response(made, headers=headers, media_type="text/plain; charset=utf-8")
 
     async def simulate_rule(self, request: Request, principal: Principal) -> Response:
         """What a rule would have decided about past calls, for a person who is about to add it."""
@@ -113,7 +122,19 @@ class SessionHandlers:
         simulation = RuleSimulation(rule, behavior, settings.argv, settings.environment)
         self._hub.indexer.index_marked()
         calls = self._hub.indexer.tool_calls.newest(principal)
-        return json_response(await asyncio.to_thread(simulation.run, calls))
+        return json_response(await self._work(request, principal, partial(simulation.run, calls)))
+
+    async def _find_message(self, request: Request, principal: Principal, log: LineLog, uuid: str) -> int | None:
+        """The number of a message. Raises Refusal, SessionError."""
+        number: int | None = None
+        start: int | None = 0
+        while number is None and start is not None:
+            number, start = await self._work(request, principal, partial(log.find, uuid, start))
+        return number
+
+    async def _work(self, request: Request, principal: Principal, work: Callable[[], T]) -> T:
+        """Work in a thread, when it is the turn of the tenant. Raises Refusal if the client is gone by then."""
+        return await self._hub.threads.run(principal.tenant, work, request.is_disconnected)
 
     def _wire(self, request: Request, principal: Principal) -> WireLog:
         """Raises Refusal."""
