@@ -15,6 +15,7 @@ from parley.cluster.bridge.host import HostServices, add_bridge
 from parley.cluster.gateway.server import ClusterGateway
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.local import open_local
+from parley.cluster.takeovers import read_work
 from parley.gateway.hub import HubSettings
 from parley.gateway.server import Address, ServerSettings, listen
 from parley.gateway.server_log import ServerLog
@@ -240,7 +241,8 @@ class DyingLocalCluster(ClusterAsServer):
             await asyncio.sleep(KILL_SECONDS)
             assert self._cluster is not None
             # A prompt of which two hosts died in a row would be stopped, so one that was taken over is let finish.
-            while any(row.value for row in await self._cluster.cluster.registry.rows("work.>")):  # noqa: ASYNC110  # polled
+            registry = self._cluster.cluster.registry
+            while any(read_work(row.value).left for row in await registry.rows("work.>")):  # noqa: ASYNC110  # polled
                 await asyncio.sleep(POLL_SECONDS)
             name = next(iter(self._cluster.hosts))
             await self._cluster.hosts.pop(name).kill()

@@ -14,6 +14,7 @@ from typing import Any, Self
 from parley.cluster.base import Cluster, ClusterError, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.session_log.fold import read_state
+from parley.cluster.takeovers import read_work
 from parley.gateway.security.access import Principal
 from tests.helpers.cluster import ClusterServer
 from tests.helpers.forked import ForkedPipes
@@ -138,6 +139,15 @@ class Rig:
         return await self.wait_line(
             session, lambda line: line["type"] == "result" and uuid in line["user_message_uuids"]
         )
+
+    async def wait_work(self, session: str, left: int) -> None:
+        """Wait until the work of a session has been left by so many hosts, one after the other."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                for row in await self.cluster.registry.rows("work.>"):
+                    if row.key.endswith(session) and len(read_work(row.value).left) == left:
+                        return
+                await asyncio.sleep(0.02)
 
     async def owned(self) -> dict[str, int]:
         """How many shards each host has."""

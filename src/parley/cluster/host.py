@@ -196,6 +196,7 @@ class Host:
         loaded = [self.hub.find_live(hosted.key.session) for hosted in self.sessions]
         return HostInfo(
             name=self.name,
+            life=self.sessions.life,
             version=__version__,
             records=VERSION,
             shards=self.shards.owned(),

@@ -15,6 +15,8 @@ class HostInfo(Struct, frozen=True, kw_only=True):
     """A host that lives. Its row disappears when it has not renewed it for the TTL of a lease."""
 
     name: str
+    life: str = ""
+    """The id of its process. A host that is started again has another one."""
     version: str
     """The release of Parley."""
     records: int

@@ -155,8 +155,9 @@ class HostSessions:
         self.hub = ClusterHub(settings, log, self)
         self.changes = Changes(self.hub.database, self._on_change)
         self.resting = RestingSessions(settings.state, leases.count)
-        self.summaries = Summaries(cluster.registry, host, leases.count, self.hub)
-        self.takeovers = Takeovers(cluster.registry, host, leases.count)
+        self.life = uuid4().hex
+        self.summaries = Summaries(cluster.registry, host, self.life, leases.count, self.hub)
+        self.takeovers = Takeovers(cluster.registry, self.life, leases.count)
         self.hub.find_stopped = self.takeovers.find_stopped
         self.on_unreadable: Callable[[SessionKey, ClusterError], None] = lambda key, error: None
         """Called with a session whose log is damaged, or that only a newer host can run."""
@@ -559,7 +560,7 @@ class HostSessions:
             await hosted.wait_committed()
             if hosted.tail + hosted.writer.messages >= most and hosted.exists and hosted.writer.is_settled:
                 await self._save_snapshot(hosted)
-            await self.takeovers.clear(hosted.key)
+            await self.summaries.hand_over(hosted.key)
             if hosted.exists:
                 await self.summaries.write(hosted.key)
             await hosted.writer.close()

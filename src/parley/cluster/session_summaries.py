@@ -1,7 +1,7 @@
 """What others see of a session without loading it: rows in the registry.
 
     sessions.SHARD.TENANT.SESSION    what lists show, a moment old
-    work.SHARD.TENANT.SESSION        the session has something to do
+    work.SHARD.TENANT.SESSION        the session has something to do (takeovers.py)
 
 The second row is there before the first prompt is committed, so that a new owner of the shard finds the session. It may
 stay longer than the work.
@@ -17,6 +17,7 @@ import msgspec
 from parley.cluster.base import ClusterError, Registry, SessionKey
 from parley.cluster.cluster_hub import ClusterHub
 from parley.cluster.subjects import parse_session_tokens, session_tokens
+from parley.cluster.takeovers import Work
 from parley.gateway.hub import SERVER
 from parley.gateway.index.session_list import SessionInfo
 from parley.gateway.refusal import Refusal
@@ -42,8 +43,9 @@ _decoder = msgspec.json.Decoder(ClusterSession)
 
 
 class Summaries:
-    def __init__(self, registry: Registry, host: str, shards: int, hub: ClusterHub) -> None:
+    def __init__(self, registry: Registry, host: str, life: str, shards: int, hub: ClusterHub) -> None:
         self._registry = registry
+        self._own_work = msgspec.json.encode(Work(life=life))
         self._host = host
         self._shards = shards
         self._hub = hub
@@ -65,13 +67,19 @@ class Summaries:
         if key in self._marked or not self._hub.has_work(key.session):
             return
         async with self._locks.setdefault(key, asyncio.Lock()):
-            await self._registry.put(self._work_key(key), b"")
+            await self._registry.put(self._work_key(key), self._own_work)
             self._marked.add(key)
 
     def keep_work(self, key: SessionKey) -> None:
         """A session that is loaded has a row about its work, which stays as it is until the work is done."""
         self._marked.add(key)
         self._changed.add(key)
+
+    async def hand_over(self, key: SessionKey) -> None:
+        """The session is unloaded in order: who continues its work does not take this host for dead."""
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if key in self._marked:
+                await self._registry.put(self._work_key(key), b"")
 
     async def write_changed(self) -> None:
         """Write the rows of the sessions that had a commit. Raises ClusterError."""

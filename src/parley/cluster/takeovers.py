@@ -1,15 +1,13 @@
 """Continues the work of hosts that died, until it is known that they died of it.
 
-A session with something to do has a row `work.SHARD.TENANT.SESSION` in the registry. Who continues it after another
-host has left it without a word writes that down there first:
+A session with something to do has a row `work.SHARD.TENANT.SESSION` in the registry. It names the process of the host
+that works on it, and the processes that had it before and left it without a word. Who continues it writes itself there
+first. A host that lives for a while, finishes the prompt or gives the session up in order clears the names before it.
 
-    empty       the first host works on it, or the last one has given it up in order
-    a Takeover  another host continues it. If the row still says so when the next one comes, that host died, too
-
-Then the session may be what hosts die of. If it is the only one that the dead host had taken over, it is stopped: its
-prompts are answered with an error, and it takes no other until an operator releases it. If there are several, each host
-tries one of them at a time, and the one of which a host dies is stopped. A host that lives for a while, finishes the
-prompt or gives the session up in order clears the row.
+If two of the processes before have died, the session may be what hosts die of. If it is the only one that the last of
+them had taken over, it is stopped: its prompts are answered with an error, and it takes no other until an operator
+releases it. If there are several, each host tries one of them at a time, and the one of which a host dies is stopped. A
+host that was only slow still renews its row about itself, and counts as alive.
 """
 
 from __future__ import annotations
@@ -20,13 +18,16 @@ from contextlib import suppress
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, Registry, Row, SessionKey
+from parley.cluster.base import Cluster, ClusterError, Registry, SessionKey
+from parley.cluster.host_info import list_hosts
 from parley.cluster.subjects import encode_token, parse_session_tokens, session_tokens
 from parley.errors import UsageError
 from parley.protocol.base import Struct
 
 SURVIVED_SECONDS = 30.0
 """A host that lives so long with a session does not die of it."""
+DEADLY = 2
+"""So many hosts that died with a session are no accident."""
 LOADING = ""
 """The prompt of a takeover while the session is being loaded."""
 
@@ -35,8 +36,13 @@ class HostsFailed(ClusterError):
     """Hosts died when they loaded a session. No other one tries."""
 
 
-class Takeover(Struct, frozen=True, kw_only=True):
-    host: str
+class Work(Struct, frozen=True, kw_only=True):
+    """Who works on a session."""
+
+    life: str = ""
+    """The process of the host; empty if it has given the session up in order."""
+    left: list[str] = []
+    """The processes that had it before, one after the other, and left it without a word."""
     prompt: str = LOADING
     """The first one without a result."""
     is_alone: bool = False
@@ -45,24 +51,33 @@ class Takeover(Struct, frozen=True, kw_only=True):
     """Whether the host that died had taken over others, too."""
 
 
+def read_work(value: bytes) -> Work:
+    try:
+        return msgspec.json.decode(value, type=Work)
+    except msgspec.MsgspecError:  # empty, or of another version
+        return Work()
+
+
 class _Trial(Struct):
     """A takeover of this host."""
 
     started_at: float
     prompt: str
     is_alone: bool
+    left: list[str]
     revision: int = 0
     """Of the row."""
 
 
 class Takeovers:
-    def __init__(self, registry: Registry, host: str, shards: int) -> None:
+    def __init__(self, registry: Registry, life: str, shards: int) -> None:
+        """`life`: the id of this process."""
         self._registry = registry
-        self._host = host
+        self._life = life
         self._shards = shards
         self._trials: dict[SessionKey, _Trial] = {}
-        self._survived: set[SessionKey] = set()
-        """The sessions that this process has taken over and lost. It lives, so it did not die of them."""
+        self._renewals: dict[SessionKey, float] = {}
+        """When the host that left a session had last renewed its row, when this one first looked."""
         self.stopped: dict[str, str] = {}
         """The sessions that take no prompt, with the reason."""
 
@@ -80,26 +95,36 @@ class Takeovers:
         work, stopped = await asyncio.gather(
             self._registry.get(self.work_key(key)), self._registry.get(self._stopped_key(key))
         )
-        before = None
-        with suppress(msgspec.MsgspecError):  # empty, or of a newer version
-            before = None if work is None else msgspec.json.decode(work.value, type=Takeover)
-        if before is not None and before.host == self._host and key in self._survived:
-            before = None
+        before = Work() if work is None else read_work(work.value)
         if stopped is not None:
             self.stopped[key.session] = stopped.value.decode()
-            if before is not None:
+            if before.left:
                 raise HostsFailed(self.stopped[key.session])
         if work is None or stopped is not None:
             return None
-        if before is not None and (before.is_alone or await self._is_only(before)):
+        left = [life for life in (*before.left, before.life) if life not in ("", self._life)]
+        if len(left) >= DEADLY:
+            left = await self._find_dead(key, left)
+        is_deadly = len(left) >= DEADLY
+        if is_deadly and (before.is_alone or await self._is_only(before)):
             if before.prompt == LOADING:
                 raise HostsFailed(await self._write_stopped(key))
             return before.prompt
-        if before is not None and any(trial.is_alone for trial in self._trials.values()):
+        if is_deadly and any(trial.is_alone for trial in self._trials.values()):
             raise ClusterError(f"two hosts failed that ran the session {key.session}; it waits until others were tried")
-        trial = self._trials[key] = _Trial(time.monotonic(), LOADING, before is not None)
+        trial = self._trials[key] = _Trial(time.monotonic(), LOADING, is_deadly, left)
         await self._write(key, trial)
         return None
+
+    async def _find_dead(self, key: SessionKey, lives: list[str]) -> list[str]:
+        """Those of the processes that have died. Raises ClusterError as long as that is not known of the last one."""
+        renewals = {info.life: info.at for info in (await list_hosts(self._registry)).values()}
+        renewed_at = renewals.get(lives[-1])
+        if renewed_at is not None and self._renewals.setdefault(key, renewed_at) == renewed_at:
+            # It may have died since.
+            raise ClusterError(f"the session {key.session} waits until it is known whether its host has failed")
+        self._renewals.pop(key, None)
+        return [life for life in lives if life not in renewals]
 
     async def abandon(self, key: SessionKey) -> None:
         """The session could not be loaded, but this host lives."""
@@ -107,26 +132,22 @@ class Takeovers:
             await self.clear(key)
         self.forget(key)
 
-    async def _is_only(self, before: Takeover) -> bool:
+    async def _is_only(self, before: Work) -> bool:
         """Whether a host that died had taken over one session only. The others are told, before one is tried."""
         if before.is_one_of_many:
             return False
-        found: list[tuple[Row, Takeover]] = []
-        for row in await self._registry.rows("work.>"):
-            with suppress(msgspec.MsgspecError):
-                takeover = msgspec.json.decode(row.value, type=Takeover)
-                if takeover.host == before.host:
-                    found.append((row, takeover))
+        found = [(row, read_work(row.value)) for row in await self._registry.rows("work.>")]
+        found = [(row, work) for row, work in found if work.left and work.life == before.life]
         if len(found) <= 1:
             return True
-        for row, takeover in found:
-            value = msgspec.json.encode(msgspec.structs.replace(takeover, is_one_of_many=True))
+        for row, work in found:
+            value = msgspec.json.encode(msgspec.structs.replace(work, is_one_of_many=True))
             await self._registry.update(row.key, value, row.revision)
         return False
 
     async def _write(self, key: SessionKey, trial: _Trial) -> None:
-        takeover = Takeover(host=self._host, prompt=trial.prompt, is_alone=trial.is_alone)
-        trial.revision = await self._registry.put(self.work_key(key), msgspec.json.encode(takeover))
+        work = Work(life=self._life, left=trial.left, prompt=trial.prompt, is_alone=trial.is_alone)
+        trial.revision = await self._registry.put(self.work_key(key), msgspec.json.encode(work))
 
     def has(self, key: SessionKey) -> bool:
         """Whether this host has taken the work of a session over."""
@@ -158,16 +179,16 @@ class Takeovers:
             self.stopped = {session: why for session, why in self.stopped.items() if session in kept}
 
     async def clear(self, key: SessionKey) -> None:
-        """The host did not die of a session, or gives it up in order. Raises ClusterError."""
+        """The host did not die of a session. Raises ClusterError."""
         if (trial := self._trials.get(key)) is not None:
             if trial.revision:  # nothing happens if the row was deleted, because the work is done
-                await self._registry.update(self.work_key(key), b"", trial.revision)
+                own = msgspec.json.encode(Work(life=self._life))
+                await self._registry.update(self.work_key(key), own, trial.revision)
             self.forget(key)
 
     def forget(self, key: SessionKey) -> None:
         """The session is not loaded any more."""
-        if self._trials.pop(key, None) is not None:
-            self._survived.add(key)
+        self._trials.pop(key, None)
 
     async def stop(self, key: SessionKey) -> str:
         """Take no further prompt of a session; returns the reason. Raises ClusterError."""

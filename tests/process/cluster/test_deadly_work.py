@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from contextlib import AsyncExitStack
@@ -79,3 +80,24 @@ async def test_a_turn_that_ran_beside_a_deadly_one_continues(tmp_path: Path) -> 
         assert len(hosts) <= 4
         status = await asyncio.to_thread(run_cluster, rig, "status")
         assert innocent not in status.stdout
+
+
+async def test_a_host_that_was_only_slow_does_not_count_as_dead(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig, rig.host("one", *OPTIONS) as slow:
+        await rig.wait_owned(one=8)
+        session = await rig.gateway.create(cwd=".")
+        uuid = await rig.prompt(
+            session, f'call Bash {{"command": "until test -e {tmp_path}/gate; do sleep 0.1; done"}}'
+        )
+        await rig.wait_line(session, lambda line: line["type"] == "assistant")
+        slow.signal(signal.SIGSTOP)
+        async with rig.host("two", *OPTIONS) as second:
+            await rig.wait_owned(two=8)
+            await rig.wait_work(session, left=1)
+            slow.signal(signal.SIGCONT)
+            await second.kill()
+        (tmp_path / "gate").touch()
+        result = await rig.result(session, uuid)
+
+        assert not result["is_error"], result
+        assert (await rig.gateway.ask(session, "say well"))["result"] == "well"

@@ -57,7 +57,10 @@ async def test_a_client_that_comes_back_gets_exactly_what_it_missed(tmp_path: Pa
 
 async def test_a_slow_viewer_delays_no_one_and_gets_every_stored_line_later(tmp_path: Path) -> None:
     words = "x" * 300_000  # three lines of a turn have them; together they do not fit into sockets and queues
-    async with Server(tmp_path) as server:
+    limits = tmp_path / "limits.toml"
+    limits.write_text(f"[limits]\nsend_seconds = {PATIENCE_SECONDS}\n")
+    patient = ("--model", "offline", "--config", str(limits), "--ping-seconds", str(PATIENCE_SECONDS))
+    async with Server(tmp_path, *patient) as server:
         session_id = await server.create()
         path = f"/sessions/{session_id}/ws?numbered=true&partial=true&after=0"
         slow = await server.connect(path, max_queue=1)

@@ -138,8 +138,8 @@ async def test_an_editor_continues_on_another_host(tmp_path: Path) -> None:
             asked = await open_question(server, session)
             await cluster.kill_owner(session)
             path = f"/questions/{session}/{asked['request_id']}/answer"
-            status, _ = await server.request("POST", path, {"behavior": "allow"})
-            assert status == 200
+            status, reply = await server.request("POST", path, {"behavior": "allow"})
+            assert status == 200, reply
             await editor.wait_for(lambda: "Made." in editor.texts("agent_message_chunk"))
             again = await editor.prompt(session, "say Again.")
         assert again["result"]["stopReason"] == "end_turn"
