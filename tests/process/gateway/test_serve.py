@@ -63,7 +63,7 @@ async def test_a_slow_viewer_delays_no_one_and_gets_every_stored_line_later(tmp_
     async with Server(tmp_path, *patient) as server:
         session_id = await server.create()
         path = f"/sessions/{session_id}/ws?numbered=true&partial=true&after=0"
-        slow = await server.connect(path, max_queue=1)
+        slow = await server.connect(path, max_queue=1, ping_interval=0.2, ping_timeout=None)
         async with following(server, session_id) as fast:
             for turn in range(1, 26):
                 await server.request("POST", f"/sessions/{session_id}/prompts", {"content": f"say {turn}{words}"})

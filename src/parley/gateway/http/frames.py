@@ -79,6 +79,8 @@ class FrameSocket(WebSocketsSansIOProtocol):
 
     send_seconds = 60.0
     """How long the client may take to read a part."""
+    _pong = b""
+    """The answer to the last ping, until the client reads."""
     _early_bytes = 0
     """What has come after the head and before the token."""
 
@@ -150,10 +152,15 @@ class FrameSocket(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def handle_ping(self) -> None:
+        """Only the last ping is answered of a client that does not read: the others would wait for it."""
+        self._pong = b"".join(self.conn.data_to_send()[-1:])
         if self.writable.is_set():
-            super().handle_ping()
-        else:  # the answers to one that sends and does not read would wait for it
-            self.transport.abort()
+            self._send_pong()
+
+    def _send_pong(self) -> None:
+        pong, self._pong = self._pong, b""
+        if pong and not self.transport.is_closing():
+            self.transport.write(pong)
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -166,6 +173,7 @@ class FrameSocket(WebSocketsSansIOProtocol):
 
     def resume_writing(self) -> None:
         self.writable.set()
+        self._send_pong()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
