@@ -1,4 +1,4 @@
-"""Read `initialize` before the session is opened, for clients that deliver plugins or managed settings with it.
+"""Read `initialize` before the session is opened: it can deliver plugins, MCP servers and managed settings.
 
     pending = receive_initialize(options)     with the options that the request adds
     pending.messages                          the request itself first, then what arrived with it
@@ -88,7 +88,7 @@ def check_flags(options: CliOptions) -> None:
 
 
 def with_delivered(options: CliOptions, first: Message | None, received: bytes) -> CliOptions:
-    """The options with the plugins and the managed settings of the request. Raises NotDelivered."""
+    """The options with the plugins, the servers and the managed settings of the request. Raises NotDelivered."""
     needs_settings = options.managed_settings_in_initialize
     if first is None and not received and not needs_settings:
         return options  # the client has nothing to say
@@ -110,6 +110,9 @@ def with_delivered(options: CliOptions, first: Message | None, received: bytes) 
         changes["plugin_dirs"] = (*(options.plugin_dirs or ()), *with_servers)
     if without_servers:
         changes["plugin_dirs_no_mcp"] = (*(options.plugin_dirs_no_mcp or ()), *without_servers)
+    if request.mcpServers:
+        config = msgspec.json.encode({"mcpServers": request.mcpServers}).decode()
+        changes["mcp_config"] = (*(options.mcp_config or ()), config)
     if needs_settings:
         if not isinstance(request.managedSettings, dict):
             text = (

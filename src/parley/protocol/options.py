@@ -323,7 +323,7 @@ class ClientOptions(OptionGroup):
     await_initialize: Option[bool] = Option(
         SWITCH,
         "--await-initialize",
-        help="Read the initialize request before the session is opened, and load the plugins that it lists.",
+        help="Read the initialize request before the session is opened, and load its plugins and MCP servers.",
     )
     await_claim: Option[bool] = Option(
         SWITCH,

@@ -221,6 +221,8 @@ class Client(Controls, Generic[OutputT]):
         info = info if isinstance(info, dict) else {}
         if handler.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
             raise Unfit("the engine does not support hooks that block when they fail (on_failure='block')")
+        if initialize.mcpServers and not info.get("mcp_servers_applied"):
+            raise Unfit("the engine does not read MCP servers from initialize; set mcp_servers_delivery='argv'")
         handler.failures_block = bool(info.get("hook_on_failure_supported"))
         self.router.turns.has_lifecycle = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info

@@ -198,6 +198,9 @@ class Options(Generic[OutputT]):
     """The key of the Messages API. Passed in the environment, never on the command line."""
     agent: str | None = None
     """The agent that leads the session: one of `agents`, or of the settings."""
+    mcp_servers_delivery: Literal["argv", "initialize"] = "argv"
+    """How `mcp_servers` that the engine starts reach it: `argv` names a private file on the command line; `initialize`
+    sends them in the first request and needs `engine="process"`. Neither shows secrets in the process list."""
     title: str | None = None
     """The title of a new session."""
     tool_aliases: dict[str, str] | None = None

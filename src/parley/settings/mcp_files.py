@@ -1,6 +1,6 @@
 """Collect declarations of MCP servers. `parley.mcp` interprets them.
 
-    dynamic   --mcp-config, each a file or JSON; an error is fatal
+    dynamic   --mcp-config, each a file or JSON, and `mcpServers` of initialize; an error is fatal
     managed, local, user, project   `mcpServers` in settings, as far as the layer takes effect
     local     .claude.json, the entry of this project
     project   .mcp.json of the project, if the folder is trusted or the user's settings approve the server

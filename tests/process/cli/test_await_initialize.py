@@ -1,12 +1,15 @@
-"""`--await-initialize`: plugins and managed settings that come with the handshake, through the real executable."""
+"""`--await-initialize`: plugins, MCP servers and managed settings of the handshake, through the real executable."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.helpers import paths
 
 Json = dict[str, Any]
 STREAM = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose", "--model", "offline")
@@ -91,6 +94,71 @@ def test_malformed_plugins_fail_the_start_and_name_the_field(run: Any) -> None:
     [result] = received(done)
     assert done.returncode == 1
     assert "plugins" in result["errors"][0]
+
+
+SERVERS = {"own": {"command": sys.executable, "args": [str(paths.MCP_SERVERS / "plain.py"), "well"]}}
+
+
+def servers_applied(lines: list[Json]) -> list[Any]:
+    answers = [line["response"]["response"] for line in lines if line["type"] == "control_response"]
+    return [answer.get("mcp_servers_applied", "absent") for answer in answers]
+
+
+def states(lines: list[Json]) -> Json:
+    init = next(line for line in lines if line.get("subtype") == "init")
+    return {one["name"]: one["status"] for one in init["mcp_servers"]}
+
+
+def test_servers_of_the_handshake_are_used(run: Any) -> None:
+    again = {"own": dict(reversed(SERVERS["own"].items()))}
+    other = {"other": SERVERS["own"]}
+
+    done = run(
+        *(*AWAIT, "--strict-mcp-config", "--allowedTools", "mcp__own"),
+        stdin=lines(
+            initialize(mcpServers=SERVERS),
+            user('call mcp__own__echo {"a": 1}'),
+            initialize(mcpServers=again),
+            initialize(mcpServers=other),
+            initialize(),
+        ),
+    )
+
+    told = received(done)
+    assert states(told) == {"own": "connected"}
+    assert servers_applied(told) == [True, True, False, "absent"]
+    [result] = [line["message"]["content"][0] for line in told if line["type"] == "user"]
+    assert result["content"] == [{"type": "text", "text": '{"a": 1}'}]
+    assert "mcp_set_servers" in done.stderr  # for the other servers
+
+
+def test_servers_of_another_handshake_are_not_read_and_reported(run: Any) -> None:
+    for options in (STREAM, (*AWAIT, "--safe-mode")):
+        done = run(*options, stdin=lines(initialize(mcpServers=SERVERS), user("say Hi")))
+
+        told = received(done)
+        assert (servers_applied(told), states(told)) == ([False], {})
+        assert "initialize.mcpServers has no effect" in done.stderr
+
+
+def test_servers_of_the_handshake_obey_the_policy(run: Any) -> None:
+    denied = {"deniedMcpServers": [{"serverName": "own"}]}
+    done = run(*MANAGED, stdin=lines(initialize(mcpServers=SERVERS, managedSettings=denied), user("say Hi")))
+    assert states(received(done)) == {"own": "failed"}
+
+    locked = {"strictPluginOnlyCustomization": ["mcp"]}
+    done = run(*MANAGED, stdin=lines(initialize(mcpServers=SERVERS, managedSettings=locked), user("say Hi")))
+    assert done.returncode == 1
+    assert "initialize are disabled by managed settings (strictPluginOnlyCustomization)" in done.stderr
+
+
+def test_malformed_servers_fail_the_start_and_one_malformed_server_does_not(run: Any) -> None:
+    done = run(*AWAIT, stdin=lines(initialize(mcpServers=["x"])))
+    assert (done.returncode, "mcpServers" in received(done)[0]["errors"][0]) == (1, True)
+
+    done = run(*AWAIT, stdin=lines(initialize(mcpServers={**SERVERS, "odd": 5}), user("say Hi")))
+    assert servers_applied(received(done)) == [True]
+    assert states(received(done)) == {"own": "connected", "odd": "failed"}
 
 
 def test_a_client_that_says_nothing_ends_the_session(run: Any) -> None:

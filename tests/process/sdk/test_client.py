@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,8 +29,10 @@ from parley import (
     SystemMessage,
     TextBlock,
     Turn,
+    UserMessage,
     query,
 )
+from tests.helpers import paths
 from tests.helpers.sdk import LOOPS, ClientHarness, kinds, run
 
 TURN = ["SystemMessage:init", "AssistantMessage", "ResultMessage:success"]
@@ -461,3 +465,31 @@ def test_a_prompt_that_no_line_can_say_leaves_no_trace(harness: ClientHarness) -
             return client.router.is_busy
 
     assert run("asyncio", play) is False
+
+
+def test_servers_reach_the_engine_in_initialize(harness: ClientHarness) -> None:
+    server = {"command": sys.executable, "args": [str(paths.MCP_SERVERS / "plain.py"), "well"], "env": {"KEY": "hidden"}}
+    script = '[[turn]]\ntools = [{ name = "mcp__own__echo", input = { a = 1 } }]\n[[turn]]\ntext = "Done."\n'
+    given = {"mcp_servers": {"own": server}, "mcp_servers_delivery": "initialize", "allowed_tools": ["mcp__own"]}
+
+    async def play(options: Options) -> tuple[str, list[Any]]:
+        async with Client(options) as client:
+            command_line = Path(f"/proc/{client.pid}/cmdline").read_text()
+            await client.query("go")
+            return command_line, [message async for message in client.receive_response()]
+
+    command_line, messages = run("asyncio", play, harness.options("process", script, **given))
+
+    assert "--await-initialize" in command_line
+    assert not any(word in command_line for word in ("mcp-config", "hidden", "plain.py"))
+    results = [one.content[0].content for one in messages if isinstance(one, UserMessage)]
+    assert results == [[{"type": "text", "text": '{"a": 1}'}]]
+
+
+def test_servers_in_initialize_need_an_engine_that_reads_them(harness: ClientHarness) -> None:
+    given = {"mcp_servers": {"own": {"command": "x"}}, "mcp_servers_delivery": "initialize"}
+
+    with pytest.raises(CLIConnectionError, match="does not read MCP servers"):
+        run("asyncio", asked, harness.options("process", extra_args={"safe-mode": None}, **given))
+    with pytest.raises(ValueError, match="needs engine='process'"):
+        run("asyncio", asked, harness.options("local", **given))

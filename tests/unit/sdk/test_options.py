@@ -341,6 +341,7 @@ IN_THE_ENVIRONMENT: dict[str, tuple[Any, dict[str, str]]] = {
 }
 THE_CLIENTS_OWN = {
     "cli_path": "test_a_missing_engine_is_named",
+    "mcp_servers_delivery": "test_servers_reach_the_engine_in_initialize",
     "user": "the process has it; only root can change the user",
     "max_buffer_size": "test_a_line_that_is_too_long_fails_alone",
     "stderr": "test_a_query_yields_its_turn_and_ends",

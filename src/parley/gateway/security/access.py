@@ -166,7 +166,7 @@ def runs_without_question(request: Json) -> bool:
     """
     agents = request.get("agents")
     listed = agents.values() if isinstance(agents, dict) else ()
-    return any(request.get(field) for field in ("hooks", "plugins", "managedSettings")) or any(
+    return any(request.get(field) for field in ("hooks", "plugins", "mcpServers", "managedSettings")) or any(
         any(not is_harmless(field, value) for field, value in agent.items())
         for agent in listed
         if isinstance(agent, dict)

@@ -163,6 +163,8 @@ class InitializeAnswer(Struct, frozen=True, kw_only=True):
     hooks_when_unanswered_kept: int | UnsetType = UNSET
     """Read but never sent."""
     plugins_applied: bool | UnsetType = UNSET
+    mcp_servers_applied: bool | UnsetType = UNSET
+    """Whether the session started with the `mcpServers` of the request. Not whether each of them connected."""
     sdk_mcp_manifests_parked: dict[str, str] | UnsetType = UNSET
     """What became of each entry of `sdkMcpServerManifests`."""
     fast_mode_state: str | UnsetType = UNSET
@@ -228,6 +230,8 @@ class Initialize(Request, frozen=True, kw_only=True, tag="initialize", dict=True
     """The dialogs that the client can show. No dialog is ever sent."""
     plugins: list[PluginEntry] | None | UnsetType = UNSET
     """Loaded with `--await-initialize` only."""
+    mcpServers: Json | None | UnsetType = UNSET
+    """Servers that the engine starts or connects to, as with `--mcp-config`. Needs `--await-initialize`."""
     managedSettings: Json | None | UnsetType = UNSET
     """An administrator's settings. Needs `--managed-settings-in-initialize`."""
     protocolVersion: Any = UNSET

@@ -31,7 +31,7 @@ from parley.sdk.permissions import CanUseToolShadowedWarning
 from parley.sdk.runtime.tracing import trace_context
 from parley.version import __version__
 
-OFFICIAL_LEVEL = "0.2.182"
+OFFICIAL_LEVEL = "0.2.183"
 """The version of the official SDK that we report to the engine: it decides which features the engine uses."""
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
 FLAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -62,9 +62,12 @@ def build_launch(options: Options[Any], hooks: Registry, inherited: Mapping[str,
     """Raises ValueError, TypeError or CLIConnectionError for invalid options."""
     check_options(options)
     config, servers = split_mcp_servers(options)
+    initialize = build_initialize(options, hooks, servers)
+    if config and options.mcp_servers_delivery == "initialize":
+        initialize = msgspec.structs.replace(initialize, mcpServers=config)
     spec = LaunchSpec(
         argv=[],
-        initialize=build_initialize(options, hooks, servers),
+        initialize=initialize,
         environment=build_environment(options, inherited),
         servers=servers,
     )
@@ -89,6 +92,8 @@ def check_options(options: Options[Any]) -> None:
         raise ValueError(f"engine must be 'process', 'local' or the URL of a gateway, not {options.engine!r}")
     elif options.token is not None:
         raise ValueError(f"token needs the URL of a gateway as engine, but engine is {options.engine!r}")
+    if options.mcp_servers_delivery == "initialize" and options.engine != "process":
+        raise ValueError(f"mcp_servers_delivery='initialize' needs engine='process', but engine is {options.engine!r}")
     if options.workers is not None and options.engine != "local":
         raise ValueError(f"workers needs engine='local', but engine is {options.engine!r}")
     for skill in options.skills if isinstance(options.skills, list) else ():
@@ -130,7 +135,9 @@ def build_argv(options: Options[Any], config: Json, files: list[str]) -> list[st
         given[each.name] = tuple(map(str, value)) if isinstance(value, list) else coerce(value, str(each.type))
     for build_flags in SPECIAL_ROWS:
         given |= build_flags(options)
-    if config:
+    if config and options.mcp_servers_delivery == "initialize":
+        given["await_initialize"] = True
+    elif config:
         given["mcp_config"] = (write_private_file({"mcpServers": config}, files, options),)
     if options.model:
         given["model"] = options.model

@@ -14,7 +14,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from parley.sdk.options import Options
 from parley.sdk.spelling import check_keys, nearest
@@ -122,6 +122,7 @@ RULES: dict[str, OptionRule] = {
     **{one.name: KINDS[kind] for one in fields(Options) if (kind := str(one.type).removesuffix(" | None")) in KINDS},
     **dict.fromkeys(("settings", "debug_file", "store", "database", "record"), PATH),
     **dict.fromkeys(("max_buffer_size", "load_timeout_ms", "control_timeout_seconds"), SDK_NUMBER),
+    "mcp_servers_delivery": one_of(Literal["argv", "initialize"]),
     "workers": OptionRule(
         "a whole number, 1 or more",
         lambda value: isinstance(value, int) and not isinstance(value, bool),

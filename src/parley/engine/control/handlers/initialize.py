@@ -99,6 +99,7 @@ def build_answer(session: Session, request: requests.Initialize, *, hooks_applie
         hook_on_failure_supported=True,
         hooks_applied=hooks_applied if request.hooks else UNSET,
         plugins_applied=are_plugins_loaded(session, request.plugins),
+        mcp_servers_applied=are_servers_taken(session, request.mcpServers),
         sdk_mcp_manifests_parked=describe_manifests(session, request),
         other_hook_ask_outranks_host=True,
         fast_mode_state="off",
@@ -171,6 +172,11 @@ def list_notices(session: Session, request: requests.Initialize, answer: request
     if answer.plugins_applied is False:
         how = "" if session.config.options.await_initialize else "; plugins are loaded only with --await-initialize"
         yield f"initialize.plugins: not all of these plugins are loaded{how}"
+    if answer.mcp_servers_applied is False:
+        yield (
+            "initialize.mcpServers has no effect: servers are read only from the first request of a session that was "
+            "started with --await-initialize and without --safe-mode; use mcp_set_servers"
+        )
     if request.excludeDynamicSections is True and is_replaced(session.conversation.instructions):
         yield "initialize.excludeDynamicSections has no effect: a custom system prompt has no such sections"
     if request.title and session.config.options.name:
@@ -253,6 +259,17 @@ def are_plugins_loaded(session: Session, plugins: list[requests.PluginEntry] | N
     loaded = {plugin["path"] for plugin in session.plugins[0]}
     cwd = session.config.cwd
     return all(os.path.realpath(os.path.join(cwd, os.path.expanduser(one.path))) in loaded for one in plugins)
+
+
+def are_servers_taken(session: Session, servers: Json | None | UnsetType) -> bool | UnsetType:
+    """Whether the session was started with these servers. Some of them may have been refused or have failed since."""
+    if not servers:
+        return UNSET
+    options = session.config.options
+    if not options.await_initialize or options.safe_mode:
+        return False
+    given = [msgspec.json.decode(text) for text in options.mcp_config or () if text.startswith("{")]
+    return {"mcpServers": servers} in given
 
 
 def describe_manifests(session: Session, request: requests.Initialize) -> dict[str, str] | UnsetType:
