@@ -16,6 +16,7 @@ import msgspec
 
 from parley.errors import ModelError
 from parley.models.base import Delta, ModelEvent
+from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import Block, Text, ToolUse, read
 from parley.protocol.messages.conversation import AssistantContent
@@ -28,6 +29,8 @@ TEXT_DELTAS = {
     "input_json_delta": ("input", "partial_json"),
     "signature_delta": ("signature", "signature"),
 }
+BILLED = ("text", "thinking", "input")
+"""The fields of a block whose length is an estimate of its output tokens."""
 UNREADABLE = "__unparsedToolInput"
 """The key that holds tool arguments which are not a JSON object, as Claude Code writes it."""
 
@@ -66,7 +69,7 @@ class MessageAccumulator:
         self.quota: RateLimitInfo | None = None
         self.usage: Json = {}
         """As reported by message_start; `final_usage` is the total."""
-        self.final_usage: Json = {}
+        self._reported_usage: Json = {}
         self.stop_reason: str | None = None
         self.stop_sequence: str | None = None
         self.stop_details: Json = {}
@@ -87,6 +90,20 @@ class MessageAccumulator:
     def is_complete(self) -> bool:
         """Whether the answer is complete; the final message_stop may be missing."""
         return self.finished or (self.stop_reason is not None and not self._open)
+
+    @property
+    def final_usage(self) -> Json:
+        """The total. Of an answer that was cut off, the output is estimated from what has arrived, which is billed."""
+        if self._ending is not None or not self.started:
+            return self._reported_usage
+        finished = sum(count_chars(block.json) for block in self.blocks)
+        unfinished = sum(
+            len(piece) for part in self._open.values() for name in BILLED for piece in part.pieces.get(name, ())
+        )
+        estimated = -(-(finished + unfinished) // CHARS_PER_TOKEN)
+        if estimated <= (self._reported_usage.get("output_tokens") or 0):
+            return self._reported_usage
+        return {**self._reported_usage, "output_tokens": estimated}
 
     def calls(self) -> list[ToolUse]:
         """The tool calls among the finished blocks."""
@@ -182,7 +199,7 @@ class MessageAccumulator:
         self.id = message.get("id") or ""
         self.model = message.get("model") or ""
         self.request_id = request_id
-        self.usage = self.final_usage = sanitize_usage(message.get("usage"))
+        self.usage = self._reported_usage = sanitize_usage(message.get("usage"))
 
     def _end(self, event: ModelEvent) -> None:
         if event is self._ending:
@@ -195,7 +212,7 @@ class MessageAccumulator:
                 self.stop_details = event.delta.stop_details
         if event.usage:
             reported = {key: value for key, value in sanitize_usage(event.usage).items() if value is not None}
-            self.final_usage = {**self.final_usage, **reported}
+            self._reported_usage = {**self._reported_usage, **reported}
 
     def _grow(self, index: int, delta: Delta, raw_bytes: int) -> None:
         part = self._open.get(index)
@@ -229,6 +246,12 @@ class MessageAccumulator:
         block = finish_block(part)
         self.blocks.append(block)
         return block
+
+
+def count_chars(block: Json) -> int:
+    """The length of what the model wrote in a block."""
+    texts = (block.get(name) or "" for name in BILLED)
+    return sum(len(text) if isinstance(text, str) else len(msgspec.json.encode(text)) for text in texts)
 
 
 def finish_block(part: _Part) -> Block:

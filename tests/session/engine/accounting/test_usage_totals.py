@@ -34,14 +34,22 @@ def script(given: list[tuple[Json, str | None, str]]) -> str:
 
 
 def per_call(lines: list[Json]) -> list[Json]:
-    """What each model call said it used, as whoever follows the stream sees it."""
+    """What each model call used, as whoever follows the stream sees it: of one that was cut off, what had arrived."""
     calls: list[Json] = []
+    written: list[int] = []
     for line in lines:
         event = line.get("event", {})
+        delta = event.get("delta", {})
         if event.get("type") == "message_start":
             calls.append(dict(event["message"]["usage"]))
+            written.append(0)
+        elif event.get("type") == "content_block_delta":
+            written[-1] += len(delta.get("text") or delta.get("partial_json") or "")
         elif event.get("type") == "message_delta":
             calls[-1] |= event["usage"]
+            written[-1] = 0
+    for call, chars in zip(calls, written, strict=True):
+        call["output_tokens"] = max(call["output_tokens"], -(-chars // 4))
     return calls
 
 
@@ -107,3 +115,17 @@ async def test_an_interrupted_call_counts_with_what_it_had_said(tmp_path: Path) 
     lines = harness.lines
     check(lines)
     assert [line["usage"]["input_tokens"] for line in lines if line["type"] == "result"] == [7, 3]
+    assert aborted["usage"]["output_tokens"] > 1  # more than the stream had reported
+
+
+async def test_calls_that_are_cut_off_count_for_the_budget(tmp_path: Path) -> None:
+    turn = "[[turn]]\nfault = 'reset=30'\nusage = { input_tokens = 0, output_tokens = 0 }\n"
+    harness = room_of(tmp_path, turn + "text = '" + "word " * 400 + "'\n[[turn]]\ntext = 'Never.'\n")
+    harness.options = harness.options.replace(max_budget_usd=0.0001)
+
+    async with harness:
+        harness.prompt("go")
+        spent = await harness.receive("result")
+
+    assert spent["subtype"] == "error_max_budget_usd"
+    assert spent["total_cost_usd"] > 0.0001
