@@ -18,7 +18,7 @@ See also: `context/conversation.py` builds the request, `side/retry.py` calls a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,7 @@ class ModelCall:
         """The current answer, or the last one."""
         self._journalled_ending: MessageAccumulator | None = None
         """The answer whose end is in the journal already."""
-        self._marks = ReplyMarks(prompts, resume_reason)
+        self.marks = ReplyMarks(prompts, resume_reason)
         self._first_tokens: int | None = None
         """The tokens of the first request of the turn."""
         self.context_tokens = 0
@@ -305,7 +305,7 @@ class ModelCall:
             self.timings.record_content(conversation.clock.monotonic)
         elif event.type == "message_start":
             fields["ttft_ms"] = self.timings.record_answer(conversation.clock.monotonic, started_at)
-            fields |= self._marks.take("event")
+            fields |= self.marks.take("event")
             if accumulator.id in self._broken_ids:
                 # A server may repeat an id; blocks of two answers must not become one message.
                 accumulator.id = f"msg_{conversation.clock.new_uuid()}"
@@ -321,7 +321,7 @@ class ModelCall:
     def _send_thinking(self, chars: int) -> None:
         """Report the progress of thinking, which the client may not show."""
         if chars and self._conversation.parent_tool_use_id is None:
-            self._conversation.send(self._marks.count_thinking(chars))
+            self._conversation.send(self.marks.count_thinking(chars))
 
     def _handle_block(self, block: Block, accumulator: MessageAccumulator, ending: ModelEvent | None) -> None:
         if isinstance(block, ToolUse):
@@ -353,7 +353,7 @@ class ModelCall:
             request_id=self.accumulator.request_id or UNSET,
             aborted=True if aborted else UNSET,
             supersedes=replaced or UNSET,
-            **self._marks.take("message"),
+            **self.marks.take("message"),
             tool_use_meta=self._conversation.tool_executor.call_meta(block) or UNSET,
         )
         if is_last:
@@ -361,37 +361,47 @@ class ModelCall:
 
 
 class ReplyMarks:
-    """The first message and the first event of a reply name the prompts that it answers."""
+    """Messages and events of a reply name the prompt that it answers: the first one, and the first after it changed."""
 
     def __init__(self, prompts: list[Prompt], resume_reason: str | UnsetType) -> None:
         self._prompts = prompts
         """The prompts of the turn; more can join it."""
+        self._started_by = len(prompts)
         self._resume_reason = resume_reason
-        self._marked: set[str] = set()
+        self._marked: dict[str, str | UnsetType] = {}
+        """The prompt that a kind of message has named last."""
         self._thinking_tokens = 0
 
+    def name_prompts(self, earlier: Sequence[str] = ()) -> tuple[str | UnsetType, list[str]]:
+        """The prompt that the turn answers and all its prompts, so far as the client gave their uuids.
+
+        It answers the last one that started it, or if none did (a notification, say) the last one that joined it.
+        `earlier` are uuids of prompts that came before those of the turn.
+        """
+        started = [*earlier, *(prompt.uuid for prompt in self._prompts[: self._started_by] if prompt.has_client_uuid)]
+        joined = [prompt.uuid for prompt in self._prompts[self._started_by :] if prompt.has_client_uuid]
+        answered = started or joined
+        return answered[-1] if answered else UNSET, [*started, *joined]
+
     def take(self, kind: str) -> Json:
-        """The fields of the first message of a kind; empty for later ones."""
-        if kind in self._marked:
+        """The fields of the next message of a kind; empty if an earlier one has named the same prompt."""
+        answered, named = self.name_prompts()
+        is_first = kind not in self._marked
+        if not is_first and self._marked[kind] == answered:
             return {}
-        self._marked.add(kind)
-        fields: Json = {} if self._resume_reason is UNSET else {"resume_reason": self._resume_reason}
-        if named := self._client_uuids():
-            fields |= {"user_message_uuid": named[0], "user_message_uuids": named}
-        return fields
+        self._marked[kind] = answered
+        fields: Json = {"resume_reason": self._resume_reason} if is_first and self._resume_reason is not UNSET else {}
+        return {**fields, "user_message_uuid": answered, "user_message_uuids": named} if named else fields
 
     def count_thinking(self, chars: int) -> ThinkingTokens:
         """The message about more characters of thinking."""
-        tokens, named = tokens_from_chars(chars), self._client_uuids()
+        tokens = tokens_from_chars(chars)
         self._thinking_tokens += tokens
         return ThinkingTokens(
             estimated_tokens=self._thinking_tokens,
             estimated_tokens_delta=tokens,
-            user_message_uuid=named[0] if named else UNSET,
+            user_message_uuid=self.name_prompts()[0],
         )
-
-    def _client_uuids(self) -> list[str]:
-        return [prompt.uuid for prompt in self._prompts if prompt.has_client_uuid]
 
 
 class TurnTimings:

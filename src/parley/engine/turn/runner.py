@@ -345,7 +345,7 @@ class TurnRunner:
         ledger, clock = conversation.ledger, conversation.clock
         has_called_model = turn.model_call_count > 0
         resumed_ids = [] if turn.resumed is None else turn.resumed.prompt_ids
-        prompt_ids = [*resumed_ids, *refused_ids, *(prompt.uuid for prompt in turn.prompts if prompt.has_client_uuid)]
+        answered_id, prompt_ids = turn.model_call.marks.name_prompts([*resumed_ids, *refused_ids])
         origin = next((prompt.origin for prompt in turn.prompts if prompt.origin), None)
         timings = turn.model_call.timings.since(turn.started_at, has_client_uuid=bool(prompt_ids))
         if ended.subtype != "success":
@@ -379,7 +379,7 @@ class TurnRunner:
             origin=origin or UNSET,
             **timings,
             resume_reason=turn.resume_reason,
-            user_message_uuid=prompt_ids[0] if prompt_ids else UNSET,
+            user_message_uuid=answered_id,
             user_message_uuids=prompt_ids or UNSET,
             fast_mode_state="off",
             subagent_stats=UNSET if session.subagents is None else session.subagents.stats.json(),

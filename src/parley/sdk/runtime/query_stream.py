@@ -50,10 +50,11 @@ class QueryProgress:
         match message:
             case Init():
                 self.in_turn = True
-            case Result(user_message_uuid=uuid):
+            case Result(user_message_uuid=uuid, user_message_uuids=uuids):
                 self.in_turn = False
                 self.results += 1
-                self._end(str(uuid))
+                for each in (uuid, *(uuids or ())):
+                    self._end(str(each))
             case base.Refused(kind="result"):
                 self.in_turn = False
                 self.results += 1

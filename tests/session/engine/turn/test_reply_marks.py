@@ -12,7 +12,7 @@ from tests.helpers.http_server import loopback, silence
 from tests.helpers.mcp import script
 from tests.helpers.session import Json, SessionHarness
 
-FIRST, SECOND = (f"{number}1111111-1111-4111-8111-111111111111" for number in (1, 2))
+FIRST, SECOND, THIRD = (f"{number}1111111-1111-4111-8111-111111111111" for number in (1, 2, 3))
 THINKING = '[[turn]]\nthinking = "let me think about it"\ntext = "Done."\nchunk_chars = 12\n'
 
 
@@ -33,6 +33,51 @@ async def test_a_prompt_without_an_id_is_not_named(tmp_path: Path) -> None:
         harness.prompt("Hi")
         await harness.receive("result")
     assert not any("user_message_uuid" in line for line in harness.lines)
+
+
+ASKING = "[[turn]]\ntools = [{ name = 'Bash', id = 't1', input = { command = 'touch made' } }]\n"
+
+
+def marks(harness: SessionHarness, kind: str) -> list[tuple[str, list[str]]]:
+    lines = [line for line in harness.messages(kind) if "user_message_uuid" in line]
+    return [(line["user_message_uuid"], line["user_message_uuids"]) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("started_by", "expected"),
+    [
+        (FIRST, [(FIRST, [FIRST])]),
+        (None, [(THIRD, [SECOND, THIRD])]),  # as a notification does, which is not of the client
+    ],
+)
+async def test_the_prompt_that_is_answered_is_named_again_only_if_it_changes(
+    tmp_path: Path, started_by: str | None, expected: Any
+) -> None:
+    options: Json = {"permission_prompt_tool": "stdio", "include_partial_messages": True}
+    async with SessionHarness(tmp_path, ASKING + script("Done."), **options) as harness:
+        harness.prompt("Hi", **({} if started_by is None else {"uuid": started_by}))
+        asked = await harness.receive("control_request")
+        harness.prompt("And", uuid=SECOND)
+        harness.prompt("also", uuid=THIRD)
+        deny(harness, asked)
+        result = await harness.receive("result")
+    assert marks(harness, "assistant") == marks(harness, "stream_event") == expected
+    assert result["user_message_uuid"] == expected[0][0]
+    assert result["user_message_uuids"] == [*filter(None, [started_by]), SECOND, THIRD]
+
+
+async def test_of_prompts_that_start_a_turn_together_the_last_is_answered(tmp_path: Path) -> None:
+    options: Json = {"permission_prompt_tool": "stdio", "include_partial_messages": True}
+    async with SessionHarness(tmp_path, ASKING + script("Done."), **options) as harness:
+        harness.prompt("Hi")
+        await harness.receive("control_request")
+        harness.prompt("And", uuid=SECOND)
+        harness.prompt("also", uuid=THIRD)
+        await harness.request("interrupt")
+        await harness.receive("result")
+        await harness.receive("result")
+    expected = [(THIRD, [SECOND, THIRD])]
+    assert marks(harness, "assistant") == marks(harness, "stream_event") == marks(harness, "result") == expected
 
 
 async def test_the_progress_of_thinking_is_counted(tmp_path: Path) -> None:
@@ -87,12 +132,9 @@ async def test_an_error_has_no_timings_of_its_own_but_its_origin(tmp_path: Path)
     assert "time_to_request_ms" not in refused
 
 
-ASK = "[[turn]]\ntools = [{ name = 'Bash', id = 't1', input = { command = 'touch made' } }]\n"
-
-
 @pytest.mark.parametrize("reason", [None, "host_draining"])
 async def test_a_turn_that_continues_after_a_restart_says_why(tmp_path: Path, reason: str | None) -> None:
-    async with SessionHarness(tmp_path, ASK, permission_prompt_tool="stdio") as killed:
+    async with SessionHarness(tmp_path, ASKING, permission_prompt_tool="stdio") as killed:
         killed.prompt("Go")
         await killed.receive("control_request")
         session_id = killed.session.id
@@ -132,7 +174,7 @@ async def _nothing() -> None:
 
 
 async def test_a_failed_turn_of_a_resumed_session_says_why_it_ran(tmp_path: Path) -> None:
-    async with SessionHarness(tmp_path, ASK, permission_prompt_tool="stdio") as killed:
+    async with SessionHarness(tmp_path, ASKING, permission_prompt_tool="stdio") as killed:
         killed.prompt("Go")
         await killed.receive("control_request")
         session_id = killed.session.id
