@@ -1,4 +1,4 @@
-/* A line of the agent wire protocol, version 2.1.325+2fe22d09abca.
+/* A line of the agent wire protocol, version 2.1.326+95efc99d5538.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 
@@ -713,6 +713,7 @@ export interface Initialize {
   perTaskStopAffordance?: boolean | null;
   supportedDialogKinds?: string[] | null;
   plugins?: PluginEntry[] | null;
+  mcpServers?: JsonObject | null;
   managedSettings?: JsonObject | null;
   protocolVersion?: unknown;
   features?: unknown;
@@ -735,6 +736,7 @@ export interface InitializeAnswer {
   hooks_applied?: boolean;
   hooks_when_unanswered_kept?: number;
   plugins_applied?: boolean;
+  mcp_servers_applied?: boolean;
   sdk_mcp_manifests_parked?: { [key: string]: string };
   fast_mode_state?: string;
   fast_mode_disabled_reason?: string;

@@ -21,6 +21,7 @@ from parity.typescript import Module, Object, Type
 
 OBSERVED = Path(__file__).with_name("observed")
 CAPABILITY = re.compile(r"\b[a-z_]+_v\d\b")
+CORE_EXPORTS = re.compile(r"^ +(\w+),$", re.MULTILINE)
 
 
 class DriftError(Exception):
@@ -35,6 +36,9 @@ class Declarations:
     """The modules of `claude_agent_sdk` by name."""
     sdk: Module
     tools: Module
+    browser: Module
+    core: tuple[str, ...]
+    """The names that the entry `/core` exports."""
     capabilities: tuple[str, ...]
     versions: str
 
@@ -44,10 +48,16 @@ def load(python: Path, typescript_folder: Path, versions: str) -> Declarations:
     try:
         modules = {name: ast.parse(read(python / f"{name}.py")) for name in ("__init__", "types", "client")}
         text = read(typescript_folder / "sdk.d.ts")
-        sdk, tools = typescript.read(text), typescript.read(read(typescript_folder / "sdk-tools.d.ts"))
+        sdk, tools, browser = (
+            typescript.read(text),
+            typescript.read(read(typescript_folder / "sdk-tools.d.ts")),
+            typescript.read(read(typescript_folder / "browser-sdk.d.ts")),
+        )
+        core = CORE_EXPORTS.findall(read(typescript_folder / "core.d.ts").partition("}")[0])
     except (OSError, SyntaxError, typescript.ParseError) as exc:
         raise DriftError(f"cannot read the declarations: {exc}") from exc
-    return Declarations(modules, sdk, tools, tuple(dict.fromkeys(CAPABILITY.findall(text))), versions)
+    capabilities = tuple(dict.fromkeys(CAPABILITY.findall(text)))
+    return Declarations(modules, sdk, tools, browser, tuple(core), capabilities, versions)
 
 
 def read(path: Path) -> str:
@@ -128,6 +138,10 @@ ELSEWHERE = frozenset({"Settings", "SandboxSettings", "SessionStore", "AgentMcpS
 
 def typescript_options(found: Declarations) -> Iterator[str]:
     return found.sdk.flatten(found.sdk.types["Options"], 9, ELSEWHERE)
+
+
+def browser_options(found: Declarations) -> Iterator[str]:
+    return found.browser.flatten(found.browser.types["BrowserQueryOptions"], 9, ELSEWHERE)
 
 
 def query_methods(found: Declarations) -> Iterable[str]:
@@ -292,6 +306,8 @@ def observed(name: str) -> list[str]:
 SECTIONS = (
     Section("options-python", "Options (Python)", "`ClaudeAgentOptions` in types.py", python_options),
     Section("options-typescript", "Options (TypeScript)", "`Options` in sdk.d.ts", typescript_options),
+    Section("options-browser", "Options (browser)", "`BrowserQueryOptions` in browser-sdk.d.ts", browser_options),
+    Section("exports-core", "Exports of `/core` (TypeScript)", "core.d.ts", lambda found: found.core),
     Section("names-python", "Names (Python)", "`__all__`, types.py and the client's methods", python_names),
     Section("query-methods", "Methods of a query (TypeScript)", "`Query` in sdk.d.ts", query_methods),
     Section("messages", "Messages and fields", "`StdoutMessage` in sdk.d.ts", messages),

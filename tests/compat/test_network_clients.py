@@ -57,5 +57,6 @@ def test_callbacks_rewind_and_a_second_connection(typescript_sdk: Client, connec
             [report.of("prompt")[0], step] for step in steps
         ]
         assert report.of("truncated") == []
+        assert len(report.of("stream")) >= 2
         assert (report.of("suspended"), report.of("resumed")) == ([True], [True])
         assert report.of("commands")[0]

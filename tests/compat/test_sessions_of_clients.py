@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.models.fake.script import ScriptedCall, ScriptedTurn
-from tests.compat.harness import Report, Stage, blocks, conversation, installed, said
+from tests.compat.harness import HELLO, Report, Stage, blocks, conversation, installed, said
 from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT
 
 YES = ScriptedTurn(text="Yes.")
@@ -209,3 +209,18 @@ def test_the_typescript_sdk_renames_tags_forks_and_deletes_sessions_of_ours(node
     assert ids == {session_id, forked.of("changed")[0]["sessionId"]}
     gone = node_stage.run("changes", [], changes=[["deleteSession", session_id]], directory=str(node_stage.directory))
     assert {session["sessionId"] for session in gone.of("session")} == ids - {session_id}
+
+
+def test_the_entry_core_runs_a_session_and_reads_it(node_stage: Stage) -> None:
+    turns = [ScriptedTurn(tools=[ScriptedCall(name="mcp__host__secret", id="t1", input={})]), HELLO]
+    options = {"allowedTools": ["mcp__host__secret"]}
+    report = node_stage.run("core", turns, prompt="one", options=options, directory=str(node_stage.directory))
+
+    assert report.warnings() == []
+    assert "getSessionInfo" in report.of("exports")[0]
+    assert report.messages[-1]["result"] == "Hello there."
+    assert "forty-two" in str(report.requests[-1]["messages"][-1])
+    info, deleted = report.of("info")
+    assert (info["firstPrompt"], info["customTitle"], info["tag"]) == ("one", "Our talk", "blue")
+    assert deleted is None
+    assert [info["archived"] for info in report.of("archived") + report.of("unarchived")] == [True, False]

@@ -30,6 +30,10 @@ const connections = {
     const sse = { streamUrl, sendUrl, sessionId, headers: makeHeaders(), fromSequenceNum: last };
     sse.onDeliveryUpdate = ({ event_id, status }) => tell("delivery", [event_id, status]);
     sse.onCatchUpTruncated = () => tell("truncated");
+    sse.fetchStream = (url, init, overHttp) => {
+      tell("stream", { url, headers: Object.keys(init.headers) });
+      return last === undefined ? fetch(url, init) : overHttp(); // by our own means, and by those of the SDK
+    };
     return browser.query({ prompt: asStream(prompt), ...callbacks, sse });
   },
   direct: (prompt, callbacks) =>

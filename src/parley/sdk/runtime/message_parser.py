@@ -67,6 +67,8 @@ def parse_assistant(message: conversation.Assistant) -> ours.Message:
         stop_reason=or_none(inner.stop_reason),
         session_id=or_none(message.session_id),
         uuid=or_none(message.uuid),
+        user_message_uuid=or_none(message.user_message_uuid),
+        user_message_uuids=or_none(message.user_message_uuids),
     )
 
 
@@ -98,6 +100,8 @@ def parse_result(message: Result) -> ours.Message:
         uuid=or_none(message.uuid),
         terminal_reason=or_none(message.terminal_reason),
         origin=or_none(message.origin),
+        user_message_uuid=or_none(message.user_message_uuid),
+        user_message_uuids=or_none(message.user_message_uuids),
     )
 
 
@@ -127,6 +131,8 @@ def parse_stream_event(message: conversation.StreamEvent) -> ours.Message:
         session_id=as_text(message.session_id),
         event=event if isinstance(event, dict) else {"value": event},
         parent_tool_use_id=or_none(message.parent_tool_use_id),
+        user_message_uuid=or_none(message.user_message_uuid),
+        user_message_uuids=or_none(message.user_message_uuids),
     )
 
 

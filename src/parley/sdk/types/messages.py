@@ -83,6 +83,9 @@ class AssistantMessage(Told):
     stop_reason: str | None = None
     session_id: str | None = None
     uuid: str | None = None
+    user_message_uuid: str | None = None
+    """The prompt that the reply answers, on the first message of a turn and when it changes (`ResultMessage`)."""
+    user_message_uuids: list[str] | None = None
 
     @property
     def text(self) -> str:
@@ -198,6 +201,12 @@ class ResultMessage(Told):
     uuid: str | None = None
     terminal_reason: str | None = None
     origin: MessageOrigin | None = None
+    """What started the turn. It does not tell whose prompts the turn answered; `user_message_uuids` does."""
+    user_message_uuid: str | None = None
+    """The last prompt that started the turn; if it was not started by a prompt, the last one that joined it. Only
+    prompts that were sent with a `uuid` are named."""
+    user_message_uuids: list[str] | None = None
+    """All prompts of the turn: those that started it, then those that joined it."""
 
 
 @dataclass
@@ -208,6 +217,9 @@ class StreamEvent(Told):
     session_id: str
     event: Json
     parent_tool_use_id: str | None = None
+    user_message_uuid: str | None = None
+    """As in `AssistantMessage`."""
+    user_message_uuids: list[str] | None = None
 
 
 @dataclass
