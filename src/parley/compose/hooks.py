@@ -35,6 +35,7 @@ def load_settings_hooks(
 ) -> tuple[Sequence[Hook], Sequence[str]]:
     """The hooks of all layers, and what is wrong with them."""
     of_project = {layer.path for layer in layers if layer.source in TREE}
+    of_admin = {layer.path for layer in layers if layer.source == "managed"}
 
     def make_environment(entry: CommandEntry) -> HookEnvironment:
         starter = ConfinedStarter(workspace, "hook", by_project=entry.source in of_project)
@@ -42,7 +43,9 @@ def load_settings_hooks(
 
     makers: dict[type[HookEntry], Callable[[Any], Hook]] = {
         CommandEntry: lambda entry: CommandHook(entry, make_environment(entry)),
-        HttpEntry: lambda entry: HttpHook(entry, services, lambda: http_policy(launch), workspace.environment),
+        HttpEntry: lambda entry: HttpHook(
+            entry, services, lambda: http_policy(launch, by_admin=entry.source in of_admin), workspace.environment
+        ),
         ModelEntry: lambda entry: PromptHook(entry, services),
         AgentEntry: lambda entry: AgentHook(entry, services),
         McpToolEntry: lambda entry: McpToolHook(entry, services),
@@ -52,12 +55,21 @@ def load_settings_hooks(
     return [makers[type(entry)](entry) for entry in entries], [str(problem) for problem in problems]
 
 
-def http_policy(launch: LaunchContext) -> HttpHookPolicy:
-    """What the settings permit to http hooks: the lists of all files together, except those of the project."""
-    found = [layer.values for layer in launch.settings.layers() if layer.source not in TREE]
-    variables = merge_lists([list_of(values, VARIABLES) for values in found])
+def http_policy(launch: LaunchContext, *, by_admin: bool) -> HttpHookPolicy:
+    """What the settings permit to http hooks: the lists of all files together, except those of the project.
+
+    Hooks of managed settings are limited only by lists that managed settings have too: a user must not turn off what
+    an administrator requires.
+    """
+    layers = [layer for layer in launch.settings.layers() if layer.source not in TREE]
+
+    def is_unlimited(key: str) -> bool:
+        return by_admin and not any(key in layer.values for layer in layers if layer.source == "managed")
+
+    variables = None if is_unlimited(VARIABLES) else merge_lists([list_of(one.values, VARIABLES) for one in layers])
     return HttpHookPolicy(
-        urls=merge_lists([list_of(values, URLS) for values in found]),
+        urls=merge_lists([list_of(one.values, URLS) for one in layers]),
+        is_exempt=is_unlimited(URLS),
         variables=None if variables is None else frozenset(variables),
     )
 

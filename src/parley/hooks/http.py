@@ -7,8 +7,8 @@
     any other status      failure; `onFailure` decides
     no reply              failure
 
-`allowedHttpHookUrls` limits the URLs, `allowedEnvVars` and `httpHookAllowedEnvVars` the variables in headers. The
-address is checked as that of a WebFetch call is, and redirects are not followed.
+`allowedHttpHookUrls` limits the URLs, `allowedEnvVars` and `httpHookAllowedEnvVars` the variables in headers. A
+`Content-Length` or `Transfer-Encoding` among the headers is ignored. The address is checked as that of a WebFetch call is, and redirects are not followed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from parley.protocol.base import Json, Struct
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HOST = re.compile(r"https?://(\[[^\]/]*\]|[^:/]*)")
 MAX_ERROR_CHARS = 500
+OF_THE_BODY = ("content-length", "transfer-encoding")
+"""Headers that follow from the body that is sent; others would cut it or add to it."""
 
 
 class HttpHookPolicy(Struct, frozen=True, kw_only=True):
@@ -35,11 +37,13 @@ class HttpHookPolicy(Struct, frozen=True, kw_only=True):
 
     urls: tuple[str, ...] | None = None
     """`allowedHttpHookUrls`: patterns with `*`."""
+    is_exempt: bool = False
+    """Whether `urls` lists only what a user adds for the hook of an administrator, and refuses nothing."""
     variables: frozenset[str] | None = None
     """`httpHookAllowedEnvVars`."""
 
     def allows(self, url: str) -> bool:
-        return self.urls is None or any(matches_pattern(pattern, url) for pattern in self.urls)
+        return self.urls is None or self.is_exempt or any(matches_pattern(pattern, url) for pattern in self.urls)
 
     def lists_host(self, url: str) -> bool:
         """Whether a pattern that matches names the host, without a wildcard in it."""
@@ -100,7 +104,8 @@ class HttpHook(HandlerHook[HttpEntry]):
             name = found[1] or found[2]
             return environment.get(name, "") if name in names else ""
 
-        expanded = {name: VARIABLE.sub(value, text) for name, text in self.entry.headers.items()}
+        given = {name: text for name, text in self.entry.headers.items() if name.lower() not in OF_THE_BODY}
+        expanded = {name: VARIABLE.sub(value, text) for name, text in given.items()}
         for name, text in expanded.items():
             if re.search(r"[\r\n\0]", text) or not text.isascii():
                 raise HookFailed(f"the value of the header {name!r} contains characters that a header cannot have")

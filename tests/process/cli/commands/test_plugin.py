@@ -164,6 +164,19 @@ def test_hooks_of_an_installed_plugin_do_not_run_if_only_managed_ones_may(run: A
     assert mark.exists()
 
 
+def test_only_plugins_of_an_administrator_run_hooks_in_a_bare_session(run: Any, tmp_path: Path, kit: Path) -> None:
+    mark = tmp_path / "hook-ran"
+    hook = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": f"touch {mark}"}]}]}
+    put(kit, "hooks/hooks.json", json.dumps({"hooks": hook}))
+    run("plugin", "install", "kit")
+
+    assert names(run, "--bare") == []
+    assert not mark.exists()
+
+    assert names(run, "--bare", "--managed-settings", '{"enabledPlugins": {"kit@parley": true}}') == ["kit"]
+    assert mark.exists()
+
+
 def test_a_zip_file_and_a_git_repository_can_be_installed(run: Any, tmp_path: Path, kit: Path) -> None:
     zipped(kit, tmp_path / "kit.zip")
     assert run("plugin", "i", "kit.zip").returncode == 0

@@ -134,6 +134,35 @@ async def test_only_listed_variables_reach_the_headers(tmp_path: Path) -> None:
     assert (headers["authorization"], headers["x-all"], headers["x-key"]) == ("Bearer m", "m--", "")
 
 
+async def test_the_length_of_a_request_is_that_of_its_body(tmp_path: Path) -> None:
+    async with loopback(whole(200, b"{}")) as server:
+        headers = {"Content-Length": "2", "transfer-encoding": "chunked", "X-Kept": "yes"}
+        handler = {"type": "http", "url": server.url, "headers": headers}
+        await run(tmp_path, TURNS, hooks("PreToolUse", handler), PRIVATE)
+
+    [request] = server.heard
+    assert json.loads(request.body)["hook_event_name"] == "PreToolUse"
+    assert int(request.headers["content-length"]) == len(request.body)
+    assert (request.headers["x-kept"], "transfer-encoding" in request.headers) == ("yes", False)
+
+
+@pytest.mark.parametrize(
+    ("managed", "is_called"),
+    [({}, True), ({"allowedHttpHookUrls": [], "httpHookAllowedEnvVars": []}, False)],
+)
+async def test_lists_of_a_user_do_not_limit_the_hooks_of_an_administrator(
+    tmp_path: Path, managed: Json, is_called: bool
+) -> None:
+    own = json.dumps({"allowedHttpHookUrls": [], "httpHookAllowedEnvVars": []})
+    async with loopback(whole(200, b"{}")) as server:
+        headers = {"X-Mine": "$MINE"}
+        handler = {"type": "http", "url": server.url, "headers": headers, "allowedEnvVars": ["MINE"]}
+        required = hooks("PreToolUse", handler, **managed)
+        await run(tmp_path, TURNS, own, PRIVATE | {"MINE": "m"}, managed_settings=required)
+
+    assert [request.headers["x-mine"] for request in server.heard] == (["m"] if is_called else [])
+
+
 async def test_a_project_cannot_list_urls(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(json.dumps({"allowedHttpHookUrls": ["http://127.0.0.1/*"]}))
