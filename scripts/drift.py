@@ -4,6 +4,8 @@
     python scripts/drift.py --check         fail if a name has no row, a row is wrong, or the page is not current
     python scripts/drift.py --newest --check
                                             the same with the newest releases, without the page
+    python scripts/drift.py --newest --check --run [arguments of pytest]
+                                            also run tests/compat with them; print one page, and write it to build/drift.md
     python scripts/drift.py --missing       print rows for the names that have none
 
 The packages are those of the compatibility tests (`tests/compat/install.py`), installed into `.compat/` if needed.
@@ -14,18 +16,23 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 from parity import rows
 from parity.declared import SECTIONS, Declarations, DriftError, load
+from parity.drift_page import read_outcomes, render_drift
 from parity.page import render
 from parity.rows import Table
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "parity.md"
+DRIFT_PAGE = ROOT / "build" / "drift.md"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; fail if something is missing")
     parser.add_argument("--newest", action="store_true", help="the newest releases instead of the pinned ones")
     parser.add_argument("--missing", action="store_true", help="print rows for the names that have none")
+    parser.add_argument("--run", nargs=argparse.REMAINDER, help="run the compatibility tests, with these arguments")
     given = parser.parse_args(arguments)
     try:
         declarations = load_installed(newest=given.newest)
@@ -51,9 +59,31 @@ def main(arguments: list[str] | None = None) -> int:
             PAGE.write_text(page, encoding="utf-8")
         elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page:
             problems.append("docs/parity.md is not current; run `python scripts/drift.py`")
+    if given.run is not None:
+        return run_compat(declarations.versions, problems, given.run)
     sys.stderr.writelines(f"{problem}\n" for problem in problems)
     sys.stdout.write(summarize(declarations, tables, len(problems)))
     return 1 if problems else 0
+
+
+def run_compat(versions: str, problems: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run the compatibility tests with the same releases, and write the page. Returns the exit code."""
+    DRIFT_PAGE.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "junit.xml"
+        # The names are on the page already, and docs/parity.md is about the pinned releases.
+        words = [f"--junit-xml={report}", "--ignore=tests/compat/test_drift.py", "tests/compat", *arguments]
+        environment = {**os.environ, "PARLEY_REQUIRE_COMPAT": "1"}
+        done = subprocess.run([sys.executable, "-m", "tests.run", *words], cwd=ROOT, env=environment, check=False)
+        try:
+            outcomes = read_outcomes(report)
+        except (OSError, ElementTree.ParseError) as exc:
+            sys.stderr.write(f"the tests left no report: {exc}\n")
+            return 2
+    page = render_drift(versions, problems, outcomes)
+    DRIFT_PAGE.write_text(page, encoding="utf-8")
+    sys.stdout.write(page)
+    return 1 if problems or done.returncode else 0
 
 
 def load_installed(*, newest: bool = False) -> Declarations:

@@ -23,7 +23,7 @@ Every name that {versions} declare, and what Parley does with it:
 
 `scripts/drift.py` writes this page from the installed packages and the rows in `scripts/parity/rows/`. A test fails
 if a declared name has no row, a row names nothing that is declared, or *works* names no test. `make drift` runs the
-same check against the newest releases.
+same check and the compatibility tests with the newest releases.
 """
 
 

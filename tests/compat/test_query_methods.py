@@ -91,7 +91,7 @@ OWN_WORK = """
     close cleanup performCleanup next return throw readMessages handleControlRequest handleControlCancelRequest
     processControlRequest readSdkMessages initialize buildInitializeRequest captureSdkMcpServerManifests
     startupMarkReached setUiHost awaitControlResponse processPendingPermissionRequests
-    processPendingUserDialogRequests request afterInitialize writePrompt dropHookMatchers streamInput
+    processPendingUserDialogRequests request afterInitialize sendsLaunchFields writePrompt dropHookMatchers streamInput
     writeStreamMessage endRun armRunEndCeiling clearRunEndCeiling waitForRunEnd handleHookCallbacks
     connectSdkMcpServer disconnectSdkMcpServer sendMcpServerMessageToCli handleMcpControlRequest
 """

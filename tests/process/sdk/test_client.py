@@ -468,7 +468,11 @@ def test_a_prompt_that_no_line_can_say_leaves_no_trace(harness: ClientHarness) -
 
 
 def test_servers_reach_the_engine_in_initialize(harness: ClientHarness) -> None:
-    server = {"command": sys.executable, "args": [str(paths.MCP_SERVERS / "plain.py"), "well"], "env": {"KEY": "hidden"}}
+    server = {
+        "command": sys.executable,
+        "args": [str(paths.MCP_SERVERS / "plain.py"), "well"],
+        "env": {"KEY": "hidden"},
+    }
     script = '[[turn]]\ntools = [{ name = "mcp__own__echo", input = { a = 1 } }]\n[[turn]]\ntext = "Done."\n'
     given = {"mcp_servers": {"own": server}, "mcp_servers_delivery": "initialize", "allowed_tools": ["mcp__own"]}
 

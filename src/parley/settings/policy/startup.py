@@ -126,4 +126,6 @@ def check_flags(options: CliOptions, merged: MergedSettings, cwd: str) -> None:
     servers = [server for one in from_command_line(options.mcp_config, cwd) for server in one.servers.values()]
     # A server that the client runs itself is not started by us.
     if any(not isinstance(server, dict) or server.get("type") != "sdk" for server in servers):
-        raise StartRefused(f"MCP servers of --mcp-config or initialize are disabled by managed settings ({key})", INVALID)
+        raise StartRefused(
+            f"MCP servers of --mcp-config or initialize are disabled by managed settings ({key})", INVALID
+        )
