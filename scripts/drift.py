@@ -5,7 +5,7 @@
     python scripts/drift.py --newest --check
                                             the same with the newest releases, without the page
     python scripts/drift.py --newest --check --run [arguments of pytest]
-                                            also run tests/compat with them; print one page, and write it to build/drift.md
+                                            also run tests/compat with them; print one page (build/drift.md)
     python scripts/drift.py --missing       print rows for the names that have none
 
 The packages are those of the compatibility tests (`tests/compat/install.py`), installed into `.compat/` if needed.

@@ -8,7 +8,8 @@
     no reply              failure
 
 `allowedHttpHookUrls` limits the URLs, `allowedEnvVars` and `httpHookAllowedEnvVars` the variables in headers. A
-`Content-Length` or `Transfer-Encoding` among the headers is ignored. The address is checked as that of a WebFetch call is, and redirects are not followed.
+`Content-Length` or `Transfer-Encoding` among the headers is ignored. The address is checked as that of a WebFetch call
+is, and redirects are not followed.
 """
 
 from __future__ import annotations

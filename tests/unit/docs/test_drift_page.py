@@ -12,7 +12,7 @@ from tests.helpers.environment import base_environment
 
 MODULES = {
     "test_messages.py": "def test_good(): pass\ndef test_bad(): assert 1 == 2, 'one\\nline'\n",
-    "test_ported.py": "import pytest\ndef test_runs(): raise OSError('gone')\n@pytest.mark.skip\ndef test_left(): pass\n",
+    "test_ported.py": "import pytest\ndef test_runs(): raise OSError('gone')\ndef test_left(): pytest.skip()\n",
 }
 
 
