@@ -8,7 +8,7 @@ The Python SDK is built from its source distribution and the TypeScript SDK is i
 packages: neither then carries an engine of its own, so that what answers can only be ours.
 
     .compat/python-0.2.183/     a virtual environment
-    .compat/node/               package.json, node_modules
+    .compat/node-0.3.327/       package.json, node_modules
     .compat/libraries/          a virtual environment with the other clients in Python
     .compat/<name>/stamp.json   written last: without it, or with another one, the folder is made anew
     .compat/<name>.lock         held while a folder is made, so that test runs may start side by side
@@ -152,7 +152,8 @@ PYTHON, NODE = "claude-agent-sdk", "@anthropic-ai/claude-agent-sdk"
 CURRENT = version("0.2.183", newest_python, PYTHON)
 CURRENT_PYTHON = Client(f"python-{CURRENT}", PYTHON, CURRENT, make_python, "bin/python")
 OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
-TYPESCRIPT = Client("node", NODE, version("0.3.326", newest_node, NODE), make_node, "node")
+CURRENT_NODE = version("0.3.327", newest_node, NODE)
+TYPESCRIPT = Client(f"node-{CURRENT_NODE}", NODE, CURRENT_NODE, make_node, "node")
 LIBRARIES = Client(
     "libraries",
     "the other clients in Python:",

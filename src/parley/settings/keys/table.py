@@ -133,6 +133,7 @@ KEYS: dict[str, SettingKey] = {
     "otelHeadersHelper": reported("set the variable OTEL_EXPORTER_OTLP_HEADERS instead", scope=PERSON),
     "env": SettingKey(OBJECT, note="environment variables"),
     "allowedProviders": SettingKey(list_of(*PROVIDERS), MANAGED, "the model services that can be used"),
+    "allowNestedModelAccessUnderForceLogin": policy("there is no login, only API keys"),
     "forceLoginMethod": policy("there is no login, only API keys"),
     "forceLoginOrgUUID": policy("there is no login, only API keys"),
     "forceLoginGatewayUrl": policy("there is no login, only API keys"),
