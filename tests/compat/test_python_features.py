@@ -156,6 +156,18 @@ def test_files_are_rewound_to_a_prompt(stage: Stage) -> None:
     assert file.read_text() == "before\n"
 
 
+def test_a_result_and_the_first_messages_name_the_prompt_that_they_answer(tmp_path: Path) -> None:
+    uuid = "11111111-1111-4111-8111-111111111111"
+    stage = Stage(installed(CURRENT_PYTHON), tmp_path, partial=True)
+    report = stage.run("client", [call("Glob", pattern="*"), DONE], steps=[["ask_with_uuid", "Look", uuid]])
+
+    assert report.warnings() == []
+    for name in ("StreamEvent", "AssistantMessage", "ResultMessage"):
+        first, *others = only(report, name)
+        assert (first["user_message_uuid"], first["user_message_uuids"]) == (uuid, [uuid])
+        assert [one["user_message_uuid"] for one in others if one["user_message_uuid"] is not None] == []
+
+
 # Requests of a client while it is connected.
 
 

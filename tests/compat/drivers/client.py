@@ -20,6 +20,15 @@ async def ask(client: Any, prompt: str) -> None:
         tell("message", message)
 
 
+async def ask_with_uuid(client: Any, prompt: str, uuid: str) -> None:
+    async def one_prompt() -> Any:
+        yield {"type": "user", "uuid": uuid, "message": {"role": "user", "content": prompt}, "parent_tool_use_id": None}
+
+    await client.query(one_prompt())
+    async for message in client.receive_response():
+        tell("message", message)
+
+
 async def ask_and_interrupt(client: Any, prompt: str) -> None:
     """Interrupt as soon as the first text is seen."""
     await client.query(prompt)
@@ -95,6 +104,7 @@ STEPS: dict[str, Any] = {
         ask_and_interrupt,
         ask_and_rewind,
         ask_and_stop_the_task,
+        ask_with_uuid,
         context_usage,
         mcp_status,
         reconnect_mcp_server,
