@@ -28,6 +28,7 @@ from parley import (
     StreamEvent,
     SystemMessage,
     TextBlock,
+    ToolResultBlock,
     Turn,
     UserMessage,
     query,
@@ -474,7 +475,7 @@ def test_servers_reach_the_engine_in_initialize(harness: ClientHarness) -> None:
         "env": {"KEY": "hidden"},
     }
     script = '[[turn]]\ntools = [{ name = "mcp__own__echo", input = { a = 1 } }]\n[[turn]]\ntext = "Done."\n'
-    given = {"mcp_servers": {"own": server}, "mcp_servers_delivery": "initialize", "allowed_tools": ["mcp__own"]}
+    given: dict[str, Any] = {"mcp_servers": {"own": server}, "mcp_servers_delivery": "initialize"}
 
     async def play(options: Options) -> tuple[str, list[Any]]:
         async with Client(options) as client:
@@ -482,16 +483,18 @@ def test_servers_reach_the_engine_in_initialize(harness: ClientHarness) -> None:
             await client.query("go")
             return command_line, [message async for message in client.receive_response()]
 
-    command_line, messages = run("asyncio", play, harness.options("process", script, **given))
+    options = harness.options("process", script, allowed_tools=["mcp__own"], **given)
+    command_line, messages = run("asyncio", play, options)
 
     assert "--await-initialize" in command_line
     assert not any(word in command_line for word in ("mcp-config", "hidden", "plain.py"))
-    results = [one.content[0].content for one in messages if isinstance(one, UserMessage)]
-    assert results == [[{"type": "text", "text": '{"a": 1}'}]]
+    [answer] = [message.content for message in messages if isinstance(message, UserMessage)]
+    assert isinstance(answer[0], ToolResultBlock)
+    assert answer[0].content == [{"type": "text", "text": '{"a": 1}'}]
 
 
 def test_servers_in_initialize_need_an_engine_that_reads_them(harness: ClientHarness) -> None:
-    given = {"mcp_servers": {"own": {"command": "x"}}, "mcp_servers_delivery": "initialize"}
+    given: dict[str, Any] = {"mcp_servers": {"own": {"command": "x"}}, "mcp_servers_delivery": "initialize"}
 
     with pytest.raises(CLIConnectionError, match="does not read MCP servers"):
         run("asyncio", asked, harness.options("process", extra_args={"safe-mode": None}, **given))
