@@ -22,6 +22,7 @@ DECLARATIONS: dict[str, Any] = {
     "mode of an agent": {"agents": {"one": {**AGENT, "permissionMode": "acceptEdits"}}},
     "unknown field of an agent": {"agents": {"one": {**AGENT, "later": "x"}}},
     "plugins": {"plugins": [{"type": "local", "path": "/plugin"}]},
+    "servers": {"mcpServers": {"made": SERVER}},
 }
 
 

@@ -162,7 +162,7 @@ def is_asking(mode: object) -> bool:
 def runs_without_question(request: Json) -> bool:
     """Whether an `initialize` can run or allow something that an approver is not asked about.
 
-    Hooks decide about calls. The hooks and MCP servers of an agent are commands.
+    Hooks decide about calls. MCP servers, and the hooks and servers of an agent, are commands.
     """
     agents = request.get("agents")
     listed = agents.values() if isinstance(agents, dict) else ()
