@@ -99,6 +99,13 @@ def make_node(client: Client) -> None:
     run(["npm", "install", "--omit=optional", "--ignore-scripts", *quiet, *patience], cwd=client.place)
 
 
+def make_mcp_suite(client: Client) -> None:
+    """The suite imports `globSync` of node 22 for a command that the tests do not use."""
+    make_node(client)
+    program = client.place / "node_modules" / client.package / "dist" / "index.js"
+    program.write_text(program.read_text().replace("globSync as a,", "", 1))
+
+
 def check_node() -> None:
     """Raises Unavailable."""
     version = run(["node", "--version"]).strip()
@@ -176,6 +183,10 @@ COMPILER = Client("typescript-5.9.3", "typescript", "5.9.3", make_node, "node")
 """Checks the generated types. Later versions are native programs."""
 AXE = Client("axe-core-4.14.0", "axe-core", "4.14.0", make_node, "node")
 """Not a client, but what checks the console for people who use a screen reader."""
+MCP_SUITE = Client(
+    "mcp-conformance-0.2.0-alpha.12", "@modelcontextprotocol/conformance", "0.2.0-alpha.12", make_mcp_suite, "node"
+)
+"""The official suite for MCP clients and servers. Earlier releases do not know MCP 2026-07-28 as it was released."""
 CLIENTS = (
     CURRENT_PYTHON,
     OLD_PYTHON,
@@ -187,6 +198,7 @@ CLIENTS = (
     ASYNCAPI,
     COMPILER,
     AXE,
+    MCP_SUITE,
 )
 
 

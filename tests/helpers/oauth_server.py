@@ -33,6 +33,9 @@ class LoginServer(ThreadingHTTPServer):
         self.clients: dict[str, Any] = {}
         self.codes: dict[str, Any] = {}
         self.tokens: set[str] = set()
+        self.refresh_tokens: set[str] = set()
+        self.open_methods: set[str] = set()
+        """Requests that need no login."""
 
     def approve(self, address: str) -> str:
         """Open the authorization page as a browser that does not follow redirects."""
@@ -76,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
                 {
                     "issuer": origin,
                     "authorization_endpoint": f"{origin}/authorize",
-                    "token_endpoint": f"{origin}/token",
+                    "token_endpoint": f"{origin}/oauth/token",
                     "registration_endpoint": f"{origin}/register",
                     "response_types_supported": ["code"],
                     "grant_types_supported": ["authorization_code", "refresh_token"],
@@ -103,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
                 known = {**json.loads(body), "client_id": secrets.token_hex(4)}
                 self.server.clients[known["client_id"]] = known
                 self.reply(201, known)
-            case "/token":
+            case "/oauth/token":
                 self.exchange({key: values[0] for key, values in parse_qs(body.decode()).items()})
             case "/mcp":
                 self.serve(json.loads(body))
@@ -117,15 +120,19 @@ class Handler(BaseHTTPRequestHandler):
         asked = self.server.codes.pop(given.get("code", ""), None)
         digest = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        if asked is None or asked["code_challenge"] != challenge:
+        is_proven = asked is not None and asked["code_challenge"] == challenge
+        if not is_proven and given.get("refresh_token") not in self.server.refresh_tokens:
             self.reply(400, {"error": "invalid_grant"})
             return
-        token = f"token-{secrets.token_hex(8)}"
+        token, refresh = f"token-{secrets.token_hex(8)}", f"refresh-{secrets.token_hex(8)}"
         self.server.tokens.add(token)
-        self.reply(200, {"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+        self.server.refresh_tokens.add(refresh)
+        grant = {"access_token": token, "token_type": "Bearer", "expires_in": 3600, "refresh_token": refresh}
+        self.reply(200, grant)
 
     def serve(self, message: Any) -> None:
-        if self.headers.get("Authorization", "").removeprefix("Bearer ") not in self.server.tokens:
+        is_known = self.headers.get("Authorization", "").removeprefix("Bearer ") in self.server.tokens
+        if not is_known and message["method"] not in self.server.open_methods:
             metadata = f"{self.server.origin}/.well-known/oauth-protected-resource/mcp"
             self.reply(401, WWW_Authenticate=f'Bearer resource_metadata="{metadata}"')
             return

@@ -15,7 +15,7 @@ from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
 from parley.compose.workspace.confined import ConfinedStarter
 from parley.host import Host
-from parley.mcp.base import ConnectionLost, ServerLogin, ServerSources, ServerSpec, ServerTransport
+from parley.mcp.base import Challenge, ConnectionLost, ServerLogin, ServerSources, ServerSpec, ServerTransport
 from parley.mcp.sources import ServerParser, build_sources
 from parley.models.endpoint import is_loopback
 from parley.settings.base import Plugin, printable
@@ -93,10 +93,10 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
         made: ServerTransport = TRANSPORT_OPENERS[spec.kind](cls, spec, host, workspace, launch.cwd, access)
         return made
 
-    async def start_login(spec: ServerSpec, redirect_uri: str | None) -> ServerLogin:
+    async def start_login(spec: ServerSpec, redirect_uri: str | None, challenge: Challenge | None) -> ServerLogin:
         from parley.compose import mcp_login
 
-        return await mcp_login.start_login(spec, redirect_uri, *open_access(spec))
+        return await mcp_login.start_login(spec, redirect_uri, challenge, *open_access(spec))
 
     async def forget_login(spec: ServerSpec) -> None:
         from parley.compose import mcp_login

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.mcp.base import ConnectionLost, LoginRefused, ServerLogin, ServerSpec
+from parley.mcp.base import Challenge, ConnectionLost, LoginRefused, ServerLogin, ServerSpec
 from parley.protocol.base import Json
 from parley.workspace import private_files
 
@@ -52,7 +52,12 @@ def open_login_file(launch: LaunchContext) -> LoginFile:
 
 
 async def start_login(
-    spec: ServerSpec, redirect_uri: str | None, proxy: str | None, trust: Trust, file: LoginFile
+    spec: ServerSpec,
+    redirect_uri: str | None,
+    challenge: Challenge | None,
+    proxy: str | None,
+    trust: Trust,
+    file: LoginFile,
 ) -> ServerLogin:
     """Raises LoginRefused or ConnectionLost."""
     login_class, make_client = await asyncio.to_thread(load)
@@ -64,7 +69,7 @@ async def start_login(
     def connect(auth: httpx2.Auth) -> httpx2.AsyncClient:
         return make_client(spec, proxy, context, auth)
 
-    login: ServerLogin = await login_class.start(spec, connect, file, redirect_uri)
+    login: ServerLogin = await login_class.start(spec, connect, file, redirect_uri, challenge)
     return login
 
 

@@ -4,8 +4,8 @@
     ServerTransport   one connection to it: a process, a URL, or the client of the session
     Status            its connection state
 
-See also: `config.py` parses configurations, `client.py` speaks JSON-RPC, `server.py` manages one server, and the
-transports are in `stdio.py`, `remote.py` and `host_transport.py`.
+See also: `config.py` parses configurations, `client.py` speaks JSON-RPC, `server_connection.py` manages one server, and
+the transports are in `stdio.py`, `remote.py` and `host_transport.py`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ Status = Literal["pending", "connected", "failed", "needs-auth", "disabled"]
 Kind = Literal["stdio", "sse", "http", "sdk"]
 PREFIX = "mcp__"
 """The prefix of all MCP tool names."""
+REFUSED = "refused"
+"""The code of a `ServerError` that means that the request needs a login, of a transport that goes on without it."""
 TAIL_BYTES = 4_096
 """How much of a server's stderr is kept and reported."""
 
@@ -32,12 +34,25 @@ class NeedsAuth(ConnectionLost):
     """A server requires authorization."""
 
 
+class Challenge(Struct, frozen=True):
+    """How a server refused a request. It says what a login needs: the authorization server, and the scopes."""
+
+    status: int
+    www_authenticate: str
+
+    @property
+    def is_about_scope(self) -> bool:
+        """Whether the server accepts the login, but not for this request."""
+        return self.status == 403 and "insufficient_scope" in self.www_authenticate
+
+
 class ServerError(Exception):
     """A server answered with a JSON-RPC error."""
 
-    def __init__(self, code: Any, text: str) -> None:
+    def __init__(self, code: Any, text: str, data: Any = None) -> None:
         super().__init__(text)
         self.code = code
+        self.data = data
 
 
 class LoginRefused(Exception):
@@ -116,6 +131,11 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     def scope(self) -> str:
         return "dynamic" if self.source == "sdk" else self.source
 
+    @property
+    def has_credentials(self) -> bool:
+        """Whether `oauth` is enough to log in without the user."""
+        return self.oauth is not None and all(self.oauth.get(key) for key in ("clientId", "clientSecret", "issuer"))
+
 
 class ParsedServers(Struct, frozen=True, kw_only=True):
     """Parsed servers and the problems found."""
@@ -171,7 +191,7 @@ class ServerSources(Struct, frozen=True, kw_only=True):
     """The servers that the client runs itself."""
     parse_agent: Callable[[Json, str, bool], ParsedServers] = lambda servers, path, by_project: ParsedServers()
     """Parses the servers of an agent; the second argument is where they are defined."""
-    start_login: Callable[[ServerSpec, str | None], Awaitable[ServerLogin]] | None = None
+    start_login: Callable[[ServerSpec, str | None, Challenge | None], Awaitable[ServerLogin]] | None = None
     """Starts a login, with the redirect URI of the client if it has one. Raises LoginRefused or ConnectionLost."""
     forget_login: Callable[[ServerSpec], Awaitable[None]] | None = None
     """Deletes the tokens of a server. Raises LoginRefused."""

@@ -1,11 +1,17 @@
-"""An MCP client: JSON-RPC over any transport.
+"""An MCP client: JSON-RPC over any transport, in the revision that the server speaks.
 
     client = McpClient(transport, on_request=answer)
     await client.connect(capabilities)
     result = await client.request("tools/call", {...}, seconds=60)
 
+There are two kinds of servers. One of 2026-07-28 has no handshake: it answers `server/discover`, and every request
+carries the version, the client and its capabilities in `_meta`. An older one has the `initialize` handshake; it rejects
+`server/discover`, ignores it or disconnects. A server may be both, and then the newer revision is used.
+
 A progress notification restarts the timeout of a request, and the timeout is suspended while the server waits for an
 answer from the user. A request that times out or is cancelled is cancelled on the server too.
+
+See also: `rounds.py` for requests that take several round trips.
 """
 
 from __future__ import annotations
@@ -15,25 +21,45 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from parley.mcp.base import ConnectionLost, ServerError, ServerTransport
+from parley.mcp.base import REFUSED, ConnectionLost, NeedsAuth, ServerError, ServerTransport
 from parley.mcp.content import clean
-from parley.protocol.base import Json
+from parley.protocol.base import Json, encode_json
 from parley.version import __version__
 
 PROTOCOL_VERSION = "2025-11-25"
+"""The newest revision with a handshake."""
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", PROTOCOL_VERSION)
+STATELESS_VERSION = "2026-07-28"
+PROBE_SECONDS = 1.0
+"""How long `server/discover` may take before `initialize` is sent as well.
+
+Both then wait in the input of a server that is slow to start, and the answers tell what it speaks. So a server that
+ignores unknown requests costs a second, and one that needs a minute is not mistaken for it.
+"""
+PROBE_IDS = ("discover", "discover-again")
+"""The ids of probes. The other requests have the same numbers with and without them."""
+META_PREFIX = "io.modelcontextprotocol/"
+VERSION_KEY = META_PREFIX + "protocolVersion"
+TASKS_EXTENSION = META_PREFIX + "tasks"
 CLIENT = {"name": "parley", "title": "Parley", "version": __version__}
 METHOD_NOT_FOUND = -32601
+UNSUPPORTED_VERSION = -32022
 INTERNAL_ERROR = -32603
 MAX_NAME_CHARS = 200
 MAX_PAGES = 100
 MAX_LISTED = 2_000
 """Limit of tools, prompts or resources. One message to the client contains all of them."""
 USER_REQUESTS = ("elicitation/create",)
+UNCANCELLABLE = ("initialize", "server/discover")
 MAX_INCOMING = 64
 """How many requests of one server are handled at a time. Further ones are rejected."""
+MAX_GIVEN_MS = 86_400_000
+MAX_KEPT = 16
+"""How many results are kept for as long as the server allows."""
 
 Progress = Callable[[Json], None]
 Answerer = Callable[[str, Json], Awaitable[Json]]
+RequestId = int | str
 
 
 class RequestTimeout(Exception):
@@ -60,14 +86,14 @@ class PendingRequest:
 class IncomingRequest:
     """A request from the server that is being answered."""
 
-    def __init__(self, calls: set[int]) -> None:
+    def __init__(self, calls: set[RequestId]) -> None:
         self.calls = calls
         """Our requests that were pending when it arrived. It belongs to one of them."""
         self.is_moot = False
         """Whether all of them were cancelled."""
         self.task: asyncio.Task[None] | None = None
 
-    def withdraw(self, call: int) -> None:
+    def withdraw(self, call: RequestId) -> None:
         if call in self.calls:
             self.calls.remove(call)
             self.is_moot = not self.calls
@@ -82,17 +108,21 @@ class McpClient:
         *,
         on_request: Answerer,
         on_notification: Callable[[str, Json], None] = lambda method, params: None,
-        on_lost: Callable[[str], None] = lambda reason: None,
+        on_lost: Callable[[ConnectionLost], None] = lambda loss: None,
     ) -> None:
+        self.version = ""
+        """The revision that is spoken; empty before `connect` has returned."""
         self.info: Json = {}
         self.capabilities: Json = {}
         self.instructions = ""
+        self._envelope: Json = {}
+        """The `_meta` of every message in a revision without a handshake."""
         self._transport = transport
         self._on_request = on_request
         """Answers the server's requests. Raises ServerError."""
         self._on_notification = on_notification
         self._on_lost = on_lost
-        self._pending: dict[int, PendingRequest] = {}
+        self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = 0
         self._elicitations = 0
         """How many elicitations are waiting for the user."""
@@ -100,38 +130,130 @@ class McpClient:
         self._incoming: dict[Any, IncomingRequest] = {}
         """Requests from the server by their ids."""
         self._failure: ConnectionLost | None = None
+        self._refusal: NeedsAuth | None = None
+        """Why the probe needs a login. It decides nothing yet: the handshake may be open to everybody."""
+        self._expiry: dict[str, float] = {}
+        """When a list should be read again, by its method; only for lists whose server says so."""
+        self._kept: dict[bytes, tuple[float, Json]] = {}
+        """Results with the times at which they expire, by their requests."""
 
-    async def connect(self, capabilities: Json) -> None:
-        """Perform the initialize handshake. Raises ConnectionLost or ServerError."""
+    @property
+    def is_stateless(self) -> bool:
+        """Whether the server is spoken to without a handshake."""
+        return bool(self._envelope)
+
+    async def connect(self, capabilities: Json, *, in_handshake: Json | None = None, is_old: bool = False) -> None:
+        """Find out what the server speaks and offers. Raises ConnectionLost or ServerError.
+
+        `in_handshake`: what is declared to an older server, if it differs. `is_old`: the server is known to have the
+        handshake, and is asked for nothing else unless it rejects it.
+        """
         await self._transport.open(self.receive, self._fail)
-        params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": capabilities, "clientInfo": CLIENT}
-        result = await self.request("initialize", params, seconds=None)
-        await self.notify("notifications/initialized")
-        if not isinstance(result.get("protocolVersion"), str):
-            raise ConnectionLost("the server sent an initialize response without a protocol version")
-        info = as_object(result.get("serverInfo"))
+        envelope = {
+            VERSION_KEY: STATELESS_VERSION,
+            META_PREFIX + "clientInfo": CLIENT,
+            META_PREFIX + "clientCapabilities": {**capabilities, "extensions": {TASKS_EXTENSION: {}}},
+        }
+        result = await self._negotiate(envelope, capabilities if in_handshake is None else in_handshake, is_old)
+        if self.is_stateless:
+            self.version = STATELESS_VERSION
+            info = as_object(as_object(result.get("_meta")).get(META_PREFIX + "serverInfo"))
+        else:
+            await self.notify("notifications/initialized")
+            if not isinstance(result.get("protocolVersion"), str):
+                raise ConnectionLost("the server sent an initialize response without a protocol version")
+            self.version = result["protocolVersion"]
+            info = as_object(result.get("serverInfo"))
         self.info = {key: clean(value)[:MAX_NAME_CHARS] for key, value in info.items() if isinstance(value, str)}
         self.capabilities = as_object(result.get("capabilities"))
         self.instructions = clean(result["instructions"]) if isinstance(result.get("instructions"), str) else ""
 
+    async def _negotiate(self, envelope: Json, capabilities: Json, is_old: bool) -> Json:
+        """The result of `server/discover` or `initialize`. Raises ConnectionLost or ServerError."""
+        params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": capabilities, "clientInfo": CLIENT}
+        if is_old:
+            try:
+                return await self.request("initialize", params, seconds=None)
+            except ServerError as exc:
+                discovered = await self._discover(envelope)
+                if discovered is None:
+                    raise self._refusal or exc from None
+                return discovered
+        probe = asyncio.ensure_future(self._discover(envelope))
+        handshake: asyncio.Future[Json] | None = None
+        try:
+            await asyncio.wait({probe}, timeout=PROBE_SECONDS)
+            if probe.done() and (discovered := probe.result()) is not None:
+                return discovered
+            handshake = asyncio.ensure_future(self.request("initialize", params, seconds=None))
+            if not probe.done():
+                await asyncio.wait({probe, handshake}, return_when=asyncio.FIRST_COMPLETED)
+            if not probe.done() and handshake.exception() is not None:
+                await asyncio.wait({probe}, timeout=PROBE_SECONDS)
+            # The probe was sent first, so its answer counts if there are two.
+            if probe.done() and (discovered := probe.result()) is not None:
+                return discovered
+            return await handshake
+        except ServerError as exc:
+            raise self._refusal or exc from None
+        finally:
+            for attempt in (probe, handshake):
+                if attempt is not None:
+                    consume_exception(attempt)
+
+    async def _discover(self, envelope: Json) -> Json | None:
+        """The result of `server/discover`; None if the server has to be initialized.
+
+        Raises ConnectionLost, or ServerError if there is no common revision.
+        """
+        for attempt in PROBE_IDS:
+            try:
+                result = await self.request("server/discover", {"_meta": envelope}, seconds=None, id=attempt)
+            except ServerError as exc:
+                if exc.code == REFUSED:
+                    self._refusal = NeedsAuth(str(exc))
+                supported = as_object(exc.data).get("supported") if exc.code == UNSUPPORTED_VERSION else None
+                versions = set(map(str, supported)) if isinstance(supported, list) else set()
+                if STATELESS_VERSION in versions:
+                    continue  # a server may reject the first version it is offered, whatever it is
+                if versions and not versions & {*HANDSHAKE_VERSIONS}:
+                    listed = clean(", ".join(sorted(versions)))[:MAX_NAME_CHARS]
+                    raise ServerError(exc.code, f"it speaks none of our revisions of MCP, only {listed}") from None
+                return None
+            offered = result.get("supportedVersions")
+            if isinstance(offered, list) and STATELESS_VERSION in offered:
+                self._envelope = envelope
+                return result
+            return None
+        return None
+
     async def request(
-        self, method: str, params: Json | None = None, *, seconds: float | None, progress: Progress | None = None
+        self,
+        method: str,
+        params: Json | None = None,
+        *,
+        seconds: float | None,
+        progress: Progress | None = None,
+        id: RequestId | None = None,
     ) -> Json:
         """Return the result of a request. Raises ConnectionLost, ServerError or RequestTimeout."""
         if self._failure is not None:
             raise self._failure
-        number, self._next_id = self._next_id, self._next_id + 1
+        number = id
+        if number is None:
+            number, self._next_id = self._next_id, self._next_id + 1
         pending = PendingRequest(asyncio.get_running_loop().create_future(), seconds, progress)
         self._pending[number] = pending
         try:
             async with asyncio.timeout(seconds) as pending.limit:
-                await self._transport.send(format_request(method, params, number, progress is not None))
+                meta = self._envelope if progress is None else {**self._envelope, "progressToken": number}
+                await self._transport.send({**format_message(method, params, meta), "id": number})
                 return await pending.answer
         except TimeoutError:
-            self._withdraw(number, "timed out")
+            self._withdraw(number, method, "timed out")
             raise RequestTimeout(f"{method} got no response and no progress for {seconds:g} s") from None
         except asyncio.CancelledError:
-            self._withdraw(number, "cancelled")
+            self._withdraw(number, method, "cancelled")
             raise
         finally:
             del self._pending[number]
@@ -139,16 +261,53 @@ class McpClient:
 
     async def notify(self, method: str, params: Json | None = None) -> None:
         """Raises ConnectionLost."""
-        message: Json = {"jsonrpc": "2.0", "method": method}
-        await self._transport.send(message if params is None else {**message, "params": params})
+        await self._transport.send(format_message(method, params, self._envelope))
 
-    async def list_all(self, method: str, key: str, seconds: float | None, params: Json | None = None) -> list[Json]:
+    def find_kept(self, method: str, params: Json | None) -> Json | None:
+        """An earlier result, for as long as its server allows (`ttlMs`).
+
+        `cacheScope` makes no difference, because nobody else sees what a connection keeps.
+        """
+        expires_at, result = self._kept.get(encode_json([method, params]), (0.0, None))
+        return result if asyncio.get_running_loop().time() < expires_at else None
+
+    def keep(self, method: str, params: Json | None, result: Json) -> None:
+        """Keep a result for `find_kept`, if its server allows that."""
+        now = asyncio.get_running_loop().time()
+        if lifetime_seconds := self._read_lifetime(result):
+            self._kept = {key: kept for key, kept in self._kept.items() if now < kept[0]}
+            if len(self._kept) < MAX_KEPT:
+                self._kept[encode_json([method, params])] = now + lifetime_seconds, result
+
+    def _read_lifetime(self, result: Json) -> float:
+        """For how many seconds a result may be kept; 0 if the server does not say so."""
+        return read_seconds(result.get("ttlMs"), 0.0) if self.is_stateless else 0.0
+
+    def forget_kept(self) -> None:
+        """The server said that something changed."""
+        self._kept.clear()
+
+    def is_expired(self, method: str) -> bool:
+        """Whether the server wants a list to be read again by now."""
+        return self._expiry.get(method, float("inf")) <= asyncio.get_running_loop().time()
+
+    async def list_all(
+        self, method: str, key: str, seconds: float | None, params: Json | None = None, *, may_be_kept: bool = False
+    ) -> list[Json]:
         """All items of a paginated list. Raises ConnectionLost, ServerError or RequestTimeout."""
         found: list[Json] = []
         cursor: str | None = None
+        self._expiry.pop(method, None)
         for _ in range(MAX_PAGES):
             asked = {**(params or {}), "cursor": cursor} if cursor else params
-            page = await self.request(method, asked, seconds=seconds)
+            page = self.find_kept(method, asked) if may_be_kept else None
+            if page is None:
+                page = await self.request(method, asked, seconds=seconds)
+                if may_be_kept:
+                    self.keep(method, asked, page)
+            if lifetime_seconds := self._read_lifetime(page):
+                expires_at = asyncio.get_running_loop().time() + lifetime_seconds
+                self._expiry[method] = min(expires_at, self._expiry.get(method, expires_at))
             items = page.get(key)
             found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
             cursor = page.get("nextCursor")
@@ -175,8 +334,8 @@ class McpClient:
                 self._handle_notification(method, params)
             elif isinstance(number, int | str):
                 request = self._incoming[number] = IncomingRequest(set(self._pending))
-                request.task = self._start_task(self._handle_request(number, method, params, request))
-        elif type(number) is int and number in self._pending:  # bool is a subclass of int
+                request.task = self.start_task(self._handle_request(number, method, params, request))
+        elif type(number) in (int, str) and number in self._pending:  # bool is a subclass of int
             resolve(self._pending[number].answer, message)
 
     def _handle_notification(self, method: str, params: Json) -> None:
@@ -189,7 +348,7 @@ class McpClient:
             self._on_notification(method, params)
             return
         token = params.get("progressToken")
-        pending = self._pending.get(token) if type(token) is int else None
+        pending = self._pending.get(token) if isinstance(token, int | str) else None
         if pending is not None:
             pending.reset_timeout(running=self._elicitations == 0)
             if pending.progress is not None:
@@ -200,7 +359,7 @@ class McpClient:
         try:
             if len(self._tasks) > MAX_INCOMING:
                 raise ServerError(INTERNAL_ERROR, "too many concurrent requests")
-            answer["result"] = {} if method == "ping" else await self._answer_request(method, params)
+            answer["result"] = {} if method == "ping" else await self.answer(method, params)
         except ServerError as exc:
             answer["error"] = {"code": exc.code, "message": str(exc)}
         except asyncio.CancelledError:
@@ -214,8 +373,8 @@ class McpClient:
             self._incoming.pop(number, None)
         await self._transport.send(answer)
 
-    async def _answer_request(self, method: str, params: Json) -> Json:
-        """Timeouts are suspended while the user is asked."""
+    async def answer(self, method: str, params: Json) -> Json:
+        """Answer a request of the server. Timeouts are suspended while the user is asked. Raises ServerError."""
         if method not in USER_REQUESTS:
             return await self._on_request(method, params)
         self._elicitations += 1
@@ -230,9 +389,9 @@ class McpClient:
         for pending in self._pending.values():
             pending.reset_timeout(running=self._elicitations == 0)
 
-    def _withdraw(self, number: int, reason: str) -> None:
-        if self._failure is None and number > 0:  # the handshake cannot be cancelled
-            self._start_task(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
+    def _withdraw(self, number: RequestId, method: str, reason: str) -> None:
+        if self._failure is None and method not in UNCANCELLABLE:
+            self.start_task(self.notify("notifications/cancelled", {"requestId": number, "reason": reason}))
             for request in list(self._incoming.values()):
                 request.withdraw(number)
 
@@ -243,13 +402,13 @@ class McpClient:
         for pending in self._pending.values():
             if not pending.answer.done():
                 pending.answer.set_exception(loss)
-        self._on_lost(str(loss))
+        self._on_lost(loss)
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run in the background. Errors after a disconnect are ignored."""
+    def start_task(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
+        """Run in the background until `close`. Errors of the server and of the connection are ignored."""
 
         async def run() -> None:
-            with contextlib.suppress(ConnectionLost):
+            with contextlib.suppress(ConnectionLost, RequestTimeout, ServerError):
                 await work
 
         task = asyncio.get_running_loop().create_task(run())
@@ -259,19 +418,16 @@ class McpClient:
         return task
 
 
-def format_request(method: str, params: Json | None, number: int, wants_progress: bool) -> Json:
-    """A JSON-RPC request. The progress token is the id."""
-    message: Json = {"method": method}
-    if wants_progress:
-        params = params or {}
-        params = {**params, "_meta": {**as_object(params.get("_meta")), "progressToken": number}}
-    if params is not None:
-        message["params"] = params
-    return {**message, "jsonrpc": "2.0", "id": number}
+def format_message(method: str, params: Json | None, meta: Json) -> Json:
+    """A JSON-RPC notification; with an id, a request."""
+    if meta:
+        params = {**(params or {}), "_meta": {**as_object((params or {}).get("_meta")), **meta}}
+    message: Json = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
 
 
-def consume_exception(answer: asyncio.Future[Json]) -> None:
-    """Mark the exception as retrieved, because asyncio warns about exceptions that are never retrieved."""
+def consume_exception(answer: asyncio.Future[Any]) -> None:
+    """Cancel it if it is not done. Otherwise mark its exception as retrieved, because asyncio warns if nobody does."""
     if not answer.cancel() and not answer.cancelled():
         answer.exception()
 
@@ -284,11 +440,20 @@ def resolve(answer: asyncio.Future[Json], message: Json) -> None:
         details = as_object(error)
         answer.set_exception(
             ServerError(
-                details.get("code"), str(details.get("message") or "the server returned an error without a message")
+                details.get("code"),
+                str(details.get("message") or "the server returned an error without a message"),
+                details.get("data"),
             )
         )
     else:
         answer.set_result(as_object(message.get("result")))
+
+
+def read_seconds(milliseconds: Any, default: float) -> float:
+    """A time that a server gives, at most a day. Its number may be too large for a float."""
+    if not isinstance(milliseconds, int | float):
+        return default
+    return min(max(milliseconds, 0), MAX_GIVEN_MS) / 1000
 
 
 def as_object(value: Any) -> Json:

@@ -30,6 +30,8 @@ STRAY = re.compile(
 ESCAPES = re.compile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]{0,1000}(\x07|\x1b\\\\)|[@-Z\\\\^_])")
 MAX_DEPTH = 64
 """The depth to which schemas are cleaned."""
+LEFT_OUT_KEY = "parley/leftOut"
+"""Why a listed tool cannot be called, in its `_meta`."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Image types that the model API accepts."""
 

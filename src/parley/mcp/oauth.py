@@ -6,7 +6,11 @@
     await login.done               the tokens are stored
 
 Without a redirect URI of the client, the browser is redirected to a listener on this machine. Tokens are stored in a
-private file and used by later connections, which refresh them.
+private file together with the client that got them and the metadata of their issuer, and used by later connections.
+They are refreshed at that issuer and nowhere else: the package checks the issuer of metadata and of the browser's
+redirect, and drops the client if the server names another one.
+
+If the server has refused a request, the login begins with that refusal, because it names the scopes.
 
 Importing this module imports the package; `compose/mcp.py` imports it on demand.
 """
@@ -14,16 +18,24 @@ Importing this module imports the package; `compose/mcp.py` imports it on demand
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
-from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.client.auth.oauth2 import OAuthContext
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+)
+from mcp.shared.auth_utils import calculate_token_expiry
 
-from parley.mcp.base import ConnectionLost, LoginRefused, ServerSpec, TokenFile
+from parley.mcp.base import Challenge, ConnectionLost, LoginRefused, NeedsAuth, ServerSpec, TokenFile
 from parley.mcp.content import clean
 from parley.protocol.base import Json
 
@@ -55,11 +67,27 @@ class StoredTokens:
     def exist(self) -> bool:
         return "tokens" in self._read()
 
+    @property
+    def scope(self) -> str | None:
+        """What an earlier login was granted."""
+        return cast("str | None", self._read().get("tokens", {}).get("scope"))
+
+    def restore(self, context: OAuthContext) -> None:
+        """Continue an earlier login: when its token expires, and where it can be refreshed."""
+        stored = self._read()
+        context.token_expiry_time = stored.get("expires_at")
+        if "issuer" in stored:
+            context.oauth_metadata = OAuthMetadata.model_validate(stored["issuer"])
+
+    def keep_issuer(self, metadata: OAuthMetadata | None) -> None:
+        if metadata is not None:
+            self._write("issuer", metadata.model_dump(mode="json", exclude_none=True))
+
     def _read(self) -> Json:
         found = self._file.read().get(self._key)
         return found if isinstance(found, dict) else {}
 
-    def _write(self, name: str, value: Json) -> None:
+    def _write(self, name: str, value: Any) -> None:
         self._file.write({**self._file.read(), self._key: {**self._read(), name: value}})
 
     def clear(self) -> None:
@@ -73,6 +101,7 @@ class StoredTokens:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         self._write("tokens", tokens.model_dump(mode="json", exclude_none=True))
+        self._write("expires_at", calculate_token_expiry(tokens.expires_in))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         stored = self._read().get("client")
@@ -91,10 +120,17 @@ def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None
     """The authorization by an earlier login; None if there is none."""
     if file is None or not (tokens := StoredTokens(file, spec)).exist:
         return None
-    return OAuthClientProvider(spec.url, client_metadata("http://localhost/callback"), tokens)
+    provider = OAuthClientProvider(spec.url, client_metadata("http://localhost/callback"), tokens, refuse)
+    tokens.restore(provider.context)
+    return provider
 
 
-def client_metadata(redirect_uri: str) -> OAuthClientMetadata:
+async def refuse(address: str) -> None:
+    """Connections do not log in by themselves."""
+    raise NeedsAuth("the server requires a new login")
+
+
+def client_metadata(redirect_uri: str, scope: str | None = None) -> OAuthClientMetadata:
     return OAuthClientMetadata.model_validate(
         {
             "client_name": "Parley",
@@ -102,8 +138,53 @@ def client_metadata(redirect_uri: str) -> OAuthClientMetadata:
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
             "token_endpoint_auth_method": "none",
+            "scope": scope,
         }
     )
+
+
+def configured_client(spec: ServerSpec, redirect_uri: str) -> OAuthClientInformationFull | None:
+    """The client that the configuration names; None if one is to be registered."""
+    config = spec.oauth or {}
+    if not config.get("clientId"):
+        return None
+    secret = config.get("clientSecret")
+    return OAuthClientInformationFull.model_validate(
+        {
+            "client_id": config["clientId"],
+            "client_secret": secret,
+            "redirect_uris": [redirect_uri],
+            "token_endpoint_auth_method": "client_secret_basic" if secret else "none",
+            "issuer": config.get("issuer"),
+        }
+    )
+
+
+class ChallengedAuth(httpx2.Auth):
+    """A provider that takes an earlier refusal for the answer to the first request."""
+
+    requires_response_body = True
+
+    def __init__(self, provider: OAuthClientProvider, challenge: Challenge) -> None:
+        self._provider = provider
+        self._challenge: Challenge | None = challenge
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = self._provider.async_auth_flow(request)
+        try:
+            sent = await anext(flow)
+            while True:
+                challenge, self._challenge = self._challenge, None
+                if challenge is None:
+                    response = yield sent
+                else:
+                    headers = {"www-authenticate": challenge.www_authenticate}
+                    response = httpx2.Response(challenge.status, headers=headers, request=sent, content=b"")
+                sent = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
 
 
 class Login:
@@ -127,14 +208,18 @@ class Login:
         connect: Callable[[httpx2.Auth], httpx2.AsyncClient],
         file: TokenFile,
         redirect_uri: str | None = None,
+        challenge: Challenge | None = None,
     ) -> Login:
         """Start, and wait for the address. Raises LoginRefused or ConnectionLost."""
         login = cls(spec)
         if redirect_uri is None:
             redirect_uri = await login._listen()
         tokens = StoredTokens(file, spec)
+        metadata = client_metadata(redirect_uri, tokens.scope)
         tokens.clear()  # a new attempt registers its own redirect URI
-        login.done = asyncio.create_task(login._run(connect, tokens, redirect_uri))
+        if (client := configured_client(spec, redirect_uri)) is not None:
+            await tokens.set_client_info(client)
+        login.done = asyncio.create_task(login._run(connect, tokens, metadata, challenge))
         waits: set[asyncio.Future[Any]] = {login.done, login._shown}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if login._shown.done():
@@ -175,16 +260,23 @@ class Login:
         await asyncio.gather(self.done, return_exceptions=True)
 
     async def _run(
-        self, connect: Callable[[httpx2.Auth], httpx2.AsyncClient], tokens: StoredTokens, redirect_uri: str
+        self,
+        connect: Callable[[httpx2.Auth], httpx2.AsyncClient],
+        tokens: StoredTokens,
+        metadata: OAuthClientMetadata,
+        challenge: Challenge | None,
     ) -> None:
-        provider = OAuthClientProvider(
-            self._spec.url, client_metadata(redirect_uri), tokens, self._show, self._wait_for_redirect
-        )
         try:
-            async with asyncio.timeout(LOGIN_SECONDS), connect(provider) as client:
+            document = (self._spec.oauth or {}).get("clientMetadataUrl")
+            provider = OAuthClientProvider(
+                self._spec.url, metadata, tokens, self._show, self._wait_for_redirect, client_metadata_url=document
+            )
+            auth = provider if challenge is None else ChallengedAuth(provider, challenge)
+            async with asyncio.timeout(LOGIN_SECONDS), connect(auth) as client:
                 headers = {"Accept": "application/json, text/event-stream"}
                 async with client.stream("POST", self._spec.url, json=PROBE, headers=headers) as response:
                     status = response.status_code
+            tokens.keep_issuer(provider.context.oauth_metadata)
         except TimeoutError:
             raise LoginRefused(f"the login was not completed within {LOGIN_SECONDS:g} s") from None
         except (httpx2.HTTPError, OSError) as exc:

@@ -6,8 +6,8 @@ OAuth works without user interaction, with the client credentials grant:
 
     {"type": "http", "url": "...", "oauth": {"clientId": "...", "clientSecret": "${SECRET}", "issuer": "..."}}
 
-A server that requires a login has the status `needs-auth` until a user logs in (oauth.py). An existing token can be
-configured as a header.
+A server that requires a login has the status `needs-auth` until a user logs in (oauth.py). Without `issuer` or
+`clientSecret`, the configuration names the client of that login. An existing token can be configured as a header.
 
 Importing this module imports the package, which takes most of a second; `compose/mcp.py` imports it on demand.
 """
@@ -30,12 +30,22 @@ from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuth
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
-from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    find_invalid_x_mcp_header,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
-from parley.mcp.base import ConnectionLost, NeedsAuth, ServerSpec, TokenFile
-from parley.mcp.client import METHOD_NOT_FOUND
+from parley.mcp.base import REFUSED, Challenge, ConnectionLost, NeedsAuth, ServerSpec, TokenFile
+from parley.mcp.client import MAX_LISTED, METHOD_NOT_FOUND, PROBE_IDS, VERSION_KEY, as_object
+from parley.mcp.content import LEFT_OUT_KEY
 from parley.mcp.oauth import stored_login
 from parley.protocol.base import Json
 
@@ -53,7 +63,11 @@ CODINGS = ("identity", "gzip", "x-gzip", "deflate")
 UNAUTHORIZED = (401, 403)
 BAD_PROXY = "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid"
 SESSION_HEADER = "mcp-session-id"
-REQUIRED_OAUTH = ("clientId", "clientSecret", "issuer")
+NAMED_BY = {**NAME_BEARING_METHODS, "tasks/get": "taskId", "tasks/update": "taskId", "tasks/cancel": "taskId"}
+"""Which parameter of a request is repeated in the header `Mcp-Name`."""
+STAND_INS = ("Not Found", "Session terminated", "Server returned an error response")
+"""What the package reports if the body of an HTTP error is not a JSON-RPC error."""
+LOGIN_OAUTH = ("clientId", "clientMetadataUrl")
 
 for name in ("mcp", "client", "httpx2", "httpcore2"):
     # These libraries must not log to stderr. Errors are reported in the server's status.
@@ -89,8 +103,13 @@ class RemoteTransport:
         self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
         self._write: Any = None
         self._version: str | None = None
+        """The revision that the handshake agreed on."""
+        self._parameters: dict[str, dict[tuple[str, ...], str]] = {}
+        """Which arguments of a tool are repeated in headers, for servers without a handshake."""
         self._errors: deque[Exception] = deque(maxlen=KEPT_ERRORS)
         """Errors of the HTTP client. The package reports only that a request failed."""
+        self.challenge: Challenge | None = None
+        """How the server refused the last request that needs a login."""
         self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
@@ -114,14 +133,27 @@ class RemoteTransport:
 
     async def send(self, message: Json) -> None:
         """Raises ConnectionLost."""
-        headers = {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else None
         session_message = SessionMessage(
-            jsonrpc_message_adapter.validate_python(message), ClientMessageMetadata(headers=headers)
+            jsonrpc_message_adapter.validate_python(message),
+            ClientMessageMetadata(headers=self._make_headers(message) or None),
         )
         try:
             await self._write.send(session_message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise self._reason("the connection was closed") from None
+
+    def _make_headers(self, message: Json) -> dict[str, str]:
+        """What proxies can read of a message. A request without a handshake repeats parts of its body."""
+        method, params = str(message.get("method")), as_object(message.get("params"))
+        version = as_object(params.get("_meta")).get(VERSION_KEY)
+        if version is None:
+            return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else {}
+        headers = {MCP_PROTOCOL_VERSION_HEADER: version, MCP_METHOD_HEADER: method}
+        if isinstance(name := params.get(NAMED_BY.get(method, "")), str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+        if method == "tools/call":
+            headers |= mcp_param_headers(self._parameters.get(str(name), {}), as_object(params.get("arguments")))
+        return headers
 
     async def close(self) -> None:
         self._on_message, self._on_lost = lambda message: None, lambda reason: None
@@ -159,16 +191,37 @@ class RemoteTransport:
         result = message.get("result")
         if self._version is None and isinstance(result, dict) and isinstance(result.get("protocolVersion"), str):
             self._version = result["protocolVersion"]
+        if self._version is None and isinstance(result, dict) and isinstance(result.get("tools"), list):
+            result["tools"] = [self._read_tool(tool) for tool in result["tools"] if isinstance(tool, dict)]
         error = message.get("error")
         if isinstance(error, dict) and self._errors:
             # The package reports only "an error response"; our client knows the cause.
             reason = self._reason(str(error.get("message", "")))
-            if isinstance(reason, NeedsAuth) or (
+            is_probe = message.get("id") in PROBE_IDS
+            is_partial = self.challenge is not None and self.challenge.is_about_scope
+            if (isinstance(reason, NeedsAuth) and not is_probe and not is_partial) or (
                 isinstance(reason, SessionExpired) and error.get("code") != METHOD_NOT_FOUND
             ):
                 self._on_lost(reason)
-            message["error"] = {**error, "message": str(reason)}
+            if error.get("message") in STAND_INS or isinstance(reason, NeedsAuth | SessionExpired):
+                code = REFUSED if is_probe and isinstance(reason, NeedsAuth) else error.get("code")
+                message["error"] = {**error, "code": code, "message": str(reason)}
         self._on_message(message)
+
+    def _read_tool(self, tool: Json) -> Json:
+        """Remember which arguments are repeated in headers. A tool that asks for invalid headers cannot be called."""
+        schema = tool.get("inputSchema")
+        if problem := find_invalid_x_mcp_header(schema):
+            return {**tool, "_meta": {**as_object(tool.get("_meta")), LEFT_OUT_KEY: problem}}
+        name = str(tool.get("name"))
+        self._parameters.pop(name, None)
+        if (parameters := x_mcp_header_map(schema)) and len(self._parameters) < MAX_LISTED:
+            self._parameters[name] = parameters
+        return tool
+
+    async def _notice_refusal(self, response: httpx2.Response) -> None:
+        if response.status_code in UNAUTHORIZED and response.request.method == "POST":
+            self.challenge = Challenge(response.status_code, response.headers.get("www-authenticate", ""))
 
     def _reason(self, default: str) -> ConnectionLost:
         return next(
@@ -187,6 +240,7 @@ class RemoteTransport:
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
             "auth": create_provider(self._spec, self._tokens),
             "transport": BoundedTransport(inner, self._errors, self.checked_methods),
+            "event_hooks": {"response": [self._notice_refusal]},
         }
         return httpx2.AsyncClient(**{**arguments, **{key: value for key, value in more.items() if value is not None}})
 
@@ -342,12 +396,11 @@ def create_provider(spec: ServerSpec, tokens: TokenFile | None = None) -> httpx2
 
     Raises ConnectionLost if the configuration is invalid.
     """
-    if spec.oauth is None:
+    config: dict[str, Any] = spec.oauth or {}
+    if not spec.has_credentials:
+        if spec.oauth is not None and not any(isinstance(config.get(key), str) for key in LOGIN_OAUTH):
+            raise ConnectionLost(f"the oauth configuration has neither {' nor '.join(LOGIN_OAUTH)}")
         return stored_login(spec, tokens)
-    config: dict[str, Any] = spec.oauth
-    missing = [key for key in REQUIRED_OAUTH if not isinstance(config.get(key), str) or not config[key]]
-    if missing:
-        raise ConnectionLost(f"the oauth configuration lacks {', '.join(missing)}")
     scope = config.get("scope")
     return ClientCredentialsOAuthProvider(
         server_url=spec.url,

@@ -5,6 +5,9 @@
     disabled                                                at the user's request
 
 Every change is reported to `ServerListener.on_change` with its reason.
+
+Which revision of MCP the server speaks is found out when it connects (client.py). What was found is tried first when it
+connects again, because finding out takes time if the server ignores `server/discover` or ends.
 """
 
 from __future__ import annotations
@@ -15,11 +18,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from parley.errors import ToolError
-from parley.mcp.base import ConnectionLost, McpTimeouts, NeedsAuth, ServerError, ServerSpec, ServerTransport, Status
-from parley.mcp.client import METHOD_NOT_FOUND, McpClient, Progress, RequestTimeout
+from parley.mcp.base import (
+    Challenge,
+    ConnectionLost,
+    McpTimeouts,
+    NeedsAuth,
+    ServerError,
+    ServerSpec,
+    ServerTransport,
+    Status,
+)
+from parley.mcp.client import METHOD_NOT_FOUND, McpClient, Progress, RequestTimeout, as_object
 from parley.mcp.content import clean, clean_value
 from parley.mcp.list_changed import ListRefresher
 from parley.mcp.naming import qualify
+from parley.mcp.rounds import run_rounds
 from parley.protocol.base import Json
 
 MAX_TEXT_CHARS = 2_000
@@ -28,6 +41,16 @@ CHANGES = {
     "notifications/tools/list_changed": "tools",
     "notifications/prompts/list_changed": "prompts",
 }
+HANDSHAKE_FIRST = ("sdk", "sse")
+"""Kinds of servers that are not probed unless they reject the handshake.
+
+Clients that run servers expect it as the first message, and all that it lacks can pass through the control protocol.
+The transport `sse` belongs to old revisions.
+"""
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+RESOURCES_CHANGED = "notifications/resources/"
+LISTEN_DELAYS_SECONDS = (1.0, 60.0)
+"""The first and the longest pause before changes are subscribed to again."""
 
 
 class ServerListener(Protocol):
@@ -85,9 +108,11 @@ class McpServer:
         self._timeouts = timeouts
         self._capabilities = capabilities
         self._client: McpClient | None = None
+        self._is_old = spec.kind in HANDSHAKE_FIRST
+        """Whether the handshake is tried first."""
         self.transport: ServerTransport | None = None
         self._task: asyncio.Task[None] | None = None
-        self._loss: asyncio.Future[str] | None = None
+        self._loss: asyncio.Future[ConnectionLost] | None = None
         self._refresher = ListRefresher(self._refresh)
         self._queue = SerialQueue()
         self._is_closed = False
@@ -104,6 +129,11 @@ class McpServer:
     @property
     def instructions(self) -> str:
         return self._client.instructions if self._client is not None and self.status == "connected" else ""
+
+    @property
+    def challenge(self) -> Challenge | None:
+        """How it refused the last request that needs a login."""
+        return getattr(self.transport, "challenge", None)
 
     def has(self, what: str) -> bool:
         """Whether it is connected and offers `tools`, `prompts` or `resources`."""
@@ -166,13 +196,19 @@ class McpServer:
         await self._connect()
         delays = list(self._timeouts.retry_delays_seconds)
         loop = asyncio.get_running_loop()
+        was_refused = False
         while self._loss is not None:
             since = loop.time()
-            reason = await self._loss
+            loss = await self._loss
             await self._disconnect()
             if loop.time() - since > self._timeouts.stable_seconds:
-                delays = list(self._timeouts.retry_delays_seconds)
-            await self._retry(reason, delays)
+                delays, was_refused = list(self._timeouts.retry_delays_seconds), False
+            if was_refused and isinstance(loss, NeedsAuth):
+                # It accepts connections, but no calls. A token that another session has refreshed would work by now.
+                self._set_status("needs-auth", str(loss))
+                return
+            was_refused = isinstance(loss, NeedsAuth)
+            await self._retry(str(loss), delays)
 
     async def _retry(self, reason: str, delays: list[float]) -> None:
         """Retry after each remaining delay."""
@@ -213,17 +249,53 @@ class McpServer:
 
     async def _handshake(self) -> None:
         """Raises ConnectionLost or ServerError."""
-        self._loss = asyncio.get_running_loop().create_future()
+        try:
+            client = await self._open_client(self._is_old)
+        except NeedsAuth:
+            raise
+        except ConnectionLost:
+            # Some old servers end when the first request is not `initialize`.
+            if self._is_old or self._client is None:
+                raise
+            await self._client.close()
+            client = await self._open_client(is_old=True)
+        self._is_old = not client.is_stateless or self.spec.kind in HANDSHAKE_FIRST
+        if client.is_stateless:
+            client.start_task(self._listen(client))
+        self.tools = await self._list("tools")
+        self.prompts = await self._list("prompts")
+
+    async def _open_client(self, is_old: bool) -> McpClient:
+        """Raises ConnectionLost or ServerError."""
+        self._client, self._loss = None, asyncio.get_running_loop().create_future()
         self.transport = await self._open_transport()
         client = self._client = McpClient(
             self.transport,
             on_request=self._answer,
             on_notification=self._handle_notification,
-            on_lost=lambda reason: self._lost(client, reason),
+            on_lost=lambda loss: self._lost(client, loss),
         )
-        await client.connect(self._capabilities)
-        self.tools = await self._list("tools")
-        self.prompts = await self._list("prompts")
+        # A client that runs the server itself asks its user itself, unless the server can only ask through us.
+        in_handshake = {} if self.spec.kind == "sdk" else self._capabilities
+        await client.connect(self._capabilities, in_handshake=in_handshake, is_old=is_old)
+        return client
+
+    async def _listen(self, client: McpClient) -> None:
+        """Subscribe to changes of lists for as long as the connection lasts. Raises ConnectionLost."""
+        wanted = {
+            f"{what}ListChanged": True
+            for what in ("tools", "prompts", "resources")
+            if as_object(client.capabilities.get(what)).get("listChanged") is True
+        }
+        delay, longest = LISTEN_DELAYS_SECONDS
+        while wanted:
+            try:
+                await client.request("subscriptions/listen", {"notifications": wanted}, seconds=None)
+            except ServerError as exc:
+                if exc.code == METHOD_NOT_FOUND:
+                    return
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, longest)
 
     async def _list(self, what: str) -> list[Json]:
         if self._client is None or what not in self._client.capabilities:
@@ -236,9 +308,10 @@ class McpServer:
             return []  # declared, but absent: so does the TypeScript SDK for a server without tools
         return [item for item in found if isinstance(item.get("name"), str) and 0 < len(item["name"]) < MAX_TEXT_CHARS]
 
-    def _lost(self, client: McpClient, reason: str) -> None:
+    def _lost(self, client: McpClient, loss: ConnectionLost) -> None:
         if client is self._client and self._loss is not None and not self._loss.done():
-            self._loss.set_result(reason)
+            self._loss.set_result(loss)
+            self.settled.clear()
 
     async def _disconnect(self) -> None:
         """Close the connection and keep its stderr."""
@@ -270,11 +343,16 @@ class McpServer:
         return await self._listener.on_request(self, method, params)
 
     def _handle_notification(self, method: str, params: Json) -> None:
-        what = CHANGES.get(method)
-        if what is None:
-            self._listener.on_notification(self, method, params)
+        if self._client is not None and method.startswith(RESOURCES_CHANGED):
+            self._client.forget_kept()
+        if method == ACKNOWLEDGED:
+            # What changed before the subscription began was not reported.
+            for what in CHANGES.values():
+                self._refresher.mark_stale(what)
+        elif method in CHANGES:
+            self._refresher.mark_stale(CHANGES[method])
         else:
-            self._refresher.mark_stale(what)
+            self._listener.on_notification(self, method, params)
 
     async def _refresh(self, what: str) -> None:
         with contextlib.suppress(
@@ -287,7 +365,10 @@ class McpServer:
                 self._listener.on_change(self)
 
     def refresh_tasks(self) -> list[asyncio.Task[None]]:
-        """The running refreshes of its lists."""
+        """The running refreshes of its lists. Those that the server says have expired are started."""
+        for what in CHANGES.values():
+            if self._client is not None and self._client.is_expired(f"{what}/list"):
+                self._refresher.mark_stale(what)
         return self._refresher.tasks()
 
     async def call(
@@ -303,7 +384,9 @@ class McpServer:
         """Raises ToolError."""
         client = self._connected_client()
         try:
-            found = await client.list_all("resources/list", "resources", self._timeouts.connect_seconds)
+            found = await client.list_all(
+                "resources/list", "resources", self._timeouts.connect_seconds, may_be_kept=True
+            )
         except (ConnectionLost, RequestTimeout, ServerError) as exc:
             raise self._tool_error(exc) from None
         return [clean_value({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
@@ -327,7 +410,11 @@ class McpServer:
 
     async def read(self, uri: str) -> list[Json]:
         """Raises ToolError."""
-        answer = await self._request("resources/read", {"uri": uri}, self._timeouts.for_call(self.spec, ""))
+        client, params = self._connected_client(), {"uri": uri}
+        answer = client.find_kept("resources/read", params)
+        if answer is None:
+            answer = await self._request("resources/read", params, self._timeouts.for_call(self.spec, ""))
+            client.keep("resources/read", params, answer)
         contents = answer.get("contents")
         return [clean_value(item) for item in contents if isinstance(item, dict)] if isinstance(contents, list) else []
 
@@ -340,9 +427,17 @@ class McpServer:
         self, method: str, params: Json, seconds: float | None, progress: Progress | None = None
     ) -> Json:
         try:
-            return await self._connected_client().request(method, params, seconds=seconds, progress=progress)
+            client = self._connected_client()
+            return await run_rounds(
+                client, method, params, seconds=seconds, reconnect=self._wait_reconnected, progress=progress
+            )
         except (ConnectionLost, RequestTimeout, ServerError) as exc:
             raise self._tool_error(exc) from None
+
+    async def _wait_reconnected(self) -> McpClient:
+        """The next client after a loss. Raises ToolError."""
+        await self.settled.wait()
+        return self._connected_client()
 
     def _connected_client(self) -> McpClient:
         if self._client is None or self.status != "connected":

@@ -6,8 +6,10 @@ import asyncio
 import os
 import sys
 from base64 import b64encode
+from typing import Annotated
 
-from mcp.server.mcpserver import Context, Image, MCPServer
+from mcp.server.elicitation import ElicitationResult
+from mcp.server.mcpserver import Context, Elicit, Image, MCPServer, Resolve
 from mcp_types import (
     AudioContent,
     BlobResourceContents,
@@ -98,10 +100,13 @@ class Name(BaseModel):
     name: str
 
 
+def ask_name() -> Elicit[Name]:
+    return Elicit("What is your name?", Name)
+
+
 @server.tool(structured_output=False)
-async def greet(context: Context) -> str:
-    """Asks the person."""
-    answer = await context.elicit("What is your name?", Name)
+async def greet(answer: Annotated[ElicitationResult[Name], Resolve(ask_name)]) -> str:
+    """Asks the person, by a request or by an `input_required` result."""
     return f"Hello, {answer.data.name}." if answer.action == "accept" else f"({answer.action})"
 
 
@@ -109,7 +114,8 @@ async def greet(context: Context) -> str:
 async def extend(context: Context) -> str:
     """Has another tool from now on."""
     server.add_tool(lambda: "planed", name="plane", description="New")
-    await context.session.send_tool_list_changed()
+    await context.notify_tools_changed()  # those who listen
+    await context.session.send_tool_list_changed()  # those with a handshake
     return "extended"
 
 

@@ -32,6 +32,9 @@ class Far:
         if message.get("method") == "initialize":
             self.reply(message, FACTS)
             return
+        if message.get("method") == "server/discover":
+            self.say({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "unknown"}})
+            return
         task = asyncio.ensure_future(self._act(self, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

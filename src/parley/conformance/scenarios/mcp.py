@@ -45,6 +45,45 @@ for line in sys.stdin:
 """
 
 
+NEW_SERVER = """
+import json, os, sys, time
+META = "io.modelcontextprotocol/"
+wait = sys.argv[1] if len(sys.argv) > 1 else "0"
+if wait.startswith("/"):
+    while not os.path.exists(wait):
+        time.sleep(0.05)
+else:
+    time.sleep(float(wait))
+for line in sys.stdin:
+    message = json.loads(line)
+    method, params = message.get("method"), message.get("params") or {}
+    base = {"jsonrpc": "2.0", "id": message.get("id")}
+    if "id" not in message:
+        continue
+    meta = params.get("_meta") or {}
+    if meta.get(META + "protocolVersion") != "2026-07-28" or META + "clientCapabilities" not in meta:
+        error = {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": ["2026-07-28"]}}
+        print(json.dumps({**base, "error": error}), flush=True)
+        continue
+    if method == "server/discover":
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}, "ttlMs": 0}
+    elif method == "tools/list":
+        result = {"tools": [TOOL], "ttlMs": 0, "cacheScope": "private"}
+    elif method == "tools/call" and "inputResponses" not in params and params["arguments"].get("ask"):
+        question = {"mode": "form", "message": "How many?", "requestedSchema": {"type": "object", "properties": {}}}
+        asked = {"q": {"method": "elicitation/create", "params": question}}
+        result = {"resultType": "input_required", "inputRequests": asked, "requestState": "s"}
+    elif method == "tools/call":
+        given, answers = params["arguments"], params.get("inputResponses") or {}
+        text = "sum=" + str(given["a"] + given["b"]) + " state=" + str(params.get("requestState"))
+        result = {"content": [{"type": "text", "text": text + " " + str(answers.get("q", {}).get("action"))}]}
+    else:
+        result = {}
+    print(json.dumps({**base, "result": {"resultType": "complete", **result}}), flush=True)
+"""
+"""Speaks only MCP 2026-07-28, after a time in seconds or as soon as a file exists."""
+
+
 def answer_rpc(message: Json) -> Json | None:
     """What a server with one tool answers; None to a notification."""
     method, params = message.get("method"), message.get("params") or {}
@@ -230,6 +269,7 @@ async def http_turn(engine: EngineDriver, kind: str) -> None:
         await engine.wait_connected("calc")
         engine.user("go")
         await engine.result()
+        await engine.ask("mcp_status")
         await engine.finish()
 
 
@@ -251,3 +291,143 @@ def http_tool(log: ScenarioLog) -> None:
 @check("mcp.sse", on="sse-server", basis="control.md §10", expects="a tool of a server over an event stream runs")
 def sse_tool(log: ScenarioLog) -> None:
     need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
+
+
+@check(
+    "mcp.get-405", "mcp.http", on="http-server", basis="users: 405 on GET means failed",
+    expects="a server that answers GET with 405 is connected: its stream is optional",
+)  # fmt: skip
+def optional_stream(log: ScenarioLog) -> None:
+    need(status_of(log, "calc") == "connected", log.answer("mcp_status"))
+
+
+# Servers of another revision, and servers that are slow.
+
+
+@scenario("new-server")
+async def new_server(engine: EngineDriver) -> None:
+    """A server that speaks only MCP 2026-07-28. Its tool asks the user."""
+    engine.put({"new.py": NEW_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
+    engine.on("can_use_tool", allow)
+    engine.on("elicitation", lambda request: {"action": "accept", "content": {}})
+    engine.model.play(use("mcp__calc__add", {"a": 2, "b": 40, "ask": True}, "toolu_add"), say("ok"))
+    await engine.start(*ASK, *config(calc={"command": sys.executable, "args": [str(engine.cwd / "new.py")]}))
+    await engine.initialize()
+    await engine.wait_connected("calc")
+    engine.user("go")
+    await engine.result()
+    await engine.finish()
+
+
+@check(
+    "mcp.revision-2026-07-28", "mcp.stdio", on="new-server", basis="users: protocol 2026-07-28 rejected",
+    expects="a server without a handshake is discovered, and its tool runs",
+)  # fmt: skip
+def new_revision(log: ScenarioLog) -> None:
+    need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
+
+
+@check(
+    "mcp.input-required", "ask.elicitation", on="new-server", basis="MCP 2026-07-28, multi round-trip requests",
+    expects="a result `input_required` is an elicitation; the call is repeated with the answer and the server's state",
+)  # fmt: skip
+def input_required(log: ScenarioLog) -> None:
+    need([request.get("message") for request in log.asked("elicitation")] == ["How many?"], log.summary())
+    need("state=s accept" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
+
+
+@scenario("late-servers")
+async def late_servers(engine: EngineDriver) -> None:
+    """Servers that are ready after 0.1 s, after 3 s, and long after the first turn."""
+    engine.put({"new.py": NEW_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
+    engine.on("can_use_tool", allow)
+    engine.model.play(
+        use("mcp__soon__add", {"a": 2, "b": 40}, "toolu_soon"),
+        use("mcp__later__add", {"a": 2, "b": 40}, "toolu_later"),
+        say("ok"),
+        use("mcp__last__add", {"a": 2, "b": 40}, "toolu_last"),
+        say("ok"),
+    )
+    waits = {"soon": "0.1", "later": "3", "last": str(engine.cwd / "ready")}
+    program = str(engine.cwd / "new.py")
+    servers = config(**{name: {"command": sys.executable, "args": [program, wait]} for name, wait in waits.items()})
+    await engine.start(*ASK, *servers, env=PATIENT)
+    await engine.initialize()
+    engine.user("go")
+    await engine.result()
+    await engine.ask("mcp_status", "status early")
+    engine.put({"ready": ""})
+    await engine.wait_connected("last")
+    engine.user("again")
+    await engine.result()
+    await engine.finish()
+
+
+@check(
+    "mcp.ready-in-time", "mcp.stdio", on="late-servers", basis="users: tools lost on the first turn",
+    expects="tools of servers that are ready after 0.1 and 3 s can be called in the first turn",
+)  # fmt: skip
+def ready_in_time(log: ScenarioLog) -> None:
+    for id in ("toolu_soon", "toolu_later"):
+        need("sum=42" in str(log.tool_result(id).get("content")), log.tool_result(id))
+
+
+@check(
+    "mcp.ready-late", "mcp.stdio", "init.mcp_servers", on="late-servers", basis="users: failed before it connects",
+    expects="a server that needs longer is `pending`, not `failed`, and its tools can be called as soon as it is ready",
+)  # fmt: skip
+def ready_late(log: ScenarioLog) -> None:
+    listed = {server.get("name"): server.get("status") for server in log.first("system/init").get("mcp_servers") or []}
+    need(listed.get("last") == "pending", listed)
+    need(status_of(log, "last", "status early") == "pending", log.answer("status early"))
+    need("sum=42" in str(log.tool_result("toolu_last").get("content")), log.tool_result("toolu_last"))
+
+
+@scenario("silent-server")
+async def silent_server(engine: EngineDriver) -> None:
+    """A server that never answers."""
+    engine.put({"silent.py": "import sys\nfor line in sys.stdin: pass\n"})
+    engine.model.play(say("ok"))
+    silent = {"command": sys.executable, "args": [str(engine.cwd / "silent.py")]}
+    await engine.start(*ASK, *config(silent=silent), env={"MCP_TIMEOUT": "2000"})
+    await engine.initialize()
+    await engine.wait_connected("silent")
+    engine.user("go")
+    await engine.result()
+    await engine.ask("mcp_status")
+    await engine.finish()
+
+
+@check(
+    "mcp.never-ready", "mcp.stdio", on="silent-server", basis="users: pending for ever",
+    expects="a server that does not answer within MCP_TIMEOUT is `failed`, and the session goes on",
+)  # fmt: skip
+def never_ready(log: ScenarioLog) -> None:
+    need(status_of(log, "silent") == "failed", log.answer("mcp_status"))
+    need(log.first("result").get("is_error") is False, log.first("result"))
+
+
+@scenario("always-loaded-server")
+async def always_loaded_server(engine: EngineDriver) -> None:
+    """Two servers with tool search; the tools of one are always loaded."""
+    engine.put({"server.py": STDIO_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
+    engine.model.play(say("ok"))
+    server: Json = {"command": sys.executable, "args": [str(engine.cwd / "server.py")]}
+    servers = config(calc={**server, "alwaysLoad": True}, other=server)
+    await engine.start(*ASK, *servers, env={**PATIENT, "ENABLE_TOOL_SEARCH": "true"})
+    await engine.initialize()
+    await engine.wait_connected("calc")
+    await engine.wait_connected("other")
+    engine.user("go")
+    await engine.result()
+    await engine.finish()
+
+
+@check(
+    "mcp.always-load", "mcp.extras", on="always-loaded-server", basis="users: alwaysLoad of a server has no effect",
+    expects="with tool search, the tools of a server with `alwaysLoad` are in the first request, and not deferred",
+)  # fmt: skip
+def always_loaded(log: ScenarioLog) -> None:
+    tools = {tool.get("name"): tool for tool in log.main_requests()[0].get("tools") or []}
+    need("mcp__calc__add" in tools and not tools["mcp__calc__add"].get("defer_loading"), sorted(map(str, tools)))
+    need(tools.get("mcp__other__add", {"defer_loading": True}).get("defer_loading"), tools.get("mcp__other__add"))

@@ -99,8 +99,9 @@ class ServerRequests:
             return {"action": "cancel"}
         if answer.action not in ACTIONS:
             return {"action": "cancel"}
-        content = answer.content if answer.action == "accept" and isinstance(answer.content, dict) else None
-        return {"action": answer.action, **({} if content is None else {"content": content})}
+        if answer.action != "accept" or not isinstance(answer.content, dict):
+            return {"action": answer.action}
+        return {"action": answer.action, "content": {**read_defaults(question.requested_schema), **answer.content}}
 
     async def _request_recorded(self, question: Elicitation) -> Any:
         """Send the question and record it while it is open. Raises HostGone, HostError, SessionError."""
@@ -133,6 +134,13 @@ def list_properties(schema: Json | UnsetType) -> list[str] | UnsetType:
     """The fields of a form in the server's order, for clients that lose the order of keys."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return list(properties) if isinstance(properties, dict) else UNSET
+
+
+def read_defaults(schema: Json | UnsetType) -> Json:
+    """The values of the fields of a form that are not filled in."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    fields = properties if isinstance(properties, dict) else {}
+    return {name: field["default"] for name, field in fields.items() if isinstance(field, dict) and "default" in field}
 
 
 def text_or_unset(value: Any) -> str | UnsetType:

@@ -29,13 +29,13 @@ class Logins:
         """Start a login in place of one that is open. Raises NotPossible."""
         name, start = server.spec.name, self._sources.start_login
         check_remote(server)
-        if server.spec.oauth is not None:
+        if server.spec.has_credentials:
             raise NotPossible(f"{name}: the server is configured with `oauth`, so Parley logs in without the user")
         if start is None:
             raise NotPossible(f"{name}: logins are not available in this session")
         await self._cancel(name)
         try:
-            login = await start(server.spec, redirect_uri)
+            login = await start(server.spec, redirect_uri, server.challenge)
         except (LoginRefused, ConnectionLost) as exc:
             raise NotPossible(f"{name}: {exc}", "mcp_login_failed") from None
         if login.address is None:

@@ -127,13 +127,12 @@ class ServerManager:
         if spec.tool_policies:
             self._add_policies(spec.name, spec.tool_policies)
         handler = ServerRequests(self._config.cwd, self._outbox, self._journal, self._waiting, self._hooks, on_change)
-        capabilities = {} if spec.kind == "sdk" else handler.capabilities
         return McpServer(
             spec,
             lambda: self._open_transport(sources, spec),
             handler,
             sources.timeouts,
-            capabilities,
+            handler.capabilities,
         )
 
     async def _open_transport(self, sources: ServerSources, spec: ServerSpec) -> ServerTransport:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from parley.engine.mcp.resources import ResourceReader, save_binary_content
 from parley.engine.turn.result_spill import shorten_values, spill_text
 from parley.mcp.base import McpTimeouts, ServerSources
-from parley.mcp.content import clean, clean_schema, convert_result, text_block
+from parley.mcp.content import LEFT_OUT_KEY, clean, clean_schema, convert_result, text_block
 from parley.mcp.naming import MAX_NAME_CHARS, is_denied, normalize, qualify, title
 from parley.mcp.server_connection import McpServer
 from parley.models.catalog import CHARS_PER_TOKEN
@@ -51,6 +51,8 @@ class ServerTool:
         self.hints: Json = listed["annotations"] if isinstance(listed.get("annotations"), dict) else {}
         self.reads_only = self.hints.get("readOnlyHint") is True
         meta: Json = listed["_meta"] if isinstance(listed.get("_meta"), dict) else {}
+        self.problem = clean(str(meta[LEFT_OUT_KEY])) if LEFT_OUT_KEY in meta else ""
+        """Why it cannot be called; empty if it can."""
         wanted = meta.get(SIZE_KEY)
         self.is_deferrable = not is_always_loaded(server.spec.always_load, meta.get(ALWAYS_LOAD_KEY))
         hint = meta.get(HINT_KEY)
@@ -156,9 +158,12 @@ def make_tools(
     for server in servers:
         for listed in server.tools if server.status == "connected" else ():
             tool = ServerTool(server, listed, sources.timeouts, sources.max_output_tokens * CHARS_PER_TOKEN, send)
+            problem = tool.problem
             if len(tool.name) > MAX_NAME_CHARS or tool.name in found:
+                problem = "its name is too long or already used"
+            if problem:
                 shown = f"the tool {tool.own_name[:200]!a}"
-                warn(f"MCP server {server.spec.name!a}: {shown} is left out: its name is too long or already used")
+                warn(f"MCP server {server.spec.name!a}: {shown} is left out: {problem}")
             elif not is_denied(server.spec.name, tool.name, sources.denied):
                 # Its attributes belong to the instance, not the class; the protocol cannot express both.
                 found[tool.name] = cast(Tool, tool)

@@ -94,6 +94,34 @@ async def test_the_next_session_uses_the_login_until_it_is_cleared(tmp_path: Pat
     assert not any(token in stored.read_text() for token in server.tokens)
 
 
+async def test_an_expired_token_is_refreshed_at_its_issuer_in_the_next_session(
+    tmp_path: Path, server: LoginServer
+) -> None:
+    async with make_harness(tmp_path, server) as harness:
+        await log_in(harness, server)
+    stored = tmp_path / "home" / ".claude" / "mcp-logins.json"
+    [(key, login)] = json.loads(stored.read_text()).items()
+    stored.write_text(json.dumps({key: {**login, "expires_at": 1}}))
+    server.tokens.clear()
+
+    async with make_harness(tmp_path, server) as harness:
+        await harness.request("mcp_reconnect", serverName="login")
+        assert await status(harness) == "connected"
+    assert any(token in stored.read_text() for token in server.tokens)
+
+
+async def test_a_server_that_refuses_only_calls_needs_a_login_too(tmp_path: Path, server: LoginServer) -> None:
+    server.open_methods |= {"initialize", "notifications/initialized", "tools/list"}
+    async with make_harness(tmp_path, server) as harness:
+        await harness.request("mcp_reconnect", serverName="login")
+        assert await status(harness) == "connected"
+        while await status(harness) != "needs-auth":
+            await harness.request("mcp_call", tool="mcp__login__secret", arguments={})
+        await log_in(harness, server)
+        assert await status(harness) == "connected"
+        assert "42" in json.dumps(answer(await harness.request("mcp_call", tool="mcp__login__secret", arguments={})))
+
+
 async def test_a_wrong_callback_is_refused_and_the_login_stays_open(tmp_path: Path, server: LoginServer) -> None:
     async with make_harness(tmp_path, server) as harness:
         begun = answer(await harness.request("mcp_authenticate", serverName="login", redirectUri="app://done"))
