@@ -21,7 +21,7 @@ ALLOWED = {
     "parley.settings.safe_folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
     "parley.settings.files.user_config_edit": "the lock of .claude.json: a folder, which Claude Code makes as well",
     "parley.settings.files.plugin_source": "the files of a plugin, in a new folder of their own, from mkdtemp",
-    "parley.settings.files.installed_plugins": "moves such a folder to its place in the config directory",
+    "parley.settings.files.installed_plugins": "moves such a folder to its place, and makes one for its data",
     "parley.cli.commands.conformance.engine": "a report where the person says",
     "parley.conformance.client.fake_engine": "what a client said, in the folder of its scenario",
     "parley.conformance.client.runner": "the folder of a scenario, from mkdtemp",

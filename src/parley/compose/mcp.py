@@ -158,4 +158,8 @@ def load_transport(kind: str) -> Any:
 def plugin_servers(plugin: Plugin) -> ServerDeclaration:
     from parley.settings.mcp_files import ServerDeclaration
 
+    if plugin.data:
+        from parley.settings.files.installed_plugins import make_data_folder
+
+        make_data_folder(plugin.data)
     return ServerDeclaration(source="dynamic", path=printable(plugin.path), servers=plugin.servers)

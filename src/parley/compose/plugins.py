@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
@@ -38,6 +39,7 @@ class PluginLoader:
         without = (*(options.plugin_dirs_no_mcp or ()), *(one.path for one in added if one.skipMcpDiscovery))
         if options.safe_mode or not (with_servers or without or enabled):
             return Plugins()
+        from parley.settings.files.installed_plugins import data_folder
         from parley.settings.files.plugins import load_plugins
         from parley.settings.policy.plugins import build_block, find_marketplace_policy
 
@@ -45,9 +47,11 @@ class PluginLoader:
         if (policy := find_marketplace_policy(self._launch.settings.merged)) is not None:
             problems += [build_block(place, policy) for place in (*with_servers, *without)]
             with_servers = without = ()
-        given = load_plugins(self._find_folders(with_servers, problems), self._find_folders(without, problems))
+        folders, serverless = self._find_folders(with_servers, problems), self._find_folders(without, problems)
+        data = data_folder(self._launch.config, "inline")
+        given = load_plugins(dict.fromkeys([*folders, *serverless], data), serverless)
         found = Plugins(found=given.found, errors=(*problems, *given.errors))
-        return self._add_installed(found, policy) if enabled else found
+        return self._add_installed(found, is_limited=policy is not None) if enabled else found
 
     def _use(self, found: Plugins) -> None:
         """Let the hooks of plugins take effect, and report what is wrong with plugins."""
@@ -68,13 +72,13 @@ class PluginLoader:
 
         return found, apply
 
-    def _add_installed(self, given: Plugins, policy: str | None) -> Plugins:
+    def _add_installed(self, given: Plugins, *, is_limited: bool) -> Plugins:
         """Add the installed plugins. One of the command line takes the place of an installed one of the same name.
 
         It does not take the place of one that an administrator enables."""
         from parley.settings.files.installed_plugins import find_folders
         from parley.settings.files.plugins import load_plugins
-        from parley.settings.policy.plugins import build_block
+        from parley.settings.policy.plugins import build_block, find_refused
 
         launch, merged = self._launch, self._launch.settings.merged
         fixed = {id.rpartition("@")[0] for id, value in merged.plugins.items() if value.source == "managed"}
@@ -85,26 +89,23 @@ class PluginLoader:
         )
         names = {plugin.name for plugin in given.found}
         wanted = {id: value for id, value in merged.plugins.items() if id.rpartition("@")[0] not in names}
-        refused: list[Json] = []
-        if policy is not None:
-            foreign = [id for id, value in wanted.items() if value.source != "managed" and value.value is not False]
-            refused = [build_block(id, policy) for id in foreign]
-            wanted = {id: value for id, value in wanted.items() if value.source == "managed"}
-        enabled = {id: value.value for id, value in wanted.items()}
-        folders, problems = find_folders(launch.config, launch.started_in, enabled)
+        enabled = {id: value.source for id, value in wanted.items() if value.value is not False}
+        refused = find_refused(merged, launch.config, enabled) if is_limited else {}
+        folders, problems = find_folders(launch.config, launch.started_in, [id for id in enabled if id not in refused])
         installed = load_plugins(folders)
         return Plugins(
-            found=(*given.found, *installed.found), errors=(*given.errors, *refused, *problems, *installed.errors)
+            found=(*given.found, *installed.found),
+            errors=(*given.errors, *refused.values(), *problems, *installed.errors),
         )
 
     def _find_folders(self, places: Sequence[str], problems: list[Json]) -> list[str]:
         """The folders of plugins: a folder with a manifest, the plugins in a folder, or those in a zip file."""
-        from parley.settings.files.plugins import MANIFEST, build_load_error
+        from parley.settings.files.plugins import build_load_error, has_manifest
 
         found: list[str] = []
         for number, place in enumerate(places):
             folder = os.path.realpath(os.path.join(self._launch.host_folder, os.path.expanduser(place)))
-            if os.path.isfile(os.path.join(folder, MANIFEST)):
+            if has_manifest(Path(folder)):
                 found.append(folder)
                 continue
             from parley.settings.files.plugin_source import InvalidSource, expand_place

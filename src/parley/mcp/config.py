@@ -45,6 +45,8 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     tools: Any = None
     """A list of `ToolEntry`. Lenient, because it carries policies: an invalid one must not make the server vanish."""
     alwaysLoad: bool | None = None
+    literal: bool = False
+    """Whether `${NAME}` stands for itself, as in the `mcp.json` of a portable plugin."""
 
 
 def parse_servers(
@@ -83,7 +85,7 @@ def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str], 
         raise InvalidEntry(f"the name contains invisible characters: {name!a}")
     entry = msgspec.convert(data, ServerEntry)
     kind = kind_of(entry)
-    variable_expander = VariableExpander(variables)
+    variable_expander = VariableExpander(None if entry.literal else variables)
     tools, notes = parse_tools(entry.tools)
     policies = parse_policies(tools, notes, may_allow=may_allow and kind in ("http", "sse"))
     if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in tools))):
@@ -136,14 +138,14 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 class VariableExpander:
-    """Expands `${NAME}` and `${NAME:-default}`."""
+    """Expands `${NAME}` and `${NAME:-default}`, unless the variables are None."""
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
+    def __init__(self, variables: Mapping[str, str] | None) -> None:
         self._variables = variables
 
     def expand_text(self, text: str) -> str:
         """Raises InvalidEntry if a variable is not set and has no default."""
-        return VARIABLE.sub(self._value, text)
+        return text if self._variables is None else VARIABLE.sub(self._value, text)
 
     def expand_values(self, texts: dict[str, str] | None) -> dict[str, str]:
         return {name: self.expand_text(text) for name, text in (texts or {}).items()}
@@ -155,7 +157,7 @@ class VariableExpander:
 
     def _value(self, found: re.Match[str]) -> str:
         name, default = found[1], found[2]
-        value = self._variables.get(name)
+        value = (self._variables or {}).get(name)
         if default is not None:
             return value or default
         if value is None:

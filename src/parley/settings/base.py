@@ -147,6 +147,10 @@ class Plugin(Struct, frozen=True, kw_only=True):
     """By name, with the plugin's prefix."""
     agents: dict[str, AgentDefinition] = {}
     """By name, with the plugin's prefix."""
+    data: str = ""
+    """The folder that its servers may write to, if it has a portable manifest. It is created before they start."""
+    is_portable: bool = False
+    """Whether it has only the manifest of Agent Plugins, so that its skills must follow that specification."""
 
     def json(self) -> Json:
         """The plugin's entry in messages to the client."""

@@ -54,6 +54,8 @@ LEAST_OUTPUT_CHARS, MOST_OUTPUT_CHARS = 4_000, 80_000
 MOST_USER_FILE_BYTES = 64_000_000
 """Older versions of Claude Code keep the history of all prompts in `.claude.json`."""
 SERVER_KEYS = (b"mcpServers", b"disabledMcpjsonServers")
+AGENTS_FOLDER = ".agents"
+"""Its folder `skills` is shared with other agents, in the home folder and in a project."""
 
 
 class SessionSettings:
@@ -171,30 +173,19 @@ class SessionSettings:
 
     def templates(self, plugins: Sequence[Plugin] = ()) -> tuple[Sequence[PromptTemplate], Sequence[SettingsProblem]]:
         """The commands and skills of the enabled sources and of plugins, and the problems of their files."""
-        selection, trusted = self._selection, "project" in self.trust.sources
-        tree = os.path.join(selection.project, ".claude")
-        own = not self.merged.is_locked("skills")
-        folders = [str(selection.config)] * (own and selection.includes("user"))
-        folders += [tree] * (own and self._project_folder() is not None)
-        paths = [os.path.join(folder, kind) for folder in folders for kind in ("commands", "skills")]
+        selection, of_user, of_project = self._selection, [], []
+        if not self.merged.is_locked("skills"):
+            if selection.includes("user"):
+                of_user = [str(selection.config), os.path.join(self._command_base.get("HOME", "/"), AGENTS_FOLDER)]
+            if self._project_folder() is not None:
+                of_project = [os.path.join(selection.project, name) for name in (".claude", AGENTS_FOLDER)]
+        paths = [os.path.join(folder, kind) for folder in (*of_user, *of_project) for kind in ("commands", "skills")]
         if not plugins and not any(map(os.path.isdir, paths)):
             return (), ()
-        from parley.settings.files.commands_and_skills import TemplateFolder, load_templates
+        from parley.settings.files.commands_and_skills import list_folders, load_templates
 
-        of_user = TemplateFolder(folder=str(selection.config), source="user", is_trusted=True)
-        of_project = TemplateFolder(
-            folder=tree,
-            source="project",
-            beneath=(selection.project,),
-            is_trusted=trusted,
-            obstacle=lambda data: self.trust.find_obstacle("project", data),
-        )
-        of_plugins = [
-            TemplateFolder(folder=plugin.path, source="plugin", prefix=f"{plugin.name}:", is_trusted=True)
-            for plugin in plugins
-        ]
-        enabled = [each for each in (of_user, of_project) if each.folder in folders]
-        found, problems = load_templates([*enabled, *of_plugins])
+        trust = self.trust if "project" in self.trust.sources else None
+        found, problems = load_templates(list_folders(of_user, of_project, selection.project, trust, plugins))
         return self._limit_templates(found), problems
 
     def _limit_templates(self, templates: Sequence[PromptTemplate]) -> Sequence[PromptTemplate]:
@@ -454,8 +445,9 @@ class SessionSettings:
         from parley.settings.files.agents import list_files
         from parley.settings.files.commands_and_skills import MOST_BYTES, command_files, skill_files
 
-        tree = os.path.join(self._selection.project, ".claude")
-        templates = [path for _, path in (*command_files(tree), *skill_files(tree))]
+        project = self._selection.project
+        tree, shared = os.path.join(project, ".claude"), os.path.join(project, AGENTS_FOLDER)
+        templates = [path for _, path in (*command_files(tree), *skill_files(tree), *skill_files(shared))]
         for path in [*map(str, list_files(Path(tree, "agents"))), *templates]:
             with suppress(safe_read.UnreadableFile):
                 yield safe_read.read_file(path, (self._selection.project,), MOST_BYTES).data

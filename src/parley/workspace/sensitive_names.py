@@ -34,7 +34,7 @@ def pair_set(paths: Iterable[str]) -> frozenset[tuple[str, str]]:
 PROTECTED_FOLDERS = word_set(
     # version control, editors, agents
     ".git .hg .svn .jj .githooks .husky .vscode .vscode-server .idea .fleet .zed .nova .vim .emacs.d .devcontainer "
-    ".claude .parley .cursor .codex .gemini .continue .windsurf .roo .cline .kilocode .opencode .amazonq .kiro "
+    ".agents .claude .parley .cursor .codex .gemini .continue .windsurf .roo .cline .kilocode .opencode .amazonq .kiro "
     ".junie .qwen .trae .crush .goose "
     # CI
     ".github .circleci .gitlab .gitea .forgejo .woodpecker .buildkite .teamcity .semaphore .tekton .harness .builds "

@@ -120,6 +120,14 @@ async def test_frames_that_are_no_lines(tmp_path: Path) -> None:
             assert (await read_until(client, "control_response"))[-1]["response"]["subtype"] == "error"
 
 
+async def test_an_unknown_command_is_an_error_and_no_prompt(tmp_path: Path) -> None:
+    async with working(tmp_path) as (server, session), await server.connect(f"/sessions/{session}/ws") as client:
+        await client.send(user("/cots"))
+        result = (await read_until(client, "result"))[-1]
+        assert (result["is_error"], result["num_turns"]) == (True, 0)
+        assert "did you mean /cost?" in result["errors"][0]
+
+
 async def test_messages_that_are_too_long(tmp_path: Path) -> None:
     async with working(tmp_path) as (server, session):
         async with await server.connect(f"/sessions/{session}/ws") as client:

@@ -138,6 +138,7 @@ SERVER_SCOPE = Flag(
 MODE = Flag("--mode", "Short for --permission-mode.", "MODE", (*MODES, "manual"))
 LIMIT = Flag("--limit", "Print at most N results.", "N")
 DRY_RUN = Flag("--dry-run", "Only show the changes.")
+AVAILABLE = Flag("--available", "With --json: also list the plugins of marketplaces that are not installed.")
 PLUGIN_PATH = Flag("--path", "The folder of the plugin, if the source contains several plugins.", "FOLDER")
 STORE_NOTE = "--store NAME[:PLACE] or --db FILE selects the session store (claude, folder, sqlite, postgres)."
 SESSION_NOTE = (
@@ -674,14 +675,20 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="plugin",
-        help="Install, enable and disable plugins.",
+        help="Install, update, enable and disable plugins, and add marketplaces.",
         aliases=("plugins",),
         actions={
-            "list": Action("List installed plugins.", flags=(JSON,)),
+            "list": Action("List installed plugins.", flags=(JSON, AVAILABLE)),
             "install": Action(
-                "Copy a plugin here and enable it. SOURCE is a folder, a zip file or the URL of a git repository.",
+                "Copy a plugin here and enable it. SOURCE is NAME or NAME@MARKETPLACE, a folder, an archive (.zip, "
+                ".tar.gz; a file or an https URL), or the URL of a git repository.",
                 "SOURCE",
                 (SCOPE, PLUGIN_PATH, JSON, YES),
+            ),
+            "update": Action(
+                "Fetch a plugin again from where it came from, show what changed, and pin the new content.",
+                "PLUGIN",
+                (SCOPE, JSON, YES),
             ),
             "enable": Action("Enable a plugin.", "PLUGIN", (SCOPE, JSON)),
             "disable": Action("Disable a plugin.", "PLUGIN", (SCOPE, JSON)),
@@ -689,13 +696,17 @@ ROWS: tuple[Command, ...] = (
             "validate": Action(
                 "Check a plugin without installing it. Exit 1 if it is invalid.", "PATH", (PLUGIN_PATH, JSON)
             ),
+            "marketplace": Action(
+                "Marketplaces: `add SOURCE`, `list`, `update [NAME]` and `remove NAME`. SOURCE is a folder, an "
+                "archive, OWNER/REPOSITORY on GitHub or the URL of a git repository; #REF chooses a branch or tag.",
+                "COMMAND [SOURCE]",
+                (SCOPE, JSON),
+            ),
         },
         notes="PLUGIN is NAME or NAME@MARKETPLACE. A plugin may contain hooks and MCP servers, which run programs on "
         "this machine. Install only plugins you trust.",
         is_shared=True,
         refused={
-            "marketplace": "Parley has no marketplaces; install plugins from a folder, a zip file or a git URL",
-            "update": "to update a plugin, run `parley plugin install SOURCE` again",
             "prune": "Parley does not support dependencies of plugins",
             "autoremove": "Parley does not support dependencies of plugins",
             "init": "create a folder with the file .claude-plugin/plugin.json instead",
@@ -705,7 +716,7 @@ ROWS: tuple[Command, ...] = (
             "eval": "Parley does not support it",
             "test": "Parley does not support it",
             "tag": "use `git tag` instead",
-            "restore-set-aside": "Parley has no marketplaces",
+            "restore-set-aside": "Parley sets nothing aside",
         },
     ),
     Command(

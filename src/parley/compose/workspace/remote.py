@@ -38,6 +38,7 @@ LEFT_OUT = (
     (".claude/agents", "agents"),
     (".claude/commands", "commands"),
     (".claude/skills", "skills"),
+    (".agents/skills", "skills"),
     (".claude/output-styles", "output styles"),
 )
 """Folders of a project that are not read from a remote workspace."""

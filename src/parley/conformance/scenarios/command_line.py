@@ -63,6 +63,28 @@ def prompt_after_dashes(log: ScenarioLog) -> None:
     need(log.exit_code == 0, f"exit code {log.exit_code}")
 
 
+@scenario("unknown-command")
+async def unknown_command(engine: EngineDriver) -> None:
+    """A slash command that nothing defines, then a path, which is none."""
+    engine.model.play(say(ANSWER), say(ANSWER))
+    await engine.one_shot("-p", "/no-such:command with words", "--output-format", "stream-json", "--verbose")
+    await engine.one_shot("-p", "/etc/hosts is odd", "--output-format", "stream-json", "--verbose")
+
+
+@check(
+    "command.unknown", "flag.print+-p", on="unknown-command", is_advice=True,
+    basis="claude-code issue 88387; the original sends it to the model and exits with 0",
+    expects="an unknown slash command is one `result` with `is_error` and an exit code that is not 0, without a model "
+    "call; a path is a prompt",
+)  # fmt: skip
+def unknown_command_is_an_error(log: ScenarioLog) -> None:
+    need(not log.told_model("/no-such:command"), "the command was sent to the model")
+    found = log.all("result", run=0)
+    need(len(found) == 1 and found[0].get("is_error") is True, log.summary(0))
+    need(log.runs[0].exit_code not in (0, None), f"exit code {log.runs[0].exit_code}")
+    need(log.told_model("/etc/hosts is odd") and log.runs[1].exit_code == 0, log.summary(1))
+
+
 @scenario("prompt-on-stdin")
 async def prompt_on_stdin(engine: EngineDriver) -> None:
     engine.model.play(say(ANSWER))

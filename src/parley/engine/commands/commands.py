@@ -3,7 +3,8 @@
     /cost               answered without a model call (local.py)
     /compact, /clear    work on the whole conversation (compact_clear.py)
     /name arguments     replaced by the text of a template (expansion.py)
-    /unknown            an ordinary prompt
+    /unknown            an error that names the nearest command; the model is not called
+    /etc/hosts, / x     not the form of a command: an ordinary prompt
 
 A template can set allow rules and a model until the end of its turn (turn_overrides.py). Prompts with
 `client_composed` are never commands.
@@ -25,6 +26,7 @@ from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.engine.turn import outcome
 from parley.errors import NotPossible, ToolError
+from parley.mcp.base import PREFIX
 from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import Assistant, AssistantContent
@@ -199,9 +201,12 @@ class Commands:
 
     # Prompts.
 
-    def mark_local(self, prompt: Prompt) -> Prompt:
-        """Mark a prompt that is a local command as a turn of its own."""
-        return msgspec.structs.replace(prompt, runs_alone=True) if self._parse_local(prompt) else prompt
+    def mark_alone(self, prompt: Prompt) -> Prompt:
+        """Mark a prompt that never reaches a model, a local or an unknown command, as a turn of its own."""
+        called = self._parse_command(prompt)
+        if called is None or self._find_template(called[0]) or called[0].startswith(PREFIX):
+            return prompt  # servers may still be connecting, so their commands are not known yet
+        return msgspec.structs.replace(prompt, runs_alone=True)
 
     def _parse_local(self, prompt: Prompt) -> tuple[str, str] | None:
         """The name and arguments of a local command."""
@@ -217,6 +222,11 @@ class Commands:
             return None
         found = re.fullmatch(COMMAND, text.strip(), re.DOTALL)
         return None if found is None else (found[1], (found[2] or "").strip())
+
+    def _find_template(self, name: str) -> PromptTemplate | None:
+        """The template that a user can run under a name."""
+        template = self.templates().get(name)
+        return template if template is not None and template.user_invocable else None
 
     async def expand_turn(self, turn: Turn) -> TurnOutcome | None:
         """Expand the prompts of a turn in place. Returns an outcome if the turn ends with that."""
@@ -256,9 +266,14 @@ class Commands:
         if prompt.verbatim or prompt.is_notification or prompt.expansion is not None or self.are_off:
             return prompt
         called = self._parse_command(prompt)
-        template = self.templates().get(called[0]) if called is not None else None
-        if called is None or template is None or not template.user_invocable:
+        if called is None:
             return await self._with_files(prompt)
+        template = self._find_template(called[0])
+        if template is None:
+            from parley.engine.commands.unknown import refuse_unknown
+
+            refuse_unknown(called[0], self.templates(), self.list_names())
+            return prompt
         contexts = await self._check_expansion(called[0], called[1], template.source, first_text(prompt))
         blocks = await self.expand_template(template, called[1])
         return msgspec.structs.replace(prompt, expansion=[*blocks, *prompt.content[1:], *contexts])

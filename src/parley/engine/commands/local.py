@@ -179,8 +179,9 @@ ALIASES = {
 FOR_NEXT_PROMPT = {name for name, row in LOCAL.items() if row.for_next_prompt}
 TERMINAL = frozenset(
     {
-        *("bug", "config", "doctor", "exit", "export", "hooks", "ide", "login", "logout", "memory", "permissions"),
-        *("privacy-settings", "quit", "resume", "statusline", "status", "terminal-setup", "theme", "upgrade", "vim"),
+        *("agents", "bug", "config", "doctor", "exit", "export", "hooks", "ide", "keys", "login", "logout", "mcp"),
+        *("memory", "permissions", "privacy-settings", "quit", "resume", "statusline", "status"),
+        *("terminal-setup", "theme", "upgrade", "vim"),
     }
 )
 """Commands of a terminal: answered as unavailable instead of sent to a model."""

@@ -60,7 +60,7 @@ async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer], hooks: Hoo
     text = first.get("text", "") if first.get("type") == "text" else ""
     if prompt.verbatim or not text.startswith(f"/{PREFIX}"):
         return prompt
-    name, _, rest = text[1:].partition(" ")
+    name, rest = (*text[1:].split(None, 1), "")[:2]
     for known, server, described in list_prompts(servers):
         if known == name:
             dispatcher, contexts = hooks.dispatcher, list[str]()

@@ -485,7 +485,7 @@ class Session:
         self.resume_turn()  # for clients without a handshake
         if self.main_agent is not None:
             prompt = self.main_agent.with_initial_prompt(prompt)
-        prompt = self.commands.mark_local(prompt)
+        prompt = self.commands.mark_alone(prompt)
         self.prompts.send_lifecycle(prompt, "queued")
         if message.shouldQuery is False:
             self.prompts.add_silent(prompt)

@@ -14,18 +14,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
+import msgspec
+
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
-from parley.settings.base import PromptTemplate, SettingsProblem
+from parley.settings.base import Plugin, ProjectTrust, PromptTemplate, SettingsProblem
 from parley.settings.files import frontmatter
 
 NAME = re.compile(r"\w[\w-]*(\.\w[\w-]*)*(:\w[\w-]*(\.\w[\w-]*)*)*")
 """A name has no slash and no two dots in a row, so it is safe in a path."""
 SKILL_FILE = "SKILL.md"
+KINDS = ("skill", "command")
 MOST_BYTES = 200_000
 MOST_FILES = 1_000
 DEEPEST = 5
@@ -44,6 +48,43 @@ class TemplateFolder(Struct, frozen=True, kw_only=True):
     is_trusted: bool = False
     obstacle: Callable[[bytes], str | None] = lambda data: None
     """Returns why a file is not trusted although its folder is; None if it is trusted."""
+    kinds: tuple[str, ...] = KINDS
+    is_strict: bool = False
+    """Whether a skill without a name and a description, as the Agent Skills specification asks for, is left out."""
+
+
+def list_folders(
+    of_user: Iterable[str],
+    of_project: Iterable[str],
+    project: str,
+    trust: ProjectTrust | None,
+    plugins: Iterable[Plugin],
+) -> list[TemplateFolder]:
+    """The folders of a session. The first that defines a name wins. `trust` is None if the project is not trusted."""
+    found = [TemplateFolder(folder=path, source="user", is_trusted=True, kinds=find_kinds(path)) for path in of_user]
+    for path in of_project:
+        folder = TemplateFolder(folder=path, source="project", beneath=(project,), kinds=find_kinds(path))
+        if trust is not None:
+            check = partial(trust.find_obstacle, "project")
+            folder = msgspec.structs.replace(folder, is_trusted=True, obstacle=check)
+        found.append(folder)
+    return [*found, *map(plugin_folder, plugins)]
+
+
+def find_kinds(path: str) -> tuple[str, ...]:
+    """Commands are Claude Code's; the folder `.agents`, which agents share, has only skills."""
+    return ("skill",) if os.path.basename(path) == ".agents" else KINDS
+
+
+def plugin_folder(plugin: Plugin) -> TemplateFolder:
+    return TemplateFolder(
+        folder=plugin.path,
+        source="plugin",
+        prefix=f"{plugin.name}:",
+        beneath=(plugin.path,),
+        is_trusted=True,
+        is_strict=plugin.is_portable,
+    )
 
 
 def load_templates(folders: Sequence[TemplateFolder]) -> tuple[list[PromptTemplate], list[SettingsProblem]]:
@@ -51,8 +92,8 @@ def load_templates(folders: Sequence[TemplateFolder]) -> tuple[list[PromptTempla
     found: dict[str, PromptTemplate] = {}
     problems: list[SettingsProblem] = []
     for folder in folders:
-        for kind, list_paths in (("skill", skill_files), ("command", command_files)):
-            for name, path in list_paths(folder.folder):
+        for kind in folder.kinds:
+            for name, path in LISTERS[kind](folder.folder):
                 try:
                     template = read_template(folder, kind, folder.prefix + name, path)
                 except safe_read.MissingFile:
@@ -86,6 +127,9 @@ def skill_files(folder: str) -> Iterator[tuple[str, str]]:
         yield name, os.path.join(folder, "skills", name, SKILL_FILE)
 
 
+LISTERS: dict[str, Callable[[str], Iterator[tuple[str, str]]]] = {"skill": skill_files, "command": command_files}
+
+
 def read_template(
     folder: TemplateFolder, kind: Literal["command", "skill"] | str, name: str, path: str
 ) -> PromptTemplate:
@@ -95,10 +139,12 @@ def read_template(
         head, text = frontmatter.split_frontmatter(found.data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise safe_read.UnreadableFile(safe_read.NOT_UTF8) from None
-    if NAME.fullmatch(name) is None:
+    if NAME.fullmatch(name.removeprefix(folder.prefix)) is None:
         raise safe_read.UnreadableFile(
             f"invalid name {name!r} (use letters, digits, `-`, `_` and single dots inside the name)"
         )
+    if folder.is_strict and kind == "skill":
+        check_portable_skill(head, name.removeprefix(folder.prefix))
     return PromptTemplate(
         name=name,
         kind="skill" if kind == "skill" else "command",
@@ -113,6 +159,14 @@ def read_template(
         user_invocable=read_switch(head, "user-invocable", True),
         is_trusted=folder.is_trusted and folder.obstacle(found.data) is None,
     )
+
+
+def check_portable_skill(head: Json, name: str) -> None:
+    """Raises UnreadableFile if the front matter does not follow the Agent Skills specification."""
+    if head.get("name") != name or re.fullmatch(r"(?!.*--)[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?", name) is None:
+        raise safe_read.UnreadableFile(f"`name` must be that of its folder, {name!a}, in a-z, 0-9 and single `-`")
+    if not to_text(head.get("description")):
+        raise safe_read.UnreadableFile("`description` is missing")
 
 
 def read_switch(head: Json, key: str, default: bool) -> bool:

@@ -1,7 +1,7 @@
 """Load memory files: instructions of the user and the project for the model.
 
     <config>/CLAUDE.md                                    the user's
-    CLAUDE.md, AGENTS.md, .claude/CLAUDE.md               the project's, in the repository's root and in
+    AGENTS.md, CLAUDE.md, .claude/CLAUDE.md               the project's, in the repository's root and in
     CLAUDE.local.md                                       every folder from there down to the working directory
 
 `@path` in such a file imports another file. The files are text and need no trust, but a file of the
@@ -21,7 +21,8 @@ from parley.settings.base import SettingsProblem
 from parley.settings.tree import HOST_TREE, FileTree
 from parley.workspace.sensitive_names import holds_keys
 
-NAMES = ("CLAUDE.md", "AGENTS.md", ".claude/CLAUDE.md")
+NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
+"""A later file takes precedence, so what is for all agents comes before what is for this one."""
 LOCAL_NAME = "CLAUDE.local.md"
 DEEPEST_IMPORT = 5
 MOST_FILE_BYTES = 100_000
@@ -31,7 +32,10 @@ IMPORT = r"(?:^|(?<=\s))@((?:\\ |[^\s\\`])+)"
 CODE_SPAN = r"`[^`\n]*`"
 FENCE = r" {0,3}(```+|~~~+)"
 MANAGED_HEADING = "Instructions of the organization:"
-HEADING = "Instructions from files of the user and the project. Follow them where they apply to the task."
+HEADING = (
+    "Instructions from files of the user and the project. Follow them where they apply to the task; if two differ, the "
+    "later one takes precedence."
+)
 
 
 class MemoryPaths(Struct, frozen=True, kw_only=True):

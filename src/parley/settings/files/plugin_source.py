@@ -1,9 +1,9 @@
-"""Bring the files of a plugin here: from a folder, a zip file or a git repository.
+"""Bring the files of a plugin or a marketplace here: from a folder, an archive or a git repository.
 
-    with staged(source, folder) as root: ...      # a new folder below `folder`, which is deleted at the end
+    with staged(PluginSource(place="kit.zip"), folder) as root: ...     # a new folder, deleted at the end
 
-Nothing is written outside of the new folder, and no link is followed or made: an archive with a path that leads out,
-and every source with a symlink, is refused. No code of the plugin runs.
+Nothing is written outside of the new folder, and no link is made: a link to a file of the same source becomes a copy of
+it, and a source with any other link, device, or path that leads out is refused. No code of the plugin runs.
 
 See also: `plugins.py` reads a plugin, `installed_plugins.py` keeps the list of installed ones.
 """
@@ -18,29 +18,57 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import parley.workspace.git as git
 from parley.errors import ToolError
-from parley.settings.files.plugins import MANIFEST
+from parley.models.endpoint import is_loopback
+from parley.protocol.base import Struct
+from parley.settings import safe_read
+from parley.settings.files.installed_plugins import SKIPPED
+from parley.settings.files.plugins import has_manifest
 
 if TYPE_CHECKING:
+    from tarfile import TarFile
     from zipfile import ZipFile, ZipInfo
 
 MOST_FILES = 10_000
 MOST_BYTES = 200_000_000
-GIT_URL = re.compile(r"(https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:.+")
+GIT_URL = re.compile(r"(https?|ssh|git|file)://(?![^/\s]*@-)[^-\s][^\s\x00]*|\w[\w.-]*@\w[\w.-]*:[^-:\s][^\s\x00]*")
+"""A host, a user or a path that starts with `-` would be an option of ssh."""
+ARCHIVE = re.compile(r"https?://[^\s?#]+\.(zip|tar\.gz|tgz)(\?[^\s#]*)?")
+REF = re.compile(r"\w[\w./-]*")
 GIT_SECONDS = 300
+DOWNLOAD_SECONDS = 60
 PROTOCOLS = "file:git:http:https:ssh"
-SKIPPED = (".git",)
 
 
 class InvalidSource(Exception):
     """A plugin cannot be taken from a source. The text says why."""
 
 
+class PluginSource(Struct, frozen=True, kw_only=True):
+    """Where files come from."""
+
+    place: str
+    """A folder, an archive, or the URL of an archive or a git repository."""
+    ref: str = ""
+    """A branch, tag or commit of a git repository."""
+    path: str = ""
+    """The folder in it, if it has several plugins."""
+
+
+def parse_place(text: str, path: str) -> PluginSource:
+    """What a user names: a folder, an archive, or a URL. The URL of a repository may end in `#REF`."""
+    real = os.path.abspath(os.path.expanduser(text))
+    if os.path.exists(real) or not GIT_URL.fullmatch(text):
+        return PluginSource(place=real if os.path.exists(real) else text, path=path)
+    place, _, ref = text.partition("#")
+    return PluginSource(place=place, ref=ref, path=path)
+
+
 @contextmanager
-def staged(source: str, folder: Path) -> Iterator[Path]:
+def staged(source: PluginSource, folder: Path) -> Iterator[Path]:
     """Copy, unpack or clone a source into a new folder. Raises InvalidSource."""
     target = make_staging(folder)
     try:
@@ -59,21 +87,48 @@ def make_staging(folder: Path) -> Path:
         raise InvalidSource(f"cannot write to {folder}: {exc.strerror}") from None
 
 
-def fetch(source: str, target: Path) -> None:
+def fetch(source: PluginSource, target: Path) -> None:
     """Raises InvalidSource."""
-    path = Path(source).expanduser()
-    if GIT_URL.fullmatch(source) or (path.is_dir() and is_bare_repository(path)):
-        clone(source if GIT_URL.fullmatch(source) else str(path), target)
+    place, path = source.place, Path(source.place).expanduser()
+    if re.match(r"\w+://[^/@]*:[^/@]*@", place):
+        raise InvalidSource("the URL contains a password; use a credential helper of git instead")
+    if ARCHIVE.fullmatch(place):
+        unpack(download(place, target.with_name("download")), target, place)
+    elif GIT_URL.fullmatch(place) or (path.is_dir() and is_bare_repository(path)):
+        clone(place if GIT_URL.fullmatch(place) else str(path), source.ref, target)
     elif path.is_dir():
         copy_folder(path, target)
     elif path.is_file():
-        unpack(path, target)
+        unpack(path, target, place)
     else:
-        raise InvalidSource(f"{source} is not a folder, a zip file or the URL of a git repository")
+        raise InvalidSource(f"{place} is not a folder, an archive (.zip, .tar.gz) or the URL of a git repository")
+
+
+def download(url: str, target: Path) -> Path:
+    """Raises InvalidSource. Every address on the way must be https, or on this machine."""
+    from http.client import HTTPException
+    from urllib.request import HTTPRedirectHandler, build_opener
+
+    def check(address: str) -> None:
+        if not address.startswith("https://") and not (address.startswith("http://") and is_loopback(address)):
+            raise InvalidSource(f"{address:.200} is not an https address")
+
+    class CheckedRedirects(HTTPRedirectHandler):
+        def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
+            check(newurl)
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    check(url)
+    try:
+        with build_opener(CheckedRedirects).open(url, timeout=DOWNLOAD_SECONDS) as reply, target.open("xb") as new:
+            copy_exactly(reply, new, MOST_BYTES, url)
+    except (OSError, HTTPException, ValueError) as exc:
+        raise InvalidSource(f"{url} cannot be downloaded: {exc}") from None
+    return target
 
 
 def is_bare_repository(path: Path) -> bool:
-    return (path / "HEAD").is_file() and (path / "objects").is_dir() and not (path / MANIFEST).exists()
+    return (path / "HEAD").is_file() and (path / "objects").is_dir() and not has_manifest(path)
 
 
 def expand_place(place: str, config: Path) -> list[str]:
@@ -104,7 +159,7 @@ def unpack_once(path: Path, folder: Path) -> Path:
         raise InvalidSource(f"cannot read {path}: {exc.strerror}") from None
     if target.is_dir():
         return target
-    with staged(str(path), folder) as source:
+    with staged(PluginSource(place=str(path)), folder) as source:
         try:
             os.rename(source, target)
         except OSError:
@@ -115,9 +170,9 @@ def unpack_once(path: Path, folder: Path) -> Path:
 
 def find_roots(folder: Path) -> list[Path]:
     """The plugins in a folder: the folder itself, or else the folders in it that have a manifest."""
-    if (folder / MANIFEST).is_file():
+    if has_manifest(folder):
         return [folder]
-    return sorted(inner for inner in folder.iterdir() if (inner / MANIFEST).is_file() and not inner.is_symlink())
+    return sorted(inner for inner in folder.iterdir() if has_manifest(inner) and not inner.is_symlink())
 
 
 class Quota:
@@ -135,6 +190,31 @@ class Quota:
             raise InvalidSource(f"the source has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
 
 
+class LimitedReader:
+    """Reads a file that fails after as many bytes as a source may have, the headers of its members included."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._left = MOST_BYTES + 4096 * MOST_FILES
+
+    def read(self, size: int) -> bytes:
+        """Raises InvalidSource."""
+        data = self._file.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise InvalidSource(f"the source has more than {MOST_BYTES:,} bytes, unpacked")
+        return data
+
+
+def open_packed(path: Path) -> IO[bytes]:
+    """A file, decompressed if it is a gzip file."""
+    import gzip
+
+    with path.open("rb") as opened:
+        is_packed = opened.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.GzipFile(path)) if is_packed else path.open("rb")
+
+
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder without its repository. Raises InvalidSource."""
     quota = Quota()
@@ -144,16 +224,39 @@ def copy_folder(source: Path, target: Path) -> None:
             relative = Path(folder).relative_to(source)
             folders[:] = [name for name in folders if name not in SKIPPED]
             for name in folders:
+                quota.take(0)
+                check_name(str(relative / name))
                 check_kind(Path(folder, name), relative / name, stat.S_ISDIR)
                 (target / relative / name).mkdir(0o700)
             for name in files:
                 if name in SKIPPED:
                     continue
-                status = check_kind(Path(folder, name), relative / name, stat.S_ISREG)
+                check_name(str(relative / name))
+                path = find_linked(Path(folder, name), source, relative / name)
+                status = check_kind(path, relative / name, stat.S_ISREG)
                 quota.take(status.st_size)
-                copy_file(Path(folder, name), target / relative / name, status.st_mode)
+                copy_file(path, target / relative / name, status.st_mode)
     except OSError as exc:
         raise InvalidSource(f"cannot copy {exc.filename or source}: {exc.strerror}") from None
+
+
+def find_linked(path: Path, source: Path, shown: Path) -> Path:
+    """The file that a link leads to, if that is a file of the same source; any other path as it is."""
+    if not path.is_symlink():
+        return path
+    real, root = os.path.realpath(path), os.path.realpath(source)
+    if not safe_read.is_beneath(real, root) or set(SKIPPED) & set(Path(real).relative_to(root).parts):
+        raise InvalidSource(f"{shown} is a link that leads out of the plugin; such plugins are refused")
+    return Path(real)
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidSource for a path that leads out, or that looks like another one."""
+    parts = Path(name).parts
+    if name.startswith(("/", "\\")) or "\\" in name or "\0" in name or ".." in parts or name[1:2] == ":":
+        raise InvalidSource(f"the archive has a path that points outside it: {name!a:.200}")
+    if not name.isprintable():
+        raise InvalidSource(f"the name {name!a:.200} has invisible characters; such plugins are refused")
 
 
 def raise_error(exc: OSError) -> None:
@@ -164,7 +267,7 @@ def check_kind(path: Path, shown: Path, is_kind: Callable[[int], bool]) -> os.st
     """Raises InvalidSource for a link, a pipe or a device."""
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
-        raise InvalidSource(f"{shown} is a symlink; plugins with symlinks are refused")
+        raise InvalidSource(f"{shown} is a link to a folder; plugins with such links are refused")
     if not is_kind(status.st_mode):
         raise InvalidSource(f"{shown} is not a regular file")
     return status
@@ -177,65 +280,105 @@ def copy_file(source: Path, target: Path, mode: int) -> None:
     target.chmod(0o700 if mode & stat.S_IXUSR else 0o600)
 
 
-def unpack(path: Path, target: Path) -> None:
-    """Unpack a zip file. Raises InvalidSource."""
-    from zipfile import BadZipFile, ZipFile
+def unpack(path: Path, target: Path, shown: str) -> None:
+    """Unpack a zip or tar file, which is found out from its content. Raises InvalidSource."""
+    import tarfile
+    import zlib
+    from zipfile import BadZipFile, ZipFile, is_zipfile
 
     target.mkdir(0o700)
+    quota = Quota()
     try:
-        with ZipFile(path) as archive:
-            quota = Quota()
-            for entry in archive.infolist():
-                unpack_entry(archive, entry, target, quota)
-    except BadZipFile as exc:
-        raise InvalidSource(f"{path} is not a zip file: {exc}") from None
-    except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as exc:
-        raise InvalidSource(f"{path} cannot be unpacked: {exc}") from None
+        if is_zipfile(path):
+            with ZipFile(path) as archive:
+                for entry in archive.infolist():
+                    unpack_entry(archive, entry, target, quota)
+        else:
+            # As a stream: a member is read, and counted, before the next header is looked for.
+            with open_packed(path) as data:
+                limited = cast("IO[bytes]", LimitedReader(data))  # a stream needs no more than `read`
+                with tarfile.open(fileobj=limited, mode="r|") as packed:
+                    unpack_tar(packed, target, quota)
+    except (BadZipFile, tarfile.TarError) as exc:
+        raise InvalidSource(f"{shown} is not a zip file or a tar file: {exc}") from None
+    except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError, zlib.error) as exc:
+        raise InvalidSource(f"{shown} cannot be unpacked: {exc}") from None
 
 
 def unpack_entry(archive: ZipFile, entry: ZipInfo, target: Path, quota: Quota) -> None:
     """Raises InvalidSource."""
-    name, mode = entry.filename, entry.external_attr >> 16
+    mode = entry.external_attr >> 16
+    is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
+    place = prepare_member(entry.filename, entry.file_size, target, quota, is_plain=is_plain, is_folder=entry.is_dir())
+    if place is not None:
+        with archive.open(entry) as packed:
+            write_member(packed, place, entry.file_size, mode)
+
+
+def unpack_tar(archive: TarFile, target: Path, quota: Quota) -> None:
+    """Raises InvalidSource."""
+    for member in archive:
+        is_plain = member.isreg() or member.isdir()
+        place = prepare_member(member.name, member.size, target, quota, is_plain=is_plain, is_folder=member.isdir())
+        packed = archive.extractfile(member) if place is not None else None
+        if place is not None and packed is not None:
+            write_member(packed, place, member.size, member.mode)
+
+
+def prepare_member(
+    name: str, size_bytes: int, target: Path, quota: Quota, *, is_plain: bool, is_folder: bool
+) -> Path | None:
+    """Where a member of an archive is written; None for a folder or a skipped name. Raises InvalidSource."""
+    check_name(name)
+    if not is_plain:
+        raise InvalidSource(f"{name!a:.200} is not a regular file or a folder; such archives are refused")
+    quota.take(0 if is_folder else size_bytes)
     parts = Path(name).parts
-    if name.startswith(("/", "\\")) or "\\" in name or "\0" in name or ".." in parts or (name[1:2] == ":"):
-        raise InvalidSource(f"the archive has a path that points outside it: {name!r:.200}")
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise InvalidSource(f"{name!r:.200} is not a regular file or a folder; such archives are refused")
+    if set(parts) & set(SKIPPED):
+        return None
     place = target.joinpath(*parts)
-    if entry.is_dir():
-        place.mkdir(0o700, parents=True, exist_ok=True)
-        return
-    if parts and parts[0] in SKIPPED:
-        return
-    quota.take(entry.file_size)
-    place.parent.mkdir(0o700, parents=True, exist_ok=True)
-    with archive.open(entry) as packed, place.open("xb") as new:
-        copy_exactly(packed, new, entry.file_size, name)
+    (place if is_folder else place.parent).mkdir(0o700, parents=True, exist_ok=True)
+    return None if is_folder else place
+
+
+def write_member(packed: IO[bytes], place: Path, size_bytes: int, mode: int) -> None:
+    with place.open("xb") as new:
+        copy_exactly(packed, new, size_bytes, place.name)
     place.chmod(0o700 if mode & stat.S_IXUSR else 0o600)
 
 
 def copy_exactly(packed: IO[bytes], new: IO[bytes], size_bytes: int, name: str) -> None:
-    """Copy a file whose size the archive states. Raises InvalidSource if it is longer."""
+    """Copy a file of a known or largest size. Raises InvalidSource if it is longer."""
     left = size_bytes
     while chunk := packed.read(1 << 16):
         left -= len(chunk)
         if left < 0:
-            raise InvalidSource(f"{name!r:.200} is larger than the size stated in the archive")
+            raise InvalidSource(f"{name!a:.200} is larger than {size_bytes:,} bytes, its stated or largest size")
         new.write(chunk)
 
 
-def clone(url: str, target: Path) -> None:
-    """Clone the newest state of a repository, without its submodules and hooks. Raises InvalidSource."""
+def clone(url: str, ref: str, target: Path) -> None:
+    """Fetch one state of a repository, without its submodules and hooks. Raises InvalidSource."""
+    if ref and REF.fullmatch(ref) is None:
+        raise InvalidSource(f"{ref!a:.100} is not the name of a branch, a tag or a commit")
+    checkout = target.with_name("checkout")
+    checkout.mkdir(0o700)
+    origin = url if GIT_URL.fullmatch(url) else os.path.abspath(url)
+    fetched = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", origin, ref or "HEAD")
+    for args in (("init", "--quiet"), fetched, ("checkout", "--quiet", "--detach", "FETCH_HEAD")):
+        run_git(args, checkout)
+    copy_folder(checkout, target)
+
+
+def run_git(args: tuple[str, ...], folder: Path) -> None:
+    """Raises InvalidSource."""
     import subprocess
 
-    checkout = target.with_name("checkout")
-    origin = url if GIT_URL.fullmatch(url) else os.path.abspath(url)
-    args = ("clone", "--quiet", "--depth=1", "--no-recurse-submodules", "--", origin, str(checkout))
     try:
         command = git.prepare(args, os.environ, [os.getcwd()], protocols=PROTOCOLS)
         done = subprocess.run(
             command.argv,
-            cwd=checkout.parent,  # the repository of the working directory has no say
+            cwd=folder,  # the repository of the working directory has no say
             env=command.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -249,5 +392,4 @@ def clone(url: str, target: Path) -> None:
     except subprocess.TimeoutExpired:
         raise InvalidSource(f"git did not finish within {GIT_SECONDS} s") from None
     if done.returncode != 0:
-        raise InvalidSource(f"git clone failed: {' '.join(done.stderr.split())[-300:]}")
-    copy_folder(checkout, target)
+        raise InvalidSource(f"git {args[0]} failed: {' '.join(done.stderr.split())[-300:]}")

@@ -1,25 +1,28 @@
 """Load plugins: folders with commands, skills, agents, hooks and MCP servers under one name.
 
+    plugin.json                   the manifest of the format Agent Plugins (agent_plugins.py); with it, mcp.json
     .claude-plugin/plugin.json    {"name": "tools", "version": "1.0"}; also `hooks` and `mcpServers`
     commands/ skills/ agents/     named `tools:NAME`
     hooks/hooks.json              {"hooks": {...}} as in settings
     .mcp.json                     {"mcpServers": {...}}; a server is named `plugin:tools:NAME`
 
-The user names the folder on the command line and thereby trusts it. `${CLAUDE_PLUGIN_ROOT}` is replaced
-by its path. A plugin that cannot be loaded is reported and skipped.
+A plugin has one of the manifests, or both: then the portable one gives name and version, and servers of both files are
+used. The user names the folder on the command line or installs it, and thereby trusts it. `${CLAUDE_PLUGIN_ROOT}` is
+replaced by its path. A plugin that cannot be loaded is reported and skipped.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from parley.protocol.base import Json
 from parley.settings import safe_read
 from parley.settings.base import Plugin, Plugins, SettingsValue
+from parley.settings.files import agent_plugins
 
 MANIFEST = ".claude-plugin/plugin.json"
 HOOKS = "hooks/hooks.json"
@@ -30,18 +33,24 @@ UNSUPPORTED = ("commands", "skills", "agents", "outputStyles", "lspServers")
 """Manifest keys without effect: these parts are always loaded from their folders."""
 
 
-def load_plugins(folders: Iterable[str], without_servers: Iterable[str] = ()) -> Plugins:
-    """Load plugins. Of the folders in `without_servers`, no MCP servers are loaded."""
+def has_manifest(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in (agent_plugins.MANIFEST, MANIFEST))
+
+
+def load_plugins(folders: Mapping[str, Path], without_servers: Collection[str] = ()) -> Plugins:
+    """Load plugins. Each folder comes with that in which the plugin has its own folder for what it writes.
+
+    Of the folders in `without_servers`, no MCP servers are loaded.
+    """
     found: dict[str, Plugin] = {}
     errors: list[Json] = []
-    serverless = frozenset(without_servers)
-    for number, folder in enumerate(dict.fromkeys([*folders, *serverless])):
+    for number, (folder, data) in enumerate(folders.items()):
         try:
-            plugin = read_plugin(folder, errors, with_servers=folder not in serverless)
+            plugin = read_plugin(folder, errors, data, with_servers=folder not in without_servers)
             if plugin.name in found:
                 raise safe_read.UnreadableFile(f"another plugin is named {plugin.name!r}: {found[plugin.name].path}")
         except safe_read.MissingFile:
-            text = f"not a plugin: it has no {MANIFEST}"
+            text = f"not a plugin: it has no {MANIFEST} and no plugin.json"
             errors.append(build_load_error(number, folder, "manifest-not-found", text))
         except safe_read.UnreadableFile as exc:
             text = f"not used as a plugin: {exc}"
@@ -61,28 +70,71 @@ def build_load_error(number: int, folder: str, kind: str, text: str) -> Json:
     return {"plugin": f"inline[{number}]", "type": kind, "message": text, "path": folder}
 
 
-def read_plugin(folder: str, errors: list[Json], *, with_servers: bool) -> Plugin:
+def read_plugin(folder: str, errors: list[Json], data: Path, *, with_servers: bool) -> Plugin:
     """Raises UnreadableFile, or MissingFile if there is no manifest. An invalid part is reported and skipped."""
-    manifest = safe_read.parse_json_object(safe_read.read_file(os.path.join(folder, MANIFEST), (folder,)).data)
+    portable, manifest = read_manifests(folder)
+    notes: list[str] = []
+    if portable is not None:
+        header = agent_plugins.parse_manifest(portable, notes)
+        manifest = {**(manifest or {}), "name": header.name, "version": header.version}
+    assert manifest is not None
     name, version = manifest.get("name"), manifest.get("version", "")
-    if not isinstance(name, str) or NAME.fullmatch(name) is None:
+    if portable is None and (not isinstance(name, str) or NAME.fullmatch(name) is None):
         raise safe_read.UnreadableFile(
             f"{MANIFEST}: `name` must consist of letters, digits, `-`, `_` and single dots, not {name!r}"
         )
     if ignored := [key for key in UNSUPPORTED if key in manifest]:
-        errors.append(build_error(name, "not-heeded", f"{MANIFEST}: keys without effect: {', '.join(ignored)}"))
+        notes.append(f"{MANIFEST}: keys without effect: {', '.join(ignored)}")
+    errors += [build_error(str(name), "not-heeded", note) for note in notes]
     hooks = load_part(folder, manifest, "hooks", HOOKS, errors)
-    servers = load_part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers else {}
+    is_original = portable is None or os.path.isfile(os.path.join(folder, MANIFEST))
+    servers = load_part(folder, manifest, "mcpServers", SERVERS, errors) if with_servers and is_original else {}
+    own_data = str(data / str(name))
+    if portable is not None and with_servers:
+        servers |= load_portable_servers(folder, str(name), own_data, errors)
     return Plugin(
-        name=name,
+        name=str(name),
         path=folder,
         version=version if isinstance(version, str) else "",
         hooks=SettingsValue(value=hooks, source="flag", path=os.path.join(folder, HOOKS), root=folder)
         if hooks
         else None,
         servers={f"plugin:{name}:{server}": entry for server, entry in servers.items()},
-        agents={f"{name}:{agent}": kind for agent, kind in load_plugin_agents(folder, name, errors).items()},
+        agents={f"{name}:{agent}": kind for agent, kind in load_plugin_agents(folder, str(name), errors).items()},
+        data=own_data if portable is not None else "",
+        is_portable=not is_original,
     )
+
+
+def read_manifests(folder: str) -> tuple[Json | None, Json | None]:
+    """The portable manifest and that of Claude Code. Raises UnreadableFile, or MissingFile if there is neither."""
+    found: dict[str, Json] = {}
+    for name in (agent_plugins.MANIFEST, MANIFEST):
+        try:
+            found[name] = read_part(folder, name)
+        except safe_read.MissingFile:
+            continue
+        except safe_read.UnreadableFile as exc:
+            raise safe_read.UnreadableFile(f"{name} {exc}") from None
+    if not found:
+        raise safe_read.MissingFile("does not exist")
+    portable, original = found.get(agent_plugins.MANIFEST), found.get(MANIFEST)
+    if original is not None and portable is not None and not agent_plugins.is_portable(portable):
+        portable = None  # the file of another program
+    return portable, original
+
+
+def load_portable_servers(folder: str, name: str, data: str, errors: list[Json]) -> Json:
+    """The servers of `mcp.json`."""
+    problems: list[str] = []
+    try:
+        servers = agent_plugins.parse_servers(read_part(folder, agent_plugins.SERVERS), folder, data, problems)
+    except safe_read.MissingFile:
+        return {}
+    except safe_read.UnreadableFile as exc:
+        servers, problems = {}, [str(exc) if str(exc).startswith("mcp") else f"{agent_plugins.SERVERS} {exc}"]
+    errors += [build_error(name, "mcpServers-invalid", problem) for problem in problems]
+    return servers
 
 
 def load_plugin_agents(folder: str, name: str, errors: list[Json]) -> dict[str, Any]:
@@ -124,6 +176,8 @@ def read_part(folder: str, name: Any) -> Json:
     """Read a JSON file inside the plugin's folder. Raises UnreadableFile."""
     if not isinstance(name, str):
         raise safe_read.UnreadableFile("must be an object or the name of a file")
+    if os.path.isabs(name) or ".." in Path(name).parts or "\0" in name:
+        raise safe_read.UnreadableFile("must be a path inside the plugin")
     return safe_read.parse_json_object(safe_read.read_file(os.path.join(folder, name), (folder,)).data)
 
 

@@ -93,8 +93,9 @@ def quiet(why: str) -> SettingKey:
 TERMINAL = "it concerns only the display or keyboard of a terminal"
 VENDOR = "it belongs to a service or an app of the vendor"
 ABSENT = "Parley does not have this feature"
-NO_MARKETPLACE = "Parley has no marketplaces"
-MARKETPLACE_POLICY = "no plugins are installed or loaded, except those that managed settings enable"
+NO_MARKETPLACE = "sessions add no marketplaces; run `parley plugin marketplace add`"
+MARKETPLACE_POLICY = "plugins of other marketplaces, and those without one, are not installed or loaded"
+BLOCKED_MARKETPLACES = "plugins of these marketplaces, and those without one, are not installed or loaded"
 
 KEYS: dict[str, SettingKey] = {
     "$schema": SettingKey(ANY, ANYONE, "the JSON schema, for editors; no effect on the session"),
@@ -235,7 +236,7 @@ KEYS: dict[str, SettingKey] = {
     "additionalMarketplaces": reported(NO_MARKETPLACE),
     "strictKnownMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
     "allowedMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
-    "blockedMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
+    "blockedMarketplaces": SettingKey(LIST, MANAGED, BLOCKED_MARKETPLACES),
     "disableCommandPluginSources": quiet(NO_MARKETPLACE),
     "pluginSuggestionMarketplaces": quiet(NO_MARKETPLACE),
     "pluginTrustMessage": quiet(TERMINAL),

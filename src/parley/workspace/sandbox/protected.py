@@ -26,7 +26,9 @@ from parley.workspace.sensitive_names import EXEMPT_PAIRS, normalize_name
 
 MAX_MOUNTED = 100
 """How many paths are mounted, at most: bubblewrap takes long for many. Those in upper folders come first."""
-MASKED_FOLDERS = frozenset({".git", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"})
+MASKED_FOLDERS = frozenset(
+    {".git", ".agents", ".claude", ".parley", ".vscode", ".cursor", ".idea", ".husky", ".devcontainer"}
+)
 """Folders that commands cannot create while they run. Other protected names are moved away after the command."""
 MAX_SEARCHED = 2000
 """How many protected files are searched for hard links."""

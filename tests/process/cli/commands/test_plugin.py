@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 import subprocess
+import tarfile
 import zipfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -109,7 +115,7 @@ def test_plugins_are_switched_and_uninstalled(run: Any, tmp_path: Path, kit: Pat
     [row] = json.loads(run("plugin", "list", "--json").stdout)
     assert (row["id"], row["enabled"], row["scope"]) == ("kit@parley", False, "user")
 
-    assert json.loads(run("plugin", "enable", "kit", "--json").stdout)["enabled"] is True
+    assert json.loads(run("plugin", "enable", "kit", "--json").stdout)["pluginId"] == "kit@parley"
     assert names(run) == ["kit"]
 
     assert run("plugin", "uninstall", "kit").returncode == 0
@@ -269,15 +275,15 @@ def test_a_broken_list_of_plugins_is_reported_and_not_overwritten(run: Any, tmp_
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (("install", "kit@official"), "Parley uses no plugin marketplaces"),
-        (("install", "./none"), "./none is not a folder, a zip file or the URL of a git repository"),
+        (("install", "kit@official"), 'Plugin "kit@official" not found'),
+        (("install", "./none"), "./none is not a folder, an archive (.zip, .tar.gz) or the URL of a git repository"),
         (("install", "bare"), "bare is not a plugin: it has no .claude-plugin/plugin.json"),
         (("install", "text.zip"), "is not a zip file"),
-        (("install", "linked"), "notes is a symlink; plugins with symlinks are refused"),
+        (("install", "linked"), "notes is a link that leads out of the plugin"),
         (("install", "many"), "many has several plugins; choose one with --path: a, b"),
         (("install", "many", "--path", "../kit"), "--path must name a folder inside many"),
         (("install", "badname"), "`name` must consist of letters"),
-        (("install", "file:///nonexistent/repo"), "git clone failed"),
+        (("install", "file:///nonexistent/repo"), "git fetch failed"),
         (("install", "kit", "-s", "galaxy"), "invalid scope 'galaxy'"),
         (("install",), "missing argument SOURCE"),
         (("enable", "kit"), 'Plugin "kit" is not installed'),
@@ -368,8 +374,392 @@ def test_validate_says_what_a_plugin_contains_and_what_is_wrong(run: Any, tmp_pa
     put(kit, "hooks/hooks.json", '{"hooks": {"PreToolUs": []}}')
     done = run("plugin", "validate", "kit", "--json")
     report = json.loads(done.stdout)
-    assert (done.returncode, report["valid"]) == (1, False)
-    assert any("hooks.PreToolUs" in error for error in report["errors"])
-    assert any("unknown type 'ws'" in error for error in report["errors"])
+    assert (done.returncode, report["success"], report["manifest"]["type"]) == (1, False, "plugin")
+    errors = [error["message"] for error in report["manifest"]["errors"]]
+    assert any("hooks.PreToolUs" in error for error in errors)
+    assert any("unknown type 'ws'" in error for error in errors)
+    assert (report["provides"]["commands"], report["provides"]["agents"]) == (["kit:greet"], ["kit:judge"])
     assert run("plugin", "validate", "none").stdout.splitlines()[-1] == "✘ Validation failed"
     assert not (config(tmp_path) / "settings.json").exists()
+
+
+SCHEMA = "https://agent-plugins.org/schemas/1.0.0"
+SERVER = """\
+import json, os, sys
+open(os.path.join(os.environ["PLUGIN_DATA"], "ran"), "w").write(os.getcwd())
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    known = {"initialize": {"protocolVersion": asked.get("params", {}).get("protocolVersion"), "capabilities": {},
+             "serverInfo": {"name": "s", "version": "1"}}}
+    refusal = {"error": {"code": -32601, "message": "?"}}
+    reply = {"result": known[asked["method"]]} if asked["method"] in known else refusal
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **reply}), flush=True)
+"""
+
+
+def commit(folder: Path) -> None:
+    git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "state")
+
+
+@pytest.fixture
+def portable(tmp_path: Path) -> Path:
+    """A git repository with a plugin in the format Agent Plugins 1.0.0: a skill and a server."""
+    folder = tmp_path / "portable"
+    about = {"$schema": f"{SCHEMA}/plugin.schema.json", "name": "acme.tools", "version": "1.0.0"}
+    put(folder, "plugin.json", json.dumps(about))
+    put(folder, "skills/greet/SKILL.md", "---\nname: greet\ndescription: greets\n---\nsay Hello from the skill.")
+    put(folder, "skills/nameless/SKILL.md", "Not a skill of that format.")
+    put(folder, "server.py", SERVER)
+    server = {"type": "stdio", "command": "python3", "args": ["${PLUGIN_ROOT}/server.py"]}
+    put(folder, "mcp.json", json.dumps({"$schema": f"{SCHEMA}/mcp.schema.json", "mcpServers": {"s": server}}))
+    commit(folder)
+    return folder
+
+
+@pytest.fixture
+def market(tmp_path: Path, kit: Path) -> Path:
+    """A git repository with a marketplace that has a plugin with all five kinds of parts."""
+    folder = tmp_path / "market"
+    entries: list[Any] = [{"name": "kit", "source": "./plugins/kit"}, {"name": "up", "source": "../kit"}]
+    entries += [{"name": "root", "source": "/etc"}, {"name": "lying", "source": "./plugins/lying"}]
+    entries.append({"name": "option", "source": {"source": "url", "url": "ssh://-oProxyCommand=touch%20escaped/x"}})
+    entries.append({"name": "ref", "source": {"source": "url", "url": f"file://{folder}", "ref": "--upload-pack=x"}})
+    entries.append({"name": "npm", "source": {"source": "npm", "package": "x"}})
+    put(folder, ".claude-plugin/marketplace.json", json.dumps({"name": "acme", "plugins": entries}))
+    put(folder, "plugins/lying/.claude-plugin/plugin.json", '{"name": "kit"}')
+    put(kit, "skills/lint/SKILL.md", "---\ndescription: lints\n---\nLint.")
+    hook = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": f"touch {tmp_path}/hook-ran"}]}]}
+    put(kit, "hooks/hooks.json", json.dumps({"hooks": hook}))
+    put(kit, ".mcp.json", '{"mcpServers": {"s": {"command": "true"}}}')
+    kit.rename(folder / "plugins" / "kit")
+    commit(folder)
+    return folder
+
+
+def test_a_portable_plugin_is_installed_from_a_repository_updated_and_pinned(
+    run: Any, tmp_path: Path, portable: Path
+) -> None:
+    done = run("plugin", "install", f"file://{portable}", "--json")
+    assert (done.returncode, json.loads(done.stdout)["pluginId"]) == (0, "acme.tools@parley")
+
+    line, stderr = init(run)
+    assert line["plugins"][0]["version"] == "1.0.0"
+    assert "acme.tools:greet" in line["slash_commands"]
+    assert "acme.tools:nameless" not in line["slash_commands"]
+    assert "skills/nameless/SKILL.md" in stderr
+    assert [(server["name"], server["status"]) for server in line["mcp_servers"]] == [
+        ("plugin:acme.tools:s", "connected")
+    ]
+    ran = config(tmp_path) / "plugins" / "data" / "parley" / "acme.tools" / "ran"
+    assert ran.read_text() == line["plugins"][0]["path"]
+    assert "Hello from the skill." in run("-p", "/acme.tools:greet", "--model", "offline").stdout
+
+    put(portable, "skills/more/SKILL.md", "---\nname: more\ndescription: more\n---\nMore.")
+    (portable / "skills/nameless/SKILL.md").unlink()
+    put(portable, "plugin.json", (portable / "plugin.json").read_text().replace('1.0.0"}', '1.1.0"}'))
+    commit(portable)
+    update = json.loads(run("plugin", "update", "acme.tools", "--json").stdout)
+    assert (update["updateOutcome"], update["oldVersion"], update["newVersion"]) == ("updated", "1.0.0", "1.1.0")
+    assert update["changes"] == ["~ plugin.json", "+ skills/more/SKILL.md", "- skills/nameless/SKILL.md"]
+    assert 'updateOutcome":"up_to_date' in run("plugin", "update", "acme.tools", "--json").stdout
+    assert "acme.tools:more" in init(run)[0]["slash_commands"]
+
+    [row] = json.loads(run("plugin", "list", "--json").stdout)
+    for change in ("server.py", "new.md"):
+        with Path(row["installPath"], change).open("a") as file:
+            file.write("#")
+        line, stderr = init(run)
+        assert line["plugins"] == line["mcp_servers"] == []
+        assert "acme.tools@parley: its files are not those that were installed, so it is not loaded" in stderr
+        assert run("plugin", "update", "acme.tools").returncode == 0
+        assert names(run) == ["acme.tools"]
+
+
+@pytest.mark.parametrize("form", ["folder", "git", "zip", "tar.gz", "url"])
+def test_a_marketplace_is_added_its_plugin_installed_and_updated(
+    run: Any, tmp_path: Path, market: Path, form: str, serve_folder: Callable[[Path], str]
+) -> None:
+    def pack() -> str:
+        if form in ("folder", "git"):
+            return str(market) if form == "folder" else f"file://{market}"
+        if form == "zip":
+            return str(zipped(market, tmp_path / "market.zip"))
+        with tarfile.open(tmp_path / "market.tar.gz", "w:gz") as archive:
+            archive.add(market, ".")
+        return str(tmp_path / "market.tar.gz") if form == "tar.gz" else f"{serve_folder(tmp_path)}/market.tar.gz"
+
+    assert json.loads(run("plugin", "marketplace", "list", "--json").stdout) == []
+    added = run("plugin", "marketplace", "add", pack(), "--json")
+    assert json.loads(added.stdout)["marketplace"] == "acme", added.stderr
+    [row] = json.loads(run("plugin", "marketplace", "list", "--json").stdout)
+    assert (row["name"], row["contentHash"][:7]) == ("acme", "sha256:")
+
+    done = run("plugin", "install", "kit@acme")
+    assert "It contains: 1 command, 1 skill, 1 agent, 1 hook event, 1 MCP server" in done.stdout
+    line, _ = init(run)
+    assert {"kit:greet", "kit:lint"} <= set(line["slash_commands"])
+    assert "kit:judge" in line["agents"]
+    assert [server["name"] for server in line["mcp_servers"]] == ["plugin:kit:s"]
+    assert (tmp_path / "hook-ran").exists()
+
+    put(market, "plugins/kit/commands/greet.md", "Changed.")
+    commit(market)
+    pack()
+    assert "~ kit@acme" in run("plugin", "marketplace", "update").stdout
+    assert run("plugin", "update", "kit").stdout.splitlines()[1:] == ["  ~ commands/greet.md"]
+
+    catalog = Path(row["installLocation"], ".claude-plugin", "marketplace.json")
+    catalog.write_text(catalog.read_text().replace("./plugins/kit", "./plugins/lying"))
+    refused = run("plugin", "install", "kit@acme")
+    assert "the files of the marketplace acme are not those that were added" in refused.stderr
+    assert run("plugin", "marketplace", "rm", "acme").returncode == 0
+    gone = run("plugin", "marketplace", "remove", "acme", "--json")
+    assert (gone.returncode, json.loads(gone.stdout)["failureCode"]) == (1, "not_configured")
+
+
+@pytest.fixture
+def serve_folder() -> Iterator[Callable[[Path], str]]:
+    servers: list[ThreadingHTTPServer] = []
+
+    def serve(folder: Path) -> str:
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder))))
+        Thread(target=servers[-1].serve_forever).start()
+        return f"http://127.0.0.1:{servers[-1].server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_permitted"),
+    [
+        ({"strictKnownMarketplaces": []}, False),
+        ({"strictKnownMarketplaces": [{"source": "git", "url": "URL"}]}, True),
+        ({"strictKnownMarketplaces": [{"source": "git", "url": "URL", "ref": "v1"}]}, False),
+        ({"strictKnownMarketplaces": [{"source": "pathPattern", "pathPattern": ".*"}]}, False),
+        ({"blockedMarketplaces": [{"source": "github", "repo": "acme/plugins"}]}, True),
+        ({"blockedMarketplaces": [{"source": "git", "url": "URL"}]}, False),
+        ({"enabledPlugins": {"kit@acme": False}}, False),
+    ],
+    ids=str,
+)
+def test_managed_settings_decide_about_marketplaces(
+    run: Any, tmp_path: Path, market: Path, policy: dict[str, Any], is_permitted: bool
+) -> None:
+    url = f"file://{market}"
+    run("plugin", "marketplace", "add", url)
+    run("plugin", "install", "kit@acme")
+    managed = json.dumps(policy).replace("URL", url)
+
+    assert names(run, "--managed-settings", managed) == (["kit"] if is_permitted else [])
+    assert (tmp_path / "hook-ran").exists() is is_permitted
+
+    options = CliOptions(managed_settings=managed)
+    store = PluginStore(LaunchContext(options, {"HOME": str(tmp_path / "home")}, str(tmp_path)))
+    if is_permitted:
+        store.install("kit@acme", "", "user")
+        return
+    with pytest.raises(UsageError, match="managed settings"):
+        store.install("kit@acme", "", "user")
+    with pytest.raises(UsageError, match="managed settings"):
+        store.update("kit", "")
+    if "enabledPlugins" not in policy:
+        with pytest.raises(UsageError, match="managed settings"):
+            store.add_marketplace(url)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("up", "the source of up leads out of its marketplace"),
+        ("root", "the source of root leads out of its marketplace"),
+        ("lying", "its manifest has the name 'kit'"),
+        ("option", "is not a folder, an archive"),
+        ("ref", "is not the name of a branch, a tag or a commit"),
+        ("npm", "sources of the kind 'npm' are not supported"),
+        ("none", 'Plugin "none" not found in marketplace "acme"'),
+    ],
+)
+def test_a_hostile_entry_of_a_marketplace_is_refused(
+    run: Any, tmp_path: Path, market: Path, name: str, reason: str
+) -> None:
+    run("plugin", "marketplace", "add", str(market))
+    done = run("plugin", "install", f"{name}@acme")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert reason in done.stderr
+    assert json.loads(run("plugin", "list", "--json").stdout) == []
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_a_marketplace_is_validated_and_flags_without_effect_are_refused(run: Any, market: Path) -> None:
+    report = json.loads(run("plugin", "validate", str(market), "--json").stdout)
+    assert (report["success"], report["manifest"]["type"]) == (False, "marketplace")
+    assert [error["message"].partition(":")[0] for error in report["manifest"]["errors"]] == [
+        "the source of up leads out of its marketplace",
+        "the source of root leads out of its marketplace",
+        "sources of the kind 'npm' are not supported",
+    ]
+    assert "--available needs --json" in run("plugin", "list", "--available").stderr
+    assert "--scope must be user" in run("plugin", "marketplace", "add", str(market), "--scope", "project").stderr
+
+
+@pytest.mark.parametrize(
+    ("catalog", "reason"),
+    [
+        ({"name": "../up", "plugins": []}, "invalid name '../up'"),
+        ({"name": "a\u202eb", "plugins": []}, "invalid name"),
+        ({"name": "ok", "plugins": [{"name": "a/b", "source": "./x"}]}, "invalid name 'a/b'"),
+        ({"name": "parley", "plugins": []}, "the name 'parley' is reserved"),
+        ({"name": "claude-plugins-official", "plugins": []}, "is reserved"),
+        ({"plugins": []}, "not a marketplace"),
+    ],
+    ids=str,
+)
+def test_a_marketplace_with_a_wrong_name_is_refused(run: Any, tmp_path: Path, catalog: Any, reason: str) -> None:
+    put(tmp_path, "bad/.claude-plugin/marketplace.json", json.dumps(catalog))
+    done = run("plugin", "marketplace", "add", "bad")
+    assert (done.returncode, done.stdout, reason in done.stderr) == (1, "", True), done.stderr
+    assert run("plugin", "marketplace", "list").stdout.startswith("No marketplaces configured.")
+
+
+@pytest.mark.parametrize(
+    ("member", "reason"),
+    [
+        ({"name": "../escaped"}, "points outside it"),
+        ({"name": "/tmp/escaped-by-parley-test"}, "points outside it"),
+        ({"name": "link", "type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}, "is not a regular file"),
+        ({"name": "hard", "type": tarfile.LNKTYPE, "linkname": "/etc/passwd"}, "is not a regular file"),
+        ({"name": "null", "type": tarfile.CHRTYPE}, "is not a regular file"),
+        ({"name": "pipe", "type": tarfile.FIFOTYPE}, "is not a regular file"),
+        ({"name": "SKILL\u202e.md"}, "invisible characters"),
+        ({"name": "bomb", "size": 300_000_000}, "more than 10,000 files or 200,000,000 bytes"),
+        ({"name": "pax", "type": tarfile.XHDTYPE, "size": 300_000_000}, "more than 200,000,000 bytes, unpacked"),
+    ],
+    ids=str,
+)
+def test_a_hostile_tar_file_is_refused(run: Any, tmp_path: Path, member: dict[str, Any], reason: str) -> None:
+    entry = tarfile.TarInfo()
+    for field, value in member.items():
+        setattr(entry, field, value)
+    with tarfile.open(tmp_path / "evil.tar.gz", "w:gz", compresslevel=1) as archive:
+        about = b'{"name": "evil"}'
+        manifest = tarfile.TarInfo(".claude-plugin/plugin.json")
+        manifest.size = len(about)
+        archive.addfile(manifest, io.BytesIO(about))
+        archive.addfile(entry, ZeroFile() if entry.size else None)
+
+    done = run("plugin", "install", "evil.tar.gz")
+    assert (done.returncode, done.stdout, reason in done.stderr) == (1, "", True), done.stderr
+    assert not list(tmp_path.rglob("escaped*"))
+    assert not Path("/tmp/escaped-by-parley-test").exists()
+
+
+class ZeroFile(io.RawIOBase):
+    """As many zeros as asked for."""
+
+    def read(self, size: int = -1) -> bytes:
+        return bytes(size)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ssh://-oProxyCommand=touch%20escaped/x",
+        "git@-oProxyCommand=touch:x",
+        "git@host:-oProxyCommand=touch",
+        "-u@host:x/y",
+        "ext::sh -c 'touch escaped'",
+        "ssh://user@-oProxyCommand=touch%20escaped/x",
+        "https://user:secret@example.invalid/x.git",
+        "https://user:secret@example.invalid/x.zip",
+    ],
+)
+def test_options_and_passwords_in_a_url_are_refused(run: Any, tmp_path: Path, url: str) -> None:
+    for argv in (("install", "--", url), ("marketplace", "add", "--", url)):
+        done = run("plugin", *argv)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "is not a folder" in done.stderr or "contains a password" in done.stderr
+        assert "secret" not in done.stderr
+    assert not list(tmp_path.rglob("escaped*"))
+
+
+def test_links_inside_of_a_plugin_become_copies_and_those_that_leave_it_are_refused(
+    run: Any, tmp_path: Path, kit: Path
+) -> None:
+    (kit / "AGENTS.md").symlink_to("commands/greet.md")
+    assert run("plugin", "install", "kit").returncode == 0
+    copy = config(tmp_path) / "plugins" / "cache" / "parley" / "kit" / "1.2" / "AGENTS.md"
+    assert (copy.is_symlink(), copy.read_text()) == (False, (kit / "commands/greet.md").read_text())
+
+    put(tmp_path, "secret.md", "secret")
+    (kit / "commands" / "out.md").symlink_to("../../secret.md")
+    assert "leads out of the plugin" in run("plugin", "install", "kit").stderr
+    # A plugin of the command line is read where it is; the link is not followed.
+    line, stderr = init(run, "--plugin-dir", "kit")
+    assert "kit:out" not in line["slash_commands"]
+    assert "is a symbolic link to a file outside its folder" in stderr
+
+
+def test_a_name_of_two_marketplaces_is_ambiguous_and_a_branch_can_be_chosen(
+    run: Any, tmp_path: Path, market: Path
+) -> None:
+    git(market, "checkout", "--quiet", "-b", "next")
+    put(
+        market,
+        ".claude-plugin/marketplace.json",
+        '{"name": "other", "plugins": [{"name": "kit", "source": "./plugins/kit"}]}',
+    )
+    put(market, "plugins/kit/.claude-plugin/plugin.json", '{"name": "kit", "version": "9"}')
+    commit(market)
+    git(market, "checkout", "--quiet", "-")
+    run("plugin", "marketplace", "add", f"file://{market}")
+    run("plugin", "marketplace", "add", f"file://{market}#next")
+    # A folder of the working directory does not take the place of a plugin of a marketplace.
+    put(tmp_path, "kit/.claude-plugin/plugin.json", '{"name": "kit", "version": "evil"}')
+    done = run("plugin", "install", "kit")
+    assert (done.returncode, "choose from kit@acme, kit@other" in done.stderr) == (1, True)
+    assert run("plugin", "install", "kit@other").returncode == 0
+    assert init(run)[0]["plugins"][0]["version"] == "9"
+
+    assert run("plugin", "install", f"file://{market}#next", "--path", "plugins/kit").returncode == 0
+    assert run("plugin", "update", "kit@parley").returncode == 0
+
+
+def test_a_project_that_is_not_trusted_can_enable_nothing(run: Any, tmp_path: Path, market: Path) -> None:
+    run("plugin", "marketplace", "add", str(market))
+    run("plugin", "install", "kit@acme")
+    run("plugin", "disable", "kit")
+    put(tmp_path, ".claude/settings.json", '{"enabledPlugins": {"kit@acme": true}}')
+    line, stderr = init(run)
+    assert (line["plugins"], line["mcp_servers"]) == ([], [])
+    assert "enabledPlugins.kit@acme has no effect: the folder is not trusted" in stderr
+    assert not (tmp_path / "hook-ran").exists()
+
+
+def test_an_unknown_command_fails_with_the_nearest_one_of_a_plugin(run: Any, tmp_path: Path, kit: Path) -> None:
+    done = run("-p", "/kit:gret bob", "--model", "offline", "--plugin-dir", "kit")
+    assert done.returncode == 1
+    assert done.stdout.startswith("Error: unknown command /kit:gret (did you mean /kit:greet?)")
+    assert run("-p", "/usr/bin/x is broken", "--model", "offline").returncode == 0
+
+
+def test_a_shared_skill_of_a_project_runs_nothing_before_it_is_trusted(run: Any, tmp_path: Path) -> None:
+    put(tmp_path, ".agents/skills/act/SKILL.md", "---\ndescription: acts\n---\n!`touch ran`")
+    options = ("-p", "/act", "--model", "offline", "--allowedTools", "Bash")
+    assert "you have not trusted this command of its project" in run(*options).stdout
+    assert not (tmp_path / "ran").exists()
+
+    assert run("trust", ".").returncode == 0
+    assert run(*options).returncode == 0
+    assert (tmp_path / "ran").exists()
+
+    # What was trusted is the content of the file.
+    put(tmp_path, ".agents/skills/act/SKILL.md", "---\ndescription: acts\n---\n!`touch more`")
+    assert run(*options).returncode == 1
+    assert not (tmp_path / "more").exists()

@@ -78,8 +78,7 @@ def test_an_unknown_action_is_refused_with_the_nearest_one(run: Any, argv: tuple
         ("auth", "logout"),
         ("mcp", "login", "x"),
         ("mcp", "add-from-claude-desktop"),
-        ("plugin", "marketplace", "add", "x"),
-        ("plugin", "update", "x"),
+        ("plugin", "prune"),
         ("plugins", "eval"),
     ],
 )

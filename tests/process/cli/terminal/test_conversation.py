@@ -299,6 +299,15 @@ def test_no_program_of_the_person_comes_from_a_working_directory(tmp_path: Path)
     assert not (tmp_path / "ran").exists()
 
 
+def test_an_unknown_command_is_an_error_that_names_the_nearest(tmp_path: Path) -> None:
+    with TerminalHarness(tmp_path, "--model", "offline") as terminal:
+        terminal.wait_for(READY)
+        terminal.type("/permisions")
+        terminal.wait_for("> /permisions")
+        terminal.type("\r")
+        terminal.wait_for("unknown command /permisions (did you mean /permissions?)")
+
+
 def test_the_input_takes_pastes_an_editor_and_commands_of_the_person(tmp_path: Path) -> None:
     with TerminalHarness(tmp_path, "--model", "offline", EDITOR="sed -i s/draft/final/") as terminal:
         terminal.wait_for(READY)

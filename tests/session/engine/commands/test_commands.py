@@ -95,9 +95,44 @@ async def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
     assert init["skills"] == ["release"]
 
 
-async def test_what_no_one_knows_is_a_prompt_like_any_other(tmp_path: Path) -> None:
-    harness = await visit(tmp_path, script("x", "y"), saying("/nosuchcommand a", "/etc/hosts is a file"))
-    assert heard(harness) == ["/nosuchcommand a", "/etc/hosts is a file"]
+@pytest.mark.parametrize(
+    ("typed", "nearest"),
+    [
+        ("/greeet bob", "did you mean /greet?"),
+        ("/COTS", "did you mean /cost?"),
+        ("/statuss", "did you mean /status?"),
+        ("/mcp__nowhere__plan", "/help lists the commands"),
+        ("/x9:y", "/help lists the commands"),
+        ("/hidden", "for the model only"),
+    ],
+)
+async def test_an_unknown_command_is_an_error_that_names_the_nearest(tmp_path: Path, typed: str, nearest: str) -> None:
+    user_command(tmp_path, "greet", "Hello.")
+    put(tmp_path, "home/.claude/skills/hidden/SKILL.md", "---\nuser-invocable: false\n---\nSecret.")
+    harness = await visit(tmp_path, script("Fine."), saying(typed, "hi"))
+    failed, fine = results(harness)
+    assert (failed["subtype"], failed["is_error"], failed["num_turns"]) == ("error_during_execution", True, 0)
+    assert nearest in failed["errors"][0]
+    assert (fine["is_error"], heard(harness)) == (False, ["hi"])
+
+
+@pytest.mark.parametrize("typed", ["/etc/hosts is a file", "/usr/bin/x", "/", "/ x", "//", "/* c */", " /greet"])
+async def test_a_path_is_a_prompt_like_any_other(tmp_path: Path, typed: str) -> None:
+    user_command(tmp_path, "greet", "Hello.")
+    harness = await visit(tmp_path, script("x"), saying(typed))
+    assert heard(harness) == [typed]
+
+
+async def test_an_unknown_command_does_not_take_a_waiting_prompt_with_it(tmp_path: Path) -> None:
+    async def scenario(harness: SessionHarness) -> None:
+        for prompt in ("first", "/nosuch", "second"):
+            harness.prompt(prompt)
+        for _ in range(3):
+            await harness.receive("result")
+
+    harness = await visit(tmp_path, script("One.", "Two."), scenario)
+    assert [one["is_error"] for one in results(harness)] == [False, True, False]
+    assert heard(harness) == ["first", "second"]
 
 
 async def test_what_a_client_composed_itself_is_taken_literally(tmp_path: Path) -> None:
@@ -375,3 +410,21 @@ async def test_where_there_is_nothing_to_follow_there_is_no_tool_for_it(tmp_path
         put(tmp_path, "home/.claude/skills/release/SKILL.md", SKILL)
     harness = await visit(tmp_path, script("Hello."), saying("hi"), **options)
     assert "Skill" not in next(harness.messages("system"))["tools"]
+
+
+async def test_skills_of_the_shared_folder_are_read_after_those_of_the_same_place(tmp_path: Path) -> None:
+    skills = {
+        "home/.claude": ("one",),
+        "home/.agents": ("one", "two"),
+        ".claude": ("two", "three"),
+        ".agents": ("three", "four"),
+    }
+    for folder, names in skills.items():
+        for name in names:
+            put(tmp_path, f"{folder}/skills/{name}/SKILL.md", f"---\ndescription: d\n---\n{folder}")
+    put(tmp_path, ".agents/commands/never.md", "Only skills are shared.")
+    prompts = ("/one", "/two", "/three", "/four", "/never")
+    sources = ("user", "project", "local")
+    harness = await visit(tmp_path, script("a", "b", "c", "d"), saying(*prompts), setting_sources=sources)
+    assert [text.rpartition("\n")[2] for text in heard(harness)] == list(skills)
+    assert "unknown command /never" in results(harness)[-1]["errors"][0]

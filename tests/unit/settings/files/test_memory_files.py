@@ -55,8 +55,8 @@ def test_files_come_in_a_fixed_order_from_the_person_down_to_the_folder(places: 
 
     assert names(memory, tmp_path) == [
         "home/.claude/CLAUDE.md",
-        "repo/CLAUDE.md",
         "repo/AGENTS.md",
+        "repo/CLAUDE.md",
         "repo/.claude/CLAUDE.md",
         "repo/CLAUDE.local.md",
         "repo/deep/er/CLAUDE.md",
