@@ -23,6 +23,7 @@ See also: `base.py` for the interface of a model, `settings/backends.py` for add
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -211,6 +212,15 @@ def model_info(name: str) -> ModelInfo:
     # Bedrock puts a region and vendor before the name: `us.anthropic.claude-...`
     name = name.rpartition("anthropic.")[2]
     return next((known for start, known in MODEL_INFO if name.startswith(start)), UNKNOWN_MODEL)
+
+
+def thinking_owner(name: str) -> str:
+    """Whose thinking a model's is: models with the same owner read each other's thinking, others do not.
+
+    A model has several names: with a date, with a region. Fable and Mythos of one version read each other's thinking.
+    """
+    base = re.sub(r"[-@](latest|20\d{6})\b|(-v\d+)?(:\d+)?(\[1m\])?$", "", name.rpartition("anthropic.")[2])
+    return base.replace("claude-mythos-", "claude-fable-")
 
 
 def list_known_models(

@@ -8,40 +8,45 @@ with a reference to a tool that it does not list is rejected. Other servers get 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+
+import msgspec
 
 from parley.protocol.base import Json
 
 REFERENCE = "tool_reference"
 DEFER = "defer_loading"
+CALLABLE = (
+    "Loaded. Call it with ToolSearch: its name as `call`, and the arguments that this definition asks for as `input`."
+)
+"""Before a definition, for servers that do not take references."""
 
 
-def find_references(messages: list[Json]) -> Iterator[str]:
-    """The tools that results in these messages refer to."""
-    for message in messages:
-        for block in message["content"] if message["role"] == "user" else ():
-            if has_references(block):
-                yield from (part["tool_name"] for part in block["content"] if is_reference(part))
-
-
-def replace_references(messages: list[Json], keeps: Callable[[str], bool] = lambda name: False) -> list[Json]:
-    """The messages with references as text, except to tools that `keeps` is true of."""
+def replace_references(messages: list[Json]) -> list[Json]:
+    """The messages with references as text."""
     return [
-        {**message, "content": [replace_in_result(block, keeps) for block in message["content"]]}
+        {**message, "content": [replace_in_result(block) for block in message["content"]]}
         if message["role"] == "user" and any(map(has_references, message["content"]))
         else message
         for message in messages
     ]
 
 
-def replace_in_result(block: Json, keeps: Callable[[str], bool]) -> Json:
+def replace_in_result(
+    block: Json, keeps: Callable[[str], bool] = lambda name: False, definitions: Mapping[str, Json] = {}
+) -> Json:
+    """A result with references as text, unless `keeps` is true of all of them. The text has the definitions."""
     if not has_references(block) or all(keeps(part["tool_name"]) for part in block["content"] if is_reference(part)):
         return block
-    return {**block, "content": [as_text(part) for part in block["content"]]}
+    return {**block, "content": [as_text(part, definitions) for part in block["content"]]}
 
 
-def as_text(part: Json) -> Json:
-    return {"type": "text", "text": f"Loaded: {part['tool_name']}"} if is_reference(part) else part
+def as_text(part: Json, definitions: Mapping[str, Json]) -> Json:
+    if not is_reference(part):
+        return part
+    known = definitions.get(part["tool_name"])
+    text = f"Loaded: {part['tool_name']}" if known is None else f"{CALLABLE}\n{msgspec.json.encode(known).decode()}"
+    return {"type": "text", "text": text}
 
 
 def has_references(block: object) -> bool:

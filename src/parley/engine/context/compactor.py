@@ -17,8 +17,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from parley.engine.context import summary
 from parley.engine.context.history import (
     KEPT_SHARE,
@@ -28,7 +26,6 @@ from parley.engine.context.history import (
     join_texts,
     threshold,
     tokens_from_chars,
-    with_cache_marker,
 )
 from parley.engine.context.system_prompt import DATE
 from parley.engine.session.outbox import StatusHeartbeat
@@ -177,8 +174,7 @@ class Compactor:
 
     async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
         """Summarize the messages before an index. Raises ModelError, BudgetSpent."""
-        history = self._conversation.journal.history
-        text = await self._summarize(history.render(at), summary.instruction(instructions))
+        text = await self._summarize(self._conversation.render_aside(at), summary.instruction(instructions))
         return Summarized(text=text, texts=(summary.format_summary(text, *self._reminders(at)),))
 
     def _reminders(self, at: int) -> tuple[str, str]:
@@ -249,10 +245,7 @@ class Compactor:
             > conversation.window
         ):
             raise ModelError("the conversation does not fit into the model's context window", kind="prompt_too_long")
-        messages, _ = conversation.refer_to_tools(messages)
-        request = msgspec.structs.replace(
-            conversation.build_request(), messages=with_cache_marker(messages), output_schema=None
-        )
+        request = conversation.build_side_request(messages)
         return await self._call_with_retry(request, conversation.model)
 
     async def _call_with_retry(self, request: ModelRequest, choice: ModelRef) -> str:

@@ -20,7 +20,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.history import ContextGauge, estimate_tokens, threshold, tokens_from_chars, with_cache_marker
+from parley.engine.context.history import (
+    BINDING,
+    MAX_IMAGE_CHARS,
+    ContextGauge,
+    Reader,
+    estimate_tokens,
+    make_digest,
+    threshold,
+    tokens_from_chars,
+    with_cache_marker,
+)
 from parley.engine.context.system_prompt import DATE, find_date, render, render_excluded, system_blocks
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.recovery import interrupted_calls
@@ -30,12 +40,14 @@ from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.host import SendMessages
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelInfo, ModelRef
+from parley.models.catalog import ModelInfo, ModelRef, thinking_owner
+from parley.models.tool_references import DEFER
 from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Message, Struct, sanitize
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
+from parley.protocol.messages.system import Informational
 from parley.protocol.options import OFF, ModelOptions
 from parley.tools.base import Context
 
@@ -141,6 +153,10 @@ class Conversation:
             self.set_output_schema(config.output_schema)
         self._deferral: ToolDeferral | None = None
         """The deferred tools; None until there are any that could be."""
+        self.binding: Json | None = None
+        """What thinking in the answer to the last request is bound to (history.py); None for fake models."""
+        self._start_digest: tuple[str, list[Json], bytes] = ("", [], b"")
+        """A system prompt, tools, and their digest."""
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
         self._weighed_schemas: tuple[list[Json], int] = ([], 0)
@@ -178,26 +194,65 @@ class Conversation:
         schema = self.output_schema
         known = self.config.model.get_info(self.model)
         system = self._system_prompt()
-        if (deferral := self.find_deferral()) is not None and (names := deferral.announce()):
-            self.append_contexts([names])
-        return self._make_request(
-            system,
-            self.journal.history.render(),
-            schema.schema if schema is not None and known.supports_schemas else None,
-            joins_texts=True,
-        )
+        self._fix_tools()
+        tools = self.tool_schemas()
+        history, reader = self.journal.history, self._make_reader(system, tools)
+        history.read_by(reader)
+        messages = history.render()
+        self._report_replaced()
+        self.binding = None if reader is None else {"owner": reader.owner, "prefix": history.prefix}
+        output_schema = schema.schema if schema is not None and known.supports_schemas else None
+        return self._make_request(system, tools, messages, output_schema, joins_texts=True)
+
+    def _report_replaced(self) -> None:
+        """Tell the client of images that are not sent."""
+        for text in self.journal.history.take_replaced():
+            self.send(Informational(content=f"An image is not sent to the model: {text}", level="warning"))
 
     def build_side_request(self, messages: list[Json]) -> ModelRequest:
-        """A call with these messages that is not part of the conversation. Nothing is journalled."""
-        return self._make_request(self.journal.system_text or render(self.instructions), messages)
+        """A call that is not part of the conversation, with the messages of `render_aside`. Nothing is journalled."""
+        return self._make_request(self._side_prompt(), self.tool_schemas(), messages)
+
+    def render_aside(self, end: int | None = None) -> list[Json]:
+        """The messages of the conversation, or those before `end`, for a call that is not part of it."""
+        self.journal.history.read_by(self._make_reader(self._side_prompt(), self.tool_schemas()))
+        return self.journal.history.render(end)
+
+    def _side_prompt(self) -> str:
+        """The system prompt, which a call that is not part of the conversation must not journal."""
+        recorded = self.journal.system_text if self.records_prompt else None
+        return recorded if recorded is not None else render(self.instructions)
+
+    def _make_reader(self, system: str, tools: list[Json]) -> Reader | None:
+        """Whom a request is for; None for fake models, which read everything."""
+        if self.model.is_fake:
+            return None
+        known_system, known_tools, start = self._start_digest
+        if system != known_system or len(tools) != len(known_tools) or not all(map(is_, tools, known_tools)):
+            # A deferred tool is not part of what comes first: the API puts it where a result refers to it.
+            start = make_digest(system, [tool for tool in tools if DEFER not in tool])
+            self._start_digest = system, tools, start
+        is_claude = self.model.is_messages_api or self.model.backend.chosen_by == "environment"
+        refers = self.config.tool_search.uses_references(self.model)
+        return Reader(
+            owner=thinking_owner(self.model.request_name),
+            start=start,
+            convert=self._keep_references if refers else self._spell_out_references,
+            max_image_chars=MAX_IMAGE_CHARS if is_claude else None,
+        )
 
     def _make_request(
-        self, system: str, messages: list[Json], output_schema: Json | None = None, *, joins_texts: bool = False
+        self,
+        system: str,
+        tools: list[Json],
+        messages: list[Json],
+        output_schema: Json | None = None,
+        *,
+        joins_texts: bool = False,
     ) -> ModelRequest:
         known = self.config.model.get_info(self.model)
         max_tokens = self.options.max_output_tokens or known.max_output_tokens
         cache_ttl = self.options.cache_ttl
-        messages, tools = self.refer_to_tools(messages)
         return ModelRequest(
             model=self.model.request_name,
             system=system_blocks(system, cache_ttl),
@@ -254,9 +309,7 @@ class Conversation:
 
     def overhead_tokens(self) -> int:
         """The tokens of the system prompt and the tools, estimated."""
-        recorded = self.journal.system_text if self.records_prompt else None
-        system = recorded if recorded is not None else render(self.instructions)
-        return tokens_from_chars(len(system)) + self._weigh_schemas(self.tool_schemas())
+        return tokens_from_chars(len(self._side_prompt())) + self._weigh_schemas(self.tool_schemas())
 
     def _weigh_schemas(self, schemas: list[Json]) -> int:
         """The tokens of the definitions of tools, estimated once: they are mostly those of the call before."""
@@ -289,34 +342,64 @@ class Conversation:
 
     def find_deferral(self) -> ToolDeferral | None:
         """The deferred tools; None if the model is given the definitions of all tools."""
-        policy, registry = self.config.tool_search, self.config.tools
+        tools = self._update_tools()
+        return tools if tools is not None and tools.is_in_use else None
+
+    def _update_tools(self) -> ToolDeferral | None:
+        """What decides which tools are offered; None as long as all tools are built in, and the same as at first."""
+        registry, fixed = self.config.tools, self.journal.fixed_tools
         if self._deferral is None:
-            if policy.mode == "never" or not registry.has_external:
+            may_come = not self.model.is_fake and self._may_get_servers()
+            if not registry.has_external and not may_come and fixed in (None, [*registry]):
                 return None
             from parley.engine.context.tool_deferral import ToolDeferral
 
-            self._deferral = ToolDeferral(registry, self.journal, policy)
-        return self._deferral if self._deferral.is_active(self.model, self.window) else None
+            self._deferral = ToolDeferral(
+                registry, self.journal, self.config.tool_search, self._has_pending_servers, self._may_get_servers
+            )
+        self._deferral.update(self.model, self.window)
+        return self._deferral
 
-    def refer_to_tools(self, messages: list[Json]) -> tuple[list[Json], list[Json]]:
-        """The messages with the references to tools that the backend takes, and the definitions of the tools."""
+    def _has_pending_servers(self) -> bool:
+        pending = self.tool_context.session.pending_servers
+        return pending is not None and bool(pending.names())
+
+    def _may_get_servers(self) -> bool:
+        """Whether servers are still connecting, or the client can add some at any time."""
+        is_own = self.parent_tool_use_id is None
+        return self._has_pending_servers() or (is_own and self.config.options.input_format == "stream-json")
+
+    def _fix_tools(self) -> None:
+        """Journal the tools of the requests to come, and tell the model what has changed since. Raises SessionError."""
+        if self.model.is_fake:
+            return
+        if (tools := self._update_tools()) is not None:
+            tools.fix(self.model, self.window)
+            if news := tools.announce():
+                self.append_contexts([news])
+        elif self.journal.fixed_tools is None:
+            self.journal.append_event("tools", {"tools": [*self.config.tools]})
+
+    def _keep_references(self, blocks: list[Json]) -> list[Json]:
+        return self._convert_references(blocks, self.journal.loaded_definitions.__contains__)
+
+    def _spell_out_references(self, blocks: list[Json]) -> list[Json]:
+        return self._convert_references(blocks, lambda name: False)
+
+    def _convert_references(self, blocks: list[Json], keeps: Callable[[str], bool]) -> list[Json]:
         if not self.journal.has_references:
-            return messages, self.tool_schemas()
-        from parley.models.tool_references import find_references, replace_references
+            return blocks
+        from parley.models.tool_references import replace_in_result
 
-        if not self.config.tool_search.uses_references(self.model) or self.find_deferral() is None:
-            return replace_references(messages), self.tool_schemas()
-        tools = self.tool_schemas(frozenset(find_references(messages)))
-        names = frozenset(tool["name"] for tool in tools)
-        return replace_references(messages, names.__contains__), tools
+        return [replace_in_result(block, keeps, self.journal.loaded_definitions) for block in blocks]
 
-    def tool_schemas(self, referenced: Collection[str] = ()) -> list[Json]:
-        """The definitions that the model is given. `referenced` are marked as deferred."""
+    def tool_schemas(self) -> list[Json]:
+        """The definitions that the model is given."""
         # Fake models need no schemas, and loading the tools is slow.
         if self.model.is_fake:
             return []
-        deferral = self.find_deferral()
-        schemas = self.config.tools.schemas() if deferral is None else deferral.schemas(referenced)
+        tools = self._update_tools()
+        schemas = self.config.tools.schemas() if tools is None else tools.schemas(self.model)
         if self.output_schema is None or self.uses_output_tool:
             return schemas
         return [schema for schema in schemas if schema["name"] != self.output_schema.name]
@@ -388,17 +471,22 @@ class Conversation:
             self.send(RateLimitEvent(rate_limit_info=limits))
 
     def append_and_send(
-        self, message: Message, shown: AssistantContent | None = None, ending: Json | None = None
+        self,
+        message: Message,
+        shown: AssistantContent | None = None,
+        ending: Json | None = None,
+        binding: Json | None = None,
     ) -> None:
         """Write a message to the journal, then send it, with other content if `shown` is given. Raises SessionError.
 
-        `ending`: the answer ends with this message, and how.
+        `ending`: the answer ends with this message, and how. `binding`: what its thinking is bound to.
         """
         stamped = self.clock.stamp_message(message, self.config.identity.id)
+        context = {} if binding is None else {BINDING: binding}
         if ending is None:
-            self.journal.append(stamped)
+            self.journal.append(stamped, **context)
         else:
-            self.journal.append_answer(stamped, ending)
+            self.journal.append_answer(stamped, ending, **context)
         self._send_to_host(stamped if shown is None else msgspec.structs.replace(stamped, message=shown))
 
     def append_assistant(
@@ -407,16 +495,17 @@ class Conversation:
         *,
         shown: AssistantContent | None = None,
         ending: Json | None = None,
+        binding: Json | None = None,
         **fields: Any,
     ) -> None:
-        """`shown` is what the client receives instead. `ending`: see append_and_send. Raises SessionError."""
+        """`shown` is what the client receives. `ending`, `binding`: see append_and_send. Raises SessionError."""
         place = self.parent_tool_use_id
         if self.options.extension_fields:
             from parley.engine.session import extension_fields
 
             fields |= extension_fields.extension_fields(self)
         message = Assistant(message=inner, parent_tool_use_id=place, timestamp=self.clock.now(), **fields)
-        self.append_and_send(message, shown, ending)
+        self.append_and_send(message, shown, ending, binding)
 
     def append_user(self, *content: Block, **fields: Any) -> None:
         """Raises SessionError."""

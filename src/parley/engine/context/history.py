@@ -3,6 +3,11 @@
 Append-only: messages that were sent are sent again byte for byte, so that the backend's prompt cache works.
 `apply` folds one entry of the log; `render` returns the messages of the next request.
 
+A thinking block is bound to what stood before it. Models with preserved thinking answer 400 if the system prompt, the
+tools or a message before it has changed, or if another model made it. So the log has two facts about each block: the
+model that was asked, and a digest of the request that was answered. A request contains the block if both still hold,
+whatever has happened since: another model, a compaction, another system prompt, a repair, a rewind.
+
 Two kinds of entry start over. A `compact_boundary` takes effect with its summary: the conversation is then the
 summary and the lines that the boundary preserves. A `conversation_reset` leaves nothing.
 
@@ -16,7 +21,8 @@ See also: `compactor.py` gets the summary.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import is_
 
 import msgspec
 
@@ -30,6 +36,8 @@ from parley.stores.base import Entry
 MEMORY_MARK = "Contents of /"
 """How the line before the text of a memory file begins."""
 THOUGHTS = ("thinking", "redacted_thinking")
+BINDING = "thinkingBinding"
+"""The field of a line of the log that says what its thinking is bound to."""
 MEDIA = ("image", "document")
 IMAGE_TOKENS = 1_600
 """An estimate for an image of any size."""
@@ -44,9 +52,36 @@ KEPT_SHARE = 0.2
 GROWTH_SHARE = 0.1
 """The growth since the last compaction that allows the next one. If the instructions alone fill the window,
 repeated compaction does not help."""
+DIGEST_BYTES = 16
+MAX_IMAGE_CHARS = 5 * 1024 * 1024
+"""What the Messages API takes."""
 MAX_FAILURES = 2
 MIN_SHARE = 0.5
 """A backend's count below this share of the estimate is not trusted."""
+
+
+class Binding(Struct, frozen=True, gc=False):
+    """What a thinking block is bound to; empty fields if it is unknown."""
+
+    owner: str = ""
+    """Whose thinking it is (`models.catalog.thinking_owner`)."""
+    prefix: str = ""
+    """The digest of the request that was answered."""
+    seq: int = 0
+    """The sequence number of its line in the log."""
+
+
+class Reader(Struct, frozen=True):
+    """Whom the messages are for."""
+
+    owner: str
+    """The model, as in `Binding`."""
+    start: bytes
+    """The digest of the system prompt and the tools."""
+    convert: Callable[[list[Json]], list[Json]]
+    """Applied to the blocks of the user. Depends on nothing that can change."""
+    max_image_chars: int | None = None
+    """The largest image, in base64."""
 
 
 class HistoryEntry(Struct, frozen=True, gc=False):
@@ -62,6 +97,8 @@ class HistoryEntry(Struct, frozen=True, gc=False):
     """If it is a row of summaries (memory/summary_levels.py), what each covers."""
     is_prompt: bool = False
     """It is a prompt: not a result, a summary, or text that the engine adds."""
+    binding: Binding | None = None
+    """If it contains thinking, what that is bound to."""
 
 
 class HistoryMessage(Struct, gc=False):
@@ -77,6 +114,8 @@ class HistoryMessage(Struct, gc=False):
     """The lines that it consists of."""
     is_closed: bool = False
     """It contains a prompt or results, so the next prompt starts a new part."""
+    bindings: list[Binding] = []
+    """Of its thinking blocks, in their order."""
 
 
 class History:
@@ -89,10 +128,19 @@ class History:
         """The messages of a request that no later line can change."""
         self._settled_parts = 0
         """How many of `_messages` they consist of."""
+        self._settled_digest = b""
+        """Of the settled messages and what comes before them."""
         self._rendered: SettledMessages | None = None
         """What `render` returned last."""
+        self._reader: Reader | None = None
+        self._replaced: dict[str, bool] = {}
+        """Why images are not sent, and whether that was reported."""
+        self.prefix = ""
+        """The digest of the request that `render` made last: what thinking in its answer is bound to."""
         self._rejection: str | None = None
         """Why a backend rejected the conversation."""
+        self._unread_seq = -1
+        """The thinking up to this line is left out, because a backend rejected some of it."""
         self._refused: frozenset[str] = frozenset()
         """The images and documents that it rejected (history_repair.py)."""
         self.cut_off: set[str] = set()
@@ -127,7 +175,14 @@ class History:
         inner = entry.message["message"]
         content = [] if entry.message.get("is_api_error_message") else inner["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        line = HistoryEntry(str(entry.message.get("uuid")), entry.kind, inner.get("id") or "", blocks, entry.seq)
+        line = HistoryEntry(
+            str(entry.message.get("uuid")),
+            entry.kind,
+            inner.get("id") or "",
+            blocks,
+            entry.seq,
+            binding=find_binding(entry, blocks) if entry.kind == "assistant" else None,
+        )
         if is_prompt(entry, blocks):
             line = self.last_prompt = msgspec.structs.replace(line, is_prompt=True)
         if self._boundary is not None and is_summary(entry, self._boundary):
@@ -145,6 +200,11 @@ class History:
             self._cut(str(entry.message.get("after")))
         elif entry.kind == "system" and entry.message.get("subtype") == "compact_boundary":
             self._boundary = entry.message
+        elif entry.kind == "repair":
+            self._rejection = str(entry.message.get("reason"))
+            self._refused = frozenset(map(str, entry.message.get("refused") or ()))
+            self._unread_seq = int(entry.message.get("unread_seq", -1))
+            self._forget_settled()
         elif entry.kind == "conversation_reset":
             self._earlier.append(self._entries)
             self._restart([])
@@ -163,7 +223,7 @@ class History:
 
     def _restart(self, lines: list[HistoryEntry]) -> None:
         self._entries, self._messages, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
-        self._settled, self._settled_parts = [], 0
+        self._forget_settled()
         self._open_calls.clear()
         self.memory_texts.clear()
         for line in lines:
@@ -195,12 +255,19 @@ class History:
             or (line.is_prompt and last.is_closed)
         ):
             self._messages.append(HistoryMessage(line.role, line.id, blocks, [line.uuid], closes))
+            self._bind(line)
             return
         last.is_closed = last.is_closed or closes
         if len(last.uuids) == 1:
             last.content = list(last.content)  # it was shared with the first line
         last.content.extend(blocks)
         last.uuids.append(line.uuid)
+        self._bind(line)
+
+    def _bind(self, line: HistoryEntry) -> None:
+        if line.binding is not None:
+            count = sum(block.get("type") in THOUGHTS for block in line.content)
+            self._messages[-1].bindings += [line.binding] * count
 
     def list_messages(self) -> list[HistoryMessage]:
         """The parts with their lines. Read-only."""
@@ -210,35 +277,119 @@ class History:
         """The lines of all parts. Read-only."""
         return self._entries
 
+    def read_by(self, reader: Reader | None) -> None:
+        """Render for this model from now on; None for one that takes everything."""
+        if reader != self._reader:
+            self._reader = reader
+            self._forget_settled()
+
+    def _forget_settled(self) -> None:
+        self._settled, self._settled_parts = [], 0
+
     def render(self, end: int | None = None) -> list[Json]:
         """The messages of the next request, or those before `end`. Read-only: most are the same objects every time.
 
-        Leaves out what the API rejects: empty texts, and thinking at the end of an answer that was cut off.
+        Leaves out what the API rejects: empty texts, thinking that its model may not read or that stood behind other
+        messages, and thinking at the end of an answer that was cut off.
         """
+        if self._rejection is not None:
+            return self._render_repaired(end)
+        reader = self._reader
         is_early = end is not None and end < self._settled_parts
         start = 0 if is_early else self._settled_parts
         found: list[Json] = [] if is_early else self._list_settled()
+        digest = MessageDigest(reader)
+        if start:
+            digest.continue_from(self._settled_digest, len(found))
         for at, part in enumerate(self._messages[start:end], start):
-            content = [block for block in part.content if is_nonempty(block)]
-            if part.role == "user" and found and found[-1]["role"] == "user":
-                content = [*found.pop()["content"], *content]
-            if part.role == "user" and len(content) > 1 and found:
-                content = order_results(content, found[-1]["content"])
-            while part.role == "assistant" and content and content[-1].get("type") in THOUGHTS:
+            if part.role == "user":
+                self._join_user_message(found, part)
+                continue
+            digest.extend(found)
+            content = [
+                block for block in keep_thinking(part, digest.value, reader, self._unread_seq) if is_nonempty(block)
+            ]
+            while content and content[-1].get("type") in THOUGHTS:
                 content.pop()
             if content:
                 found.append({"role": part.role, "content": content})
-            if part.role == "assistant" and content and self._settled_parts <= at < len(self._messages) - 1:
+            if content and self._settled_parts <= at < len(self._messages) - 1:
                 # Only the last part grows, and only messages of the user are joined.
                 self._settled += found[len(self._settled) :]
                 self._settled_parts = at + 1
+                digest.extend(found)
+                self._settled_digest = digest.value
         if isinstance(found, SettledMessages):
             found.settled, self._rendered = len(self._settled), found
-        if self._rejection is None:
-            return found
+        digest.extend(found)
+        self.prefix = digest.value.hex()
+        return found
+
+    def _render_repaired(self, end: int | None) -> list[Json]:
+        """The messages without what a backend has rejected. What thinking stands behind may have changed."""
         from parley.engine.context.history_repair import repair_messages
 
-        return repair_messages(found, self._rejection, self._refused)
+        reader, found = self._reader, list[Json]()
+        bindings: dict[int, Binding] = {}
+        for part in self._messages[:end]:
+            if part.role == "user":
+                self._join_user_message(found, part)
+            else:
+                thoughts = [block for block in part.content if block.get("type") in THOUGHTS]
+                bindings |= zip(map(id, thoughts), part.bindings, strict=True)
+                found.append({"role": part.role, "content": part.content})
+        digest, kept = MessageDigest(reader), list[Json]()
+        for message in repair_messages(found, self._refused):
+            digest.extend(kept)
+            if message["role"] == "assistant":
+                content = [
+                    block
+                    for block in message["content"]
+                    if block.get("type") not in THOUGHTS
+                    or is_readable(bindings[id(block)], digest.value, reader, self._unread_seq)
+                ]
+                while content and content[-1].get("type") in THOUGHTS:
+                    content.pop()
+                kept += [{**message, "content": content}] if content else []
+            else:
+                kept.append(message)
+        digest.extend(kept)
+        self.prefix = digest.value.hex()
+        return kept
+
+    def _join_user_message(self, found: list[Json], part: HistoryMessage) -> None:
+        """Append a part of the user to the messages. Neighbours become one message."""
+        content = [block for block in part.content if is_nonempty(block)]
+        if self._reader is not None:
+            content = self._reader.convert([self._clean(block, self._reader) for block in content])
+        if found and found[-1]["role"] == "user":
+            content = [*found.pop()["content"], *content]
+        if len(content) > 1 and found:
+            content = order_results(content, found[-1]["content"])
+        if content:
+            found.append({"role": part.role, "content": content})
+
+    def _clean(self, block: Json, reader: Reader) -> Json:
+        """A block of the user without what the API is known to reject: empty texts in results, unreadable images."""
+        if block.get("type") == "tool_result" and isinstance(parts := block.get("content"), list):
+            cleaned = [self._clean(part, reader) for part in parts if is_nonempty(part)]
+            is_same = len(cleaned) == len(parts) and all(map(is_, cleaned, parts))
+            return block if is_same else {**block, "content": cleaned or ""}
+        if block.get("type") != "image":
+            return block
+        from parley.engine.context.history_repair import find_flaw
+
+        flaw = find_flaw(block.get("source"), reader.max_image_chars)
+        if flaw is None:
+            return block
+        self._replaced.setdefault(flaw, False)
+        return {"type": "text", "text": f"[An image was here. {flaw}]"}
+
+    def take_replaced(self) -> list[str]:
+        """Why images are not sent, as far as it was not reported yet."""
+        new = [flaw for flaw, is_reported in self._replaced.items() if not is_reported]
+        self._replaced |= dict.fromkeys(new, True)
+        return new
 
     def _list_settled(self) -> SettledMessages:
         """A list of the settled messages, to be continued.
@@ -252,14 +403,87 @@ class History:
         found += self._settled[len(found) :]
         return found
 
-    def repair(self, reason: str) -> bool:
-        """From now on, send only what backends accept. Returns False if that changes nothing."""
-        from parley.engine.context.history_repair import find_blamed
+    def repair(self, reason: str) -> Json | None:
+        """The entry for the log that makes the conversation acceptable again; None if there is nothing to repair.
 
-        before, self._rejection = self.render(), f"{self._rejection or ''}\n{reason}"
-        if self.render() == before:
-            self._refused |= find_blamed(before, reason)
-        return self.render() != before
+        From then on, only what backends accept is sent.
+        """
+        from parley.engine.context.history_repair import find_blamed, is_about_thinking
+
+        before, seq = self.render(), self._entries[-1].seq if self._entries else -1
+        entry = {"reason": reason, "refused": sorted(self._refused), "unread_seq": self._unread_seq}
+        if is_about_thinking(reason):
+            entry["unread_seq"] = seq
+        if not self._would_change(entry, before):
+            entry["refused"] = sorted(self._refused | find_blamed(before, reason))
+        return entry if self._would_change(entry, before) else None
+
+    def _would_change(self, entry: Json, before: list[Json]) -> bool:
+        state = self._rejection, self._refused, self._unread_seq, self.prefix
+        self._rejection, self._refused, self._unread_seq = (
+            entry["reason"],
+            frozenset(entry["refused"]),
+            entry["unread_seq"],
+        )
+        changes = self.render() != before
+        self._rejection, self._refused, self._unread_seq, self.prefix = state
+        return changes
+
+
+def make_digest(*parts: object) -> bytes:
+    from hashlib import blake2b
+
+    return blake2b(msgspec.json.encode(parts), digest_size=DIGEST_BYTES).digest()
+
+
+class MessageDigest:
+    """A digest of messages, of which more and more are final. Without a reader it stays empty."""
+
+    def __init__(self, reader: Reader | None) -> None:
+        self.value = b"" if reader is None else reader.start
+        self._count = 0
+        self._is_needed = reader is not None
+
+    def continue_from(self, value: bytes, count: int) -> None:
+        self.value, self._count = value, count
+
+    def extend(self, messages: list[Json]) -> None:
+        """All these messages are final."""
+        if self._is_needed:
+            from hashlib import blake2b
+
+            for message in messages[self._count :]:
+                self.value = blake2b(msgspec.json.encode(message), digest_size=DIGEST_BYTES, key=self.value).digest()
+            self._count = len(messages)
+
+
+def find_binding(entry: Entry, blocks: list[Json]) -> Binding | None:
+    """What the thinking in a line is bound to; None if there is no thinking."""
+    if not any(block.get("type") in THOUGHTS for block in blocks):
+        return None
+    known = entry.context.get(BINDING)
+    if not isinstance(known, dict):
+        return Binding(seq=entry.seq)
+    return Binding(str(known.get("owner")), str(known.get("prefix")), entry.seq)
+
+
+def keep_thinking(part: HistoryMessage, digest: bytes, reader: Reader | None, unread_seq: int) -> list[Json]:
+    """The blocks of an answer without the thinking that may not be sent."""
+    if reader is None or not part.bindings:
+        return part.content
+    bindings = iter(part.bindings)
+    return [
+        block
+        for block in part.content
+        if block.get("type") not in THOUGHTS or is_readable(next(bindings), digest, reader, unread_seq)
+    ]
+
+
+def is_readable(binding: Binding, digest: bytes, reader: Reader | None, unread_seq: int) -> bool:
+    """Whether the model may be sent a thinking block."""
+    if reader is None:
+        return binding.seq > unread_seq
+    return binding.seq > unread_seq and binding.owner == reader.owner and binding.prefix == digest.hex()
 
 
 def is_nonempty(block: Json) -> bool:

@@ -6,7 +6,7 @@ the conversation is sent as `repair_messages` returns it:
     a call without a result           gets an error result
     a result without a call           is removed
     an empty text or message          is removed
-    thinking without a signature      is removed; all thinking, if the error is about it
+    thinking without a signature      is removed; all thinking so far, if the error is about it
     invalid image data                becomes a text
     an image or document in the error becomes a text; all of them, if the error names none
     an id with invalid characters     gets underscores instead
@@ -43,19 +43,20 @@ IMAGES = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "imag
 """The first bytes of the image types that backends accept."""
 
 
-def repair_messages(messages: list[Json], error: str = "", refused: Container[str] = ()) -> list[Json]:
+def repair_messages(messages: list[Json], refused: Container[str] = ()) -> list[Json]:
     """The messages without what a backend can reject; the same list if nothing changes.
 
     `refused` has the keys of images and documents that it rejected.
     """
-    bare = any(word in error.lower() for word in ABOUT_THOUGHTS)
-    sound = merge_neighbours(
-        {**message, "content": list(repair_blocks(message, refused, bare=bare))} for message in messages
-    )
+    sound = merge_neighbours({**message, "content": list(repair_blocks(message, refused))} for message in messages)
     paired = merge_neighbours(pair_calls(sound))
     while paired and paired[0]["role"] != "user":
         del paired[0]
     return messages if paired == messages else paired
+
+
+def is_about_thinking(error: str) -> bool:
+    return any(word in error.lower() for word in ABOUT_THOUGHTS)
 
 
 def find_blamed(messages: list[Json], error: str) -> frozenset[str]:
@@ -89,12 +90,12 @@ def media_key(block: Json) -> str:
     return sha256(msgspec.json.encode(block.get("source"))).hexdigest()
 
 
-def repair_blocks(message: Json, refused: Container[str], *, bare: bool) -> Iterator[Json]:
+def repair_blocks(message: Json, refused: Container[str]) -> Iterator[Json]:
     for block in message["content"]:
         kind = block.get("type")
         if kind == "text" and not (block.get("text") or "").strip():
             continue
-        if kind in THOUGHTS and (bare or not (block.get("signature") or block.get("data"))):
+        if kind in THOUGHTS and not (block.get("signature") or block.get("data")):
             continue
         yield block if kind in THOUGHTS else repair_block(sanitize(block), refused)
 
@@ -122,6 +123,22 @@ def repair_block(block: Json, refused: Container[str]) -> Json:
             ]
             return {**block, "content": inner or NO_RESULT}
     return block
+
+
+def find_flaw(source: object, max_chars: int | None) -> str | None:
+    """Why an image cannot be sent, by its size and first bytes; None if it can."""
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        return None
+    data = str(source.get("data") or "")
+    if max_chars is not None and len(data) > max_chars:
+        return f"It is too large: {len(data):,} characters in base64, the limit is {max_chars:,}."
+    try:
+        start = base64.b64decode(data[:16])
+    except (binascii.Error, ValueError):
+        start = b""
+    if any(start.startswith(known) and source.get("media_type") == kind for known, kind in IMAGES.items()):
+        return None
+    return f"It could not be read: the data are not {source.get('media_type')}."
 
 
 def is_image(source: object) -> bool:

@@ -11,7 +11,7 @@ import re
 
 import msgspec
 
-from parley.engine.context.history import text_size
+from parley.engine.context.history import THOUGHTS, text_size
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json
 
@@ -56,8 +56,11 @@ def with_request(messages: list[Json], request: str) -> list[Json]:
 
 
 def strip_bodies(messages: list[Json]) -> list[Json]:
-    """Cut results, and replace images and documents."""
-    return [{**message, "content": [strip_body(block) for block in message["content"]]} for message in messages]
+    """Cut results, and replace images and documents. Without thinking, which is bound to what stood before it."""
+    return [
+        {**message, "content": [strip_body(block) for block in message["content"] if block.get("type") not in THOUGHTS]}
+        for message in messages
+    ]
 
 
 def strip_body(block: Json) -> Json:

@@ -74,10 +74,13 @@ class Journal:
         """The calls that a hook deferred, to be taken up when the session is resumed."""
         self.sent_date: str | None = None
         """The date that the model was last given; None if it has none."""
+        self.fixed_tools: list[str | Json] | None = None
+        """The tools of every request, by name or definition; None before the first (tool_deferral.py)."""
         self.loaded_tools: dict[str, None] = {}
-        """The deferred tools whose definitions the model has, in the order it asked for them."""
-        self.listed_tools: frozenset[str] = frozenset()
-        """The deferred tools whose names the conversation contains."""
+        """The deferred tools that the model has asked for, in that order."""
+        self.loaded_definitions: dict[str, Json] = {}
+        """The definitions that it was given."""
+        self.forget_tool_news()
         self.has_references = False
         """Whether a result contains references to tools."""
         self.title: str | None = None
@@ -94,6 +97,17 @@ class Journal:
         self._next_seq = 0
         self._last_at = ""
         """The time of the last entry. Times rise, because other programs order the blocks of one answer by them."""
+
+    def forget_tool_news(self) -> None:
+        """What the conversation says about tools is no longer part of it."""
+        self.tool_news = 0
+        """Counts the entries about tools."""
+        self.listed_tools: frozenset[str] = frozenset()
+        """The deferred tools whose names the conversation contains."""
+        self.gone_tools: frozenset[str] = frozenset()
+        """The tools that the model has the definitions of, and knows to be gone."""
+        self.changed_tools: dict[str, Json] = {}
+        """The definitions that it was given in place of earlier ones."""
 
     @property
     def is_empty(self) -> bool:
@@ -137,11 +151,11 @@ class Journal:
         at = self._order(json.get("timestamp") or self._clock.now())
         self._write(Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context))
 
-    def append_answer(self, message: Message, ending: Json) -> None:
+    def append_answer(self, message: Message, ending: Json, **context: Any) -> None:
         """Append the last block of an answer together with how the answer ended. Raises SessionError."""
         json = to_builtins(message)
         at = self._order(json.get("timestamp") or self._clock.now())
-        block = Entry(seq=self._next_seq, kind=json["type"], at=at, message=json)
+        block = Entry(seq=self._next_seq, kind=json["type"], at=at, message=json, context=context)
         usage = Entry(seq=block.seq + 1, kind=USAGE, at=later_time(self._clock.now(), at), message=ending)
         self._write(block, usage)
 
@@ -280,19 +294,28 @@ class Journal:
             case "cut":
                 # A prompt that was cut off may be sent again.
                 self.known_uuids -= self.history.cut_off
-                self.listed_tools = frozenset()
+                self.forget_tool_news()
+            case "tools":
+                self.fixed_tools = entry.message["tools"]
             case "tools_loaded":
+                self.tool_news += 1
                 self.loaded_tools |= dict.fromkeys(map(str, entry.message["names"]))
+                self.loaded_definitions |= {one["name"]: one for one in entry.message.get("definitions", ())}
             case "tools_listed":
+                self.tool_news += 1
                 self.listed_tools = frozenset(map(str, entry.message["names"]))
+                self.gone_tools = frozenset(entry.message.get("gone", ()))
+                self.changed_tools = entry.message.get("changed", {})
             case "system" if entry.message.get("subtype") == "compact_boundary":
-                self.listed_tools = frozenset()
+                self.fixed_tools, self.loaded_definitions = None, {}
+                self.forget_tool_news()
             case "prompt":
                 self.system_text = entry.message.get("text")
                 self.sent_date = find_date(self.system_text or "") or self.sent_date
             case "conversation_reset":
                 self.system_text = self.sent_date = None
-                self.loaded_tools, self.listed_tools = {}, frozenset()
+                self.fixed_tools, self.loaded_tools, self.loaded_definitions = None, {}, {}
+                self.forget_tool_news()
             case "command":
                 self.known_uuids.add(str(entry.message.get("uuid")))
             case "title":

@@ -35,7 +35,7 @@ from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelEvent
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, UnsetType
-from parley.protocol.blocks import Block, Text, ToolUse
+from parley.protocol.blocks import Block, RedactedThinking, Text, Thinking, ToolUse
 from parley.protocol.messages.system import ApiRetry, Informational, Status, ThinkingTokens
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ class ModelCall:
         """The current answer, or the last one."""
         self._journalled_ending: MessageAccumulator | None = None
         """The answer whose end is in the journal already."""
+        self._binding: Json | None = None
+        """What thinking in the answer is bound to; None after a call that is not stored as the model made it."""
         self.marks = ReplyMarks(prompts, resume_reason)
         self._first_tokens: int | None = None
         """The tokens of the first request of the turn."""
@@ -204,7 +206,9 @@ class ModelCall:
         try:
             model = conversation.open_model(choice)
             self.timings.record_request(clock, conversation.clock.seconds)
-            async with aclosing(model.stream(conversation.build_request())) as events:
+            request = conversation.build_request()
+            self._binding = conversation.binding
+            async with aclosing(model.stream(request)) as events:
                 async for event in events:
                     if event.type == "content_block_stop" and conversation.hooks.dispatcher is not None:
                         await self._dispatch_text(conversation.hooks.dispatcher, accumulator)
@@ -256,8 +260,9 @@ class ModelCall:
         if (
             error.status == REFUSED
             and trouble.repairs < MAX_REPAIRS
-            and conversation.journal.history.repair(str(error))
+            and (repair := conversation.journal.history.repair(str(error))) is not None
         ):
+            conversation.journal.append_event("repair", repair)
             trouble.repairs += 1
             conversation.send(
                 Informational(content=REPAIRED.format(error=error), level="warning", tag="history_repaired")
@@ -326,7 +331,9 @@ class ModelCall:
     def _handle_block(self, block: Block, accumulator: MessageAccumulator, ending: ModelEvent | None) -> None:
         if isinstance(block, ToolUse):
             # One input is sent, approved, run and stored.
-            block = accumulator.blocks[-1] = self._conversation.tool_executor.prepare(block)
+            made, block = block, self._conversation.tool_executor.prepare(block)
+            accumulator.blocks[-1] = block
+            self._binding = self._binding if block is made else None
         self._idle_timer.checks = 0
         is_last = ending is not None and not accumulator.open_indexes()
         if ending is not None and is_last:
@@ -350,6 +357,7 @@ class ModelCall:
             self.accumulator.message(block),
             shown=None if shown is None else self.accumulator.message(Text.of(shown)),
             ending=self.accumulator.ending() if is_last else None,
+            binding=self._binding if isinstance(block, Thinking | RedactedThinking) else None,
             request_id=self.accumulator.request_id or UNSET,
             aborted=True if aborted else UNSET,
             supersedes=replaced or UNSET,

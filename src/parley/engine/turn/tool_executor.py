@@ -43,6 +43,7 @@ from parley.workspace.base import Files
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
 
+TOOL_SEARCH = "ToolSearch"
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
 """Who allowed a call, as `tool_result_meta` spells it."""
 NOT_RUN = {"host": ("permission-rule", "user_reject"), "nobody": ("user-rejected", "config")}
@@ -164,7 +165,10 @@ class ToolExecutor:
         return call if name is None else ToolUse({**call.json, "name": name})
 
     def prepare(self, call: ToolUse) -> ToolUse:
-        """The call with its input as it is shown, allowed and run."""
+        """The call with its input as it is shown, allowed and run. ToolSearch can call another tool."""
+        if call.name == TOOL_SEARCH and isinstance(called := call.input.get("call"), str) and called:
+            given = call.input.get("input")
+            call = ToolUse({**call.json, "name": called, "input": given if isinstance(given, dict) else {}})
         return self._prepare(self._find(call.name), call)
 
     def _prepare(self, tool: Tool | None, call: ToolUse) -> ToolUse:

@@ -327,7 +327,7 @@ class ToolBatch:
         async with slots or contextlib.nullcontext():
             conversation = self._conversation
             if (deferral := conversation.find_deferral()) is not None:
-                deferral.load([call.name])
+                deferral.record_call(call.name)
             with (
                 conversation.config.observer.tool(call.name, call.id) as observation,
                 ToolHeartbeat(conversation.send, call, conversation.limits.heartbeat_seconds),

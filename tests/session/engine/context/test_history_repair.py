@@ -70,13 +70,6 @@ def test_what_a_backend_refuses_is_mended(broken: list[Json], sound: list[Json])
     assert repair_messages(sound) == sound
 
 
-def test_signed_thoughts_go_only_if_it_is_thoughts_that_are_complained_about() -> None:
-    messages = scenario([text("a")], [thought("s"), text("b")])
-
-    assert repair_messages(messages, "image exceeds 5 MB") == messages
-    assert repair_messages(messages, "Invalid `signature` in `thinking` block") == scenario([text("a")], [text("b")])
-
-
 def test_a_good_image_stays() -> None:
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 
@@ -108,7 +101,7 @@ def test_an_image_goes_if_it_is_complained_about(warning: str, left: list[Json])
         return scenario([text("a"), one], [call("1")], [result("1", [other])])
 
     messages = conversation(image("a"), image("b"))
-    assert repair_messages(messages, warning, find_blamed(messages, warning)) == conversation(first, second)
+    assert repair_messages(messages, find_blamed(messages, warning)) == conversation(first, second)
 
 
 def test_calls_of_another_backend_are_spelled_as_the_api_spells_them() -> None:

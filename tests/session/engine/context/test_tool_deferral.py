@@ -79,11 +79,11 @@ async def test_names_are_told_once_and_found_tools_stay(tmp_path: Path) -> None:
     assert notices(third) == [notice]
 
 
-async def test_a_deferred_tool_that_is_called_unseen_runs_and_is_loaded(tmp_path: Path) -> None:
+async def test_a_deferred_tool_that_is_called_unseen_runs_and_the_list_stays(tmp_path: Path) -> None:
     harness, [first, second] = await ask_server(tmp_path, [calling((SECOND, {"id": "x"})), DONE])
     assert results(harness) == [[{"type": "text", "text": "read_invoice_1: x"}]]
     assert SECOND not in names(first)
-    assert (SECOND in names(second), marked(second)) == (True, [])  # nothing refers to it, so it is given at once
+    assert second["tools"] == first["tools"]
 
 
 async def test_a_built_in_tool_can_be_deferred_and_wrong_input_names_its_parameters(tmp_path: Path) -> None:
@@ -91,7 +91,8 @@ async def test_a_built_in_tool_can_be_deferred_and_wrong_input_names_its_paramet
     harness, [first, second, third] = await ask_server(tmp_path, turns)
     assert "Glob" not in names(first)
     assert any("pattern (required)" in content for content in results(harness))
-    assert ("Glob" in names(second), "WebFetch" in names(third)) == (True, True)
+    assert second["tools"] == first["tools"]
+    assert marked(third) == ["WebFetch"]
 
 
 async def test_a_search_without_a_match_and_an_empty_one_say_what_exists(tmp_path: Path) -> None:
@@ -118,9 +119,11 @@ async def test_without_tool_search_all_tools_are_given(
 ) -> None:
     harness, [request] = await ask_server(tmp_path, [DONE], environment=environment, **options)
     assert sum(name.startswith("mcp__many__") for name in names(request)) == 20
-    assert (notices(request), "ToolSearch" in names(request)) == ([], False)
+    # It is offered for tools that come later, unless it is switched off.
+    expected = environment.get("ENABLE_TOOL_SEARCH") != "false" and not options
+    assert (notices(request), "ToolSearch" in names(request)) == ([], expected)
     [init] = [line for line in harness.lines if line.get("subtype") == "init"]
-    assert "ToolSearch" not in init["tools"]
+    assert ("ToolSearch" in init["tools"]) == expected
 
 
 @pytest.mark.parametrize("environment", [{"ENABLE_TOOL_SEARCH": "auto:0"}, {"ENABLE_TOOL_SEARCH": "auto:1"}])
@@ -179,7 +182,7 @@ async def test_after_a_compaction_the_names_are_told_again_and_found_tools_are_g
     assert (FIRST in names(last), marked(last), len(notices(last))) == (True, [], 1)
 
 
-async def test_a_reference_to_a_tool_that_is_gone_is_sent_as_text(tmp_path: Path) -> None:
+async def test_a_tool_that_is_gone_is_named_at_the_end_and_nothing_before_changes(tmp_path: Path) -> None:
     async def talk(harness: SessionHarness) -> None:
         await one_turn(harness)
         await harness.request("mcp_toggle", serverName="many", enabled=False)
@@ -187,8 +190,8 @@ async def test_a_reference_to_a_tool_that_is_gone_is_sent_as_text(tmp_path: Path
 
     _, [_, before, after] = await ask_server(tmp_path, [SEARCH, DONE, DONE], talk)
     assert marked(before) == [FIRST]
-    assert "tool_reference" not in json.dumps(after)
-    assert f"Loaded: {FIRST}" in json.dumps(after)
+    assert after["tools"] == before["tools"]
+    assert "tool_reference" in json.dumps(after)
     assert "These tools no longer exist:\nprefix mcp__many__: " in notices(after)[1]
 
 

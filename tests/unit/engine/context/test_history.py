@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.engine.context.history import (
+    BINDING,
     CompactionPolicy,
     ContextGauge,
     History,
+    Reader,
     find_keep_start,
     is_paired,
     make_policy,
@@ -230,6 +232,13 @@ def make_entries(lines: list[tuple[str, Any, str | None]]) -> Iterator[Entry | s
             yield value
 
 
+def take(history: History, step: Entry | str) -> None:
+    if not isinstance(step, str):
+        history.apply(step)
+    elif (repair := history.repair(step)) is not None:
+        history.apply(Entry(seq=0, kind="repair", at="", message=repair))
+
+
 @given(st.lists(LINES, max_size=30), st.integers(0, 30))
 def test_messages_that_are_kept_are_those_that_would_be_made_again(
     lines: list[tuple[str, Any, str | None]], end: int
@@ -240,10 +249,7 @@ def test_messages_that_are_kept_are_those_that_would_be_made_again(
         fresh = History()
         for history, steps in ((kept, [each]), (fresh, done)):
             for step in steps:
-                if isinstance(step, str):
-                    history.repair(step)
-                else:
-                    history.apply(step)
+                take(history, step)
 
         assert kept.render(end) == fresh.render(end)
         blocks = [block for part in kept.list_messages() for block in part.content]
@@ -301,10 +307,7 @@ def test_bodies_that_reuse_what_was_sent_are_those_of_a_new_process(
     ]
     history = History()
     for number, step in enumerate(make_entries(lines)):
-        if isinstance(step, str):
-            history.repair(step)
-        else:
-            history.apply(step)
+        take(history, step)
         fields = dropped[number * len(dropped) // (2 * len(lines))]
         for messages in (history.render(), history.render(end)):
             for backend, build_body in backends:
@@ -313,6 +316,47 @@ def test_bodies_that_reuse_what_was_sent_are_those_of_a_new_process(
                 found = backend.encode_body(request, ENDPOINT, fields)
 
                 assert b"".join(found) == msgspec.json.encode(build_body(request, fields))
+
+
+READERS = [(model, start) for model in ("claude-fable-5-2", "claude-opus-5-5") for start in (b"1", b"2")]
+STEPS = st.lists(
+    st.one_of(
+        LINES,
+        st.tuples(st.just("answer"), st.lists(st.sampled_from([text("a"), CALL]), min_size=1, max_size=2), st.none()),
+        st.tuples(st.just("read by"), st.sampled_from(READERS), st.none()),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_thinking_is_sent_only_to_its_model_and_behind_what_it_was_made_with(
+    steps: list[tuple[str, Any, str | None]],
+) -> None:
+    """Whatever was cut, summarized, repaired or changed: what stands before a block is what its model saw."""
+    history, made = History(), dict[str, tuple[str, bytes, list[Json]]]()
+    owner, start = READERS[0]
+    for number, (kind, value, id) in enumerate(steps):
+        if kind == "read by":
+            owner, start = value
+        history.read_by(Reader(owner=owner, start=start, convert=list))
+        if kind == "answer":
+            sent = history.render()
+            thought = {"type": "thinking", "thinking": "", "signature": f"s{number}"}
+            made[thought["signature"]] = owner, start, sent
+            line = entry("assistant", [thought, *value], f"a{number}", uuid=f"u{number}")
+            history.apply(
+                msgspec.structs.replace(line, seq=number, context={BINDING: {"owner": owner, "prefix": history.prefix}})
+            )
+        elif kind != "read by":
+            for step in make_entries([(kind, value, id)]):
+                take(history, step)
+
+        messages = history.render()
+        for at, message in enumerate(messages):
+            for block in message["content"]:
+                if block.get("type") == "thinking":
+                    assert made[block["signature"]] == (owner, start, messages[:at])
 
 
 def test_messages_before_the_last_answer_are_the_same_objects_every_time() -> None:

@@ -84,7 +84,7 @@ def with_question(session: Session, text: str) -> list[Json]:
         {"type": "tool_result", "tool_use_id": call, "content": STILL_RUNNING, "is_error": False}
         for call in history.open_calls()
     ]
-    messages, added = history.render(), [*results, {"type": "text", "text": text}]
+    messages, added = session.conversation.render_aside(), [*results, {"type": "text", "text": text}]
     if messages and messages[-1]["role"] == "user":
         last = messages.pop()
         kept = last["content"]
