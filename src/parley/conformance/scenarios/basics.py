@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from parley.conformance.driver import BYPASS, SECRET, EngineDriver
 from parley.conformance.model import MODEL, bash, say
 from parley.conformance.registry import check, fields, require_field, scenario
@@ -9,6 +11,7 @@ from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_block
 
 TEXT = "Grüße aus Zürich — ✓ 你好"
 THOUGHT = "A greeting is wanted."
+CACHE_MARKER = re.compile(r", 'cache_control': \{[^}]*\}")
 USAGE = {"input_tokens": 1200, "output_tokens": 34}
 TWO_TURNS = "traces 004 and 005"
 
@@ -196,6 +199,20 @@ def memory(log: ScenarioLog) -> None:
     need(len(bodies) >= 2, f"{len(bodies)} requests; {log.summary()}")
     text = str(bodies[-1]["messages"])
     need("The first prompt" in text and TEXT in text, text)
+
+
+@check(
+    "turn.prefix", "in.user", on="two-turns", basis="claude-code issues 88444 and 77306",
+    expects="the second request begins with the first, except for cache markers, and has the thinking of its answer",
+)  # fmt: skip
+def prefix(log: ScenarioLog) -> None:
+    first, second = log.main_requests()[:2]
+    for field in ("system", "tools", "messages"):
+        before, after = (
+            [CACHE_MARKER.sub("", str(part)) for part in body.get(field) or ()] for body in (first, second)
+        )
+        need(after[: len(before)] == before, f"`{field}` has changed")
+    need(THOUGHT in str(second["messages"]), "the thinking of the first answer is missing")
 
 
 @check(

@@ -8,13 +8,14 @@ from parley.conformance.registry import check, require_field, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 
 OTHER_MODEL = "claude-haiku-4-5"
+THOUGHT = "Something to think about."
 PROMPT_ID = "00000000-0000-4000-8000-000000000001"
 
 
 @scenario("control-requests")
 async def control_requests(engine: EngineDriver) -> None:
     """Between two turns: modes, models, thinking, states and requests that do not exist."""
-    engine.model.play(say("one"), say("two"))
+    engine.model.play(say("one", thinking=THOUGHT), say("two"))
     await engine.start()
     await engine.initialize()
     engine.user("go")
@@ -56,6 +57,16 @@ def set_model(log: ScenarioLog) -> None:
     log.nth("result", 1)
     models = [str(body.get("model")) for body in log.main_requests()]
     need(models[-1].startswith(OTHER_MODEL), models)
+
+
+@check(
+    "turn.foreign-thinking", "request.set_model", on="control-requests",
+    basis="the Messages API: a model reads its own thinking",
+    expects="the request to another model is without the thinking of the first, and has its text",
+)  # fmt: skip
+def foreign_thinking(log: ScenarioLog) -> None:
+    text = str(log.main_requests()[-1]["messages"])
+    need("one" in text and THOUGHT not in text, text)
 
 
 @check("request.set_max_thinking_tokens", on="control-requests", basis="trace 051", expects="success")
