@@ -487,11 +487,15 @@ class ToolRegistry(Mapping[str, Tool]):
     def __len__(self) -> int:
         return len(list(iter(self)))
 
-    def add(self, tool: Tool, *, for_subsets: bool = True) -> None:
+    def add(self, tool: Tool) -> None:
         """Add a tool after the others; it replaces one of the same name."""
         self._made[tool.name] = tool
-        if not for_subsets:
-            self._own.add(tool.name)
+        self._reset()
+
+    def offer(self, name: str) -> None:
+        """Add a built-in tool after the others, but not for subsets. It is loaded when it is used."""
+        self._made[name] = None
+        self._own.add(name)
         self._reset()
 
     def remove(self, name: str) -> None:
@@ -508,6 +512,10 @@ class ToolRegistry(Mapping[str, Tool]):
         if self._external_schemas is None:
             self._external_schemas = [tool_schema(tool) for tool in self._external.values()]
         return self._schemas + self._external_schemas
+
+    def schema(self, name: str) -> Json:
+        """One tool as the model API lists it. A built-in one is not loaded for that."""
+        return tool_schema(self[name]) if name in self._overrides or name in self._external else self._define(name)
 
     def _define(self, name: str) -> Json:
         """The schema of a built-in tool."""

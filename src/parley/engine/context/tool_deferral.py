@@ -32,7 +32,7 @@ from parley.mcp.base import PREFIX
 from parley.models.catalog import ModelRef
 from parley.models.tool_references import DEFER
 from parley.protocol.base import Json
-from parley.tools.base import Tool, ToolRegistry, is_deferrable, tool_schema
+from parley.tools.base import Tool, ToolRegistry, is_deferrable
 from parley.tools.catalog import find_traits
 
 SEARCH = "ToolSearch"
@@ -110,7 +110,7 @@ class ToolDeferral:
             self._offer_search()
         names = self._list_unfixed()
         external = self._registry.external
-        rows: list[str | Json] = [tool_schema(external[name]) if name in external else name for name in names]
+        rows: list[str | Json] = [self._registry.schema(name) if name in external else name for name in names]
         self._journal.append_event("tools", {"tools": rows})
         self._sort()
 
@@ -127,7 +127,7 @@ class ToolDeferral:
 
     def _offer_search(self) -> None:
         if SEARCH not in self._registry and self._registry.may_offer(SEARCH):
-            self._registry.add(self._registry.builtin(SEARCH), for_subsets=False)
+            self._registry.offer(SEARCH)
             self._sort()
 
     def _should_start(self, model: ModelRef, window_tokens: int) -> bool:
@@ -139,7 +139,7 @@ class ToolDeferral:
     def _count_tokens(self) -> int:
         """The tokens of the definitions of MCP tools, estimated."""
         if self._mcp_tokens is None:
-            self._mcp_tokens = sum(estimate_tokens(tool_schema(self._registry[name])) for name in self._from_servers)
+            self._mcp_tokens = sum(estimate_tokens(self._registry.schema(name)) for name in self._from_servers)
         return self._mcp_tokens
 
     def _sort(self) -> None:
@@ -147,9 +147,9 @@ class ToolDeferral:
         registry, rows = self._registry, self._journal.fixed_tools
         known = {row if isinstance(row, str) else row["name"]: row for row in rows or ()}
         if SEARCH in known and SEARCH not in registry and registry.may_offer(SEARCH):  # of an earlier process
-            registry.add(registry.builtin(SEARCH), for_subsets=False)
+            registry.offer(SEARCH)
         self._fixed = {
-            name: tool_schema(registry[name]) if isinstance(row, str) else row
+            name: registry.schema(name) if isinstance(row, str) else row
             for name, row in known.items()
             if not isinstance(row, str) or row in registry
         }
@@ -194,7 +194,7 @@ class ToolDeferral:
         known = self._journal.loaded_definitions
         new = [name for name in names if name in self._deferred and name not in known]
         if new:
-            definitions = [tool_schema(self._registry[name]) for name in new]
+            definitions = [self._registry.schema(name) for name in new]
             self._journal.append_event("tools_loaded", {"names": new, "definitions": definitions})
 
     def record_call(self, name: str) -> None:
@@ -212,7 +212,7 @@ class ToolDeferral:
         if made is None:
             made = list(self._fixed.values())
             if self._journal.fixed_tools is None:
-                made = [tool_schema(self._registry[name]) for name in self._list_unfixed()]
+                made = [self._registry.schema(name) for name in self._list_unfixed()]
             made = made if refers else [calling_schema(one) for one in made]
             made += [{**one, DEFER: True} for name, one in loaded.items() if name not in self._fixed]
             self._lists[refers, len(loaded)] = made
@@ -221,7 +221,7 @@ class ToolDeferral:
     def withheld_schemas(self) -> list[Json]:
         """The definitions that the model does not have."""
         loaded = self._journal.loaded_definitions
-        return [tool_schema(self._registry[name]) for name in self._deferred if name not in loaded]
+        return [self._registry.schema(name) for name in self._deferred if name not in loaded]
 
     # For the conversation.
 
@@ -234,7 +234,7 @@ class ToolDeferral:
             return ""
         given = {**journal.loaded_definitions, **self._fixed}
         believed = {**given, **journal.changed_tools}
-        current = {name: tool_schema(registry[name]) for name in believed if name in registry.external}
+        current = {name: registry.schema(name) for name in believed if name in registry.external}
         listed, gone = frozenset(self._deferred), frozenset(name for name in given if name not in registry)
         if is_pending:  # in a resumed session, what is missing may be on its way
             listed, gone = listed | journal.listed_tools, gone & journal.gone_tools
