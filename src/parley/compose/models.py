@@ -24,6 +24,7 @@ from parley.models.catalog import (
     aliases_from,
     model_info,
     resolve,
+    without_long_context,
 )
 from parley.models.endpoint import ModelEndpoint
 from parley.settings import backends, credentials
@@ -136,7 +137,7 @@ class ModelFactory:
 
         Other names are left to the server, whose models are not known here.
         """
-        name, is_unchanged = choice.name, self._replace(choice) == choice
+        name, is_unchanged = without_long_context(choice.name), self._replace(choice) == choice
         if not (choice.is_messages_api and is_unchanged and (name.isalpha() or ("/" in name and self.is_first_party))):
             return
         from parley.models.advice import LISTING, find_similar_model
@@ -168,7 +169,10 @@ class ModelFactory:
     def _replace(self, choice: ModelRef) -> ModelRef:
         """The name under which the server knows a model (`modelOverrides`)."""
         overrides = self.launch.settings.merged.get("modelOverrides", {})
-        return ModelRef(choice.adapter, overrides[choice.name]) if choice.name in overrides else choice
+        base = without_long_context(choice.name) if choice.is_messages_api else choice.name
+        if base not in overrides:
+            return choice
+        return ModelRef(choice.adapter, f"{overrides[base]}{choice.name[len(base) :]}")
 
     def find_adapter(self, choice: ModelRef) -> str:
         """The backend to call for a model: a cloud may serve the Messages API."""
@@ -323,6 +327,8 @@ class ModelFactory:
     def fallbacks(self) -> tuple[str, ...]:
         """Raises UsageError if one of them can never be called."""
         asked = self.launch.options.fallback_model or self.launch.settings.merged.get("fallbackModel") or ""
+        if not asked and self.requested_name() == "best":
+            asked = "opus"  # not every account has the best model
         parts = asked if isinstance(asked, list) else str(asked).split(",")
         names = [name.strip() for name in parts if name.strip()]
         found: list[str] = []

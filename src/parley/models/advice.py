@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from parley.errors import ModelError
-from parley.models.catalog import ALIASES, BUILT_IN, list_backends, read_table
+from parley.models.catalog import ALIASES, BUILT_IN, OPUSPLAN, list_backends, read_table
 from parley.models.endpoint import ModelEndpoint, without_userinfo
 
 LISTING = "`parley models` lists the known names."
@@ -51,7 +51,7 @@ def find_similar_model(name: str, cutoff: float = 0.6) -> str | None:
     backend, slash, rest = name.partition("/")
     if slash and rest and backend in list_backends():
         return f"{backend}:{rest}"
-    known = {*ALIASES, *ALIASES.values(), *read_table(BUILT_IN)}  # the table has the built-in fake model, too
+    known = {*ALIASES, OPUSPLAN, *ALIASES.values(), *read_table(BUILT_IN)}  # the table has the built-in fake model, too
     names = sorted(name for name in known if not name.endswith(":"))
     undated = re.sub(r"-\d{8}$", "", name.lower())
     return next(iter(get_close_matches(undated, names, n=1, cutoff=cutoff)), None)

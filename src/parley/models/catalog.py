@@ -1,6 +1,7 @@
 """Model backends, model names, and what is known of each model: its limits and its price.
 
     resolve("sonnet")          -> ModelRef(adapter="anthropic", name="claude-sonnet-5-5")
+    resolve("sonnet[1m]")      -> the same with a window of a million tokens; the suffix is never sent
     resolve("scripted:a.toml") -> ModelRef(adapter="scripted", name="a.toml")
     resolve("offline")         -> ModelRef(adapter="offline", name="offline")
 
@@ -15,7 +16,8 @@ that has a row for a model is used, and in it the row with the longest name:
     PARLEY_PRICES    a file: {"house-": {"input": 1, "output": 2}}
     prices.json      built in
 
-`modelPricing` can also scale all costs. The cost of a call to a model without a row is None.
+`modelPricing` can also scale all costs. The cost of a call to a model without a row is None. A built-in row is for one
+version of a model: what a later version costs is not known.
 
 See also: `base.py` for the interface of a model, `settings/backends.py` for addresses and keys.
 """
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
 import parley.entry_points as entry_points
 from parley.errors import UsageError
@@ -42,12 +45,17 @@ ALIASES = {
     "default": "claude-opus-5-5",
     "inherit": "claude-opus-5-5",
     "opus": "claude-opus-5-5",
+    "best": "claude-fable-5-2",
     "fable": "claude-fable-5-2",
     "sonnet": "claude-sonnet-5-5",
     "haiku": "claude-haiku-5-5",
 }
 
-
+OPUSPLAN = "opusplan"
+"""The short name that means `opus` in plan mode and `sonnet` otherwise."""
+LONG_CONTEXT = "[1m]"
+"""The end of a model's name that asks for a window of a million tokens."""
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 ALIAS_VARIABLES = {f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": alias for alias in ("opus", "sonnet", "haiku", "fable")}
 """Variables that say what a short name stands for."""
 
@@ -116,6 +124,14 @@ class ModelRef(Struct, frozen=True):
 
     adapter: str
     name: str
+    planning: ModelRef | None = None
+    """The model to call in plan mode, if it is another one."""
+
+    def in_mode(self, mode: str) -> ModelRef:
+        """The model to call in a permission mode."""
+        if self.planning is None:
+            return self
+        return self.planning if mode == "plan" else ModelRef(self.adapter, self.name)
 
     @property
     def backend(self) -> Backend:
@@ -155,14 +171,26 @@ def aliases_from(environment: Mapping[str, str]) -> dict[str, str]:
 
 def resolve(name: str, aliases: Mapping[str, str] = {}) -> ModelRef:
     """What a name stands for. `aliases` are short names that differ from ours."""
-    name = aliases.get(name, name)
-    if name == OFFLINE:
+    base = without_long_context(name)
+    suffix = name[len(base) :]
+    if base == OPUSPLAN:
+        usual, planning = (resolve(f"{alias}{suffix}", aliases) for alias in ("sonnet", "opus"))
+        return ModelRef(usual.adapter, usual.name, planning)
+    found = aliases.get(base, base)
+    if found == OFFLINE:
         return ModelRef(OFFLINE, OFFLINE)
-    adapter, colon, rest = name.partition(":")
-    if colon and is_prefix(adapter):
-        choice = ModelRef(adapter, rest)
-        return ModelRef(adapter, ALIASES.get(rest, rest)) if choice.is_messages_api else choice
-    return ModelRef(DEFAULT_BACKEND, ALIASES.get(name, name))
+    adapter, colon, rest = found.partition(":")
+    if not (colon and is_prefix(adapter)):
+        adapter, rest = DEFAULT_BACKEND, found
+    if not ModelRef(adapter, rest).is_messages_api:
+        return ModelRef(adapter, f"{rest}{suffix}")
+    full = without_long_context(ALIASES.get(rest, rest))
+    return ModelRef(adapter, f"{full}{LONG_CONTEXT}" if suffix or full != ALIASES.get(rest, rest) else full)
+
+
+def without_long_context(name: str) -> str:
+    """The name of a model as servers know it."""
+    return name[: -len(LONG_CONTEXT)] if name.lower().endswith(LONG_CONTEXT) else name
 
 
 def is_prefix(adapter: str) -> bool:
@@ -179,24 +207,56 @@ class ModelInfo(Struct, frozen=True):
     max_output_tokens: int = 32_000
     thinking: str = "adaptive"
     """"adaptive": the model decides; "budget": takes a token budget; "effort": either, as an effort; "never"."""
-    supports_effort: bool = False
+    thinking_off: str = "omitted"
+    """How thinking is turned off: by leaving the field out, or by a `type` of it; "always_on" if it cannot be."""
+    efforts: tuple[str, ...] = ()
+    """The efforts that the model takes, the lowest first."""
     must_read_first: bool = False
     """Whether the model must read a file before it edits it, as Claude Code requires of older models."""
     supports_task_budget: bool = False
     supports_schemas: bool = False
     """Whether the backend enforces a JSON Schema. If not, a tool does, as in Claude Code."""
+    takes_sampling: bool = True
+    """Whether the server takes `temperature`, `top_p` and `top_k`."""
+    betas: tuple[str, ...] = ()
+    """The betas that requests need."""
+    thinking_betas: tuple[str, ...] = ()
+    """The betas that requests with a thinking budget need."""
 
 
+CHECKED = "2026-11-18"
+"""When the tables were last compared with the pages "Models overview", "Pricing", "Adaptive thinking" and "Effort" of
+platform.claude.com and with the pages of the models there."""
+INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+"""Thinking between tool calls. Models that think adaptively do it without."""
+CONTEXT_1M_BETA = "context-1m-2025-08-07"
+FROM_5 = ModelInfo(1_000_000, 128_000, efforts=EFFORTS, supports_task_budget=True, takes_sampling=False)
+FROM_4_7 = replace(FROM_5, must_read_first=True)
+FROM_4 = ModelInfo(200_000, 32_000, "budget", must_read_first=True, thinking_betas=(INTERLEAVED_BETA,))
+CLAUDE_NAME = (
+    r"(?<![a-z0-9])claude-(?:([a-z]+)-)?"  # the family stands before the version,
+    r"(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)"
+    r"(?:-([a-z]+))?"  # or after it in names before 4
+)
+# The first row of the family, or of any family (""), whose version is not above that of the model applies.
+CLAUDE_MODELS = (
+    ("opus", (5, 5), replace(FROM_5, thinking_off="always_on")),
+    ("sonnet", (5, 5), replace(FROM_5, thinking_off="between_tools")),
+    ("haiku", (5, 5), replace(FROM_5, thinking_off="disabled")),
+    ("opus", (5, 0), replace(FROM_5, thinking_off="disabled")),
+    ("sonnet", (5, 0), replace(FROM_5, thinking_off="disabled")),
+    ("fable", (5, 0), replace(FROM_5, thinking_off="always_on")),
+    ("mythos", (5, 0), replace(FROM_5, thinking_off="always_on")),
+    ("", (5, 0), FROM_5),
+    ("", (4, 7), FROM_4_7),
+    ("", (4, 6), ModelInfo(1_000_000, 128_000, efforts=("low", "medium", "high", "max"), must_read_first=True)),
+    ("opus", (4, 5), replace(FROM_4, efforts=("low", "medium", "high"))),
+    ("", (4, 0), FROM_4),
+    ("", (3, 7), replace(FROM_4, thinking_betas=())),
+    ("", (0, 0), ModelInfo(200_000, 8_192, thinking="never", must_read_first=True)),
+)
 # The first row whose prefix matches applies.
-MODEL_INFO = (
-    ("claude-opus-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
-    ("claude-fable-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
-    ("claude-sonnet-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
-    ("claude-haiku-5", ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)),
-    ("claude-opus-4", ModelInfo(200_000, 32_000, thinking="budget", must_read_first=True)),
-    ("claude-sonnet-4", ModelInfo(200_000, 32_000, thinking="budget", must_read_first=True)),
-    ("claude-haiku-4", ModelInfo(200_000, 32_000, thinking="budget", must_read_first=True)),
-    ("claude-3", ModelInfo(200_000, 8_192, thinking="never", must_read_first=True)),
+OTHER_MODELS = (
     ("claude-", ModelInfo()),
     ("gpt-5", ModelInfo(400_000, 128_000, thinking="never", supports_schemas=True)),
     ("gpt-4.1", ModelInfo(1_000_000, 32_768, thinking="never", supports_schemas=True)),
@@ -206,12 +266,39 @@ CHARS_PER_TOKEN = 4
 """A rough estimate."""
 UNKNOWN_MODEL = ModelInfo(200_000, 32_000, thinking="never")
 """Optional fields are not sent to unknown models."""
+BUDGET_EFFORTS = ((4_000, "low"), (10_000, "medium"))
+"""The effort that stands for a thinking budget up to so many tokens; `high` for more."""
 
 
 def model_info(name: str) -> ModelInfo:
+    base = without_long_context(name)
+    known = find_known(base)
+    if base == name or known.context_window >= 1_000_000:
+        return known
+    return replace(known, context_window=1_000_000, betas=(CONTEXT_1M_BETA,))
+
+
+def find_known(name: str) -> ModelInfo:
+    if (claude := claude_version(name)) is not None:
+        family, version = claude
+        return next(row for start, lowest, row in CLAUDE_MODELS if start in ("", family) and version >= lowest)
     # Bedrock puts a region and vendor before the name: `us.anthropic.claude-...`
     name = name.rpartition("anthropic.")[2]
-    return next((known for start, known in MODEL_INFO if name.startswith(start)), UNKNOWN_MODEL)
+    return next((known for start, known in OTHER_MODELS if name.startswith(start)), UNKNOWN_MODEL)
+
+
+def claude_version(name: str) -> tuple[str, tuple[int, int]] | None:
+    """The family and the version that a name contains, wherever a cloud or a proxy puts them; None if it has none."""
+    found = re.search(CLAUDE_NAME, name.lower())
+    if found is None:
+        return None
+    family, major, minor, old_family = found.groups()
+    return family or old_family or "", (int(major), int(minor or 0))
+
+
+def effort_for_budget(tokens: int) -> str:
+    """The effort that stands for a thinking budget, for models that take no budget."""
+    return next((effort for most, effort in BUDGET_EFFORTS if tokens <= most), "high")
 
 
 def thinking_owner(name: str) -> str:
@@ -237,11 +324,11 @@ def list_known_models(
             "resolvedModel": name,
             "displayName": title,
             "description": f"{name} through the Messages API",
-            "supportsEffort": known.supports_effort,
+            "supportsEffort": bool(known.efforts),
             "supportsAdaptiveThinking": known.thinking == "adaptive",
         }
-        if known.supports_effort:
-            row["supportedEffortLevels"] = ["low", "medium", "high", "xhigh", "max"]
+        if known.efforts:
+            row["supportedEffortLevels"] = list(known.efforts)
         rows.append(row)
     about = "The built-in fake model: follows directives in the prompt, needs no key and no network"
     rows.append({"value": OFFLINE, "resolvedModel": OFFLINE, "displayName": "Offline", "description": about})
@@ -256,6 +343,14 @@ MANAGED_SOURCE = "modelPricing"
 Dollars = Annotated[float, msgspec.Meta(ge=0)]
 
 
+class LongContextPrice(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a call costs whose prompt is longer."""
+
+    over_tokens: int
+    input: Dollars
+    output: Dollars
+
+
 class Price(Struct, frozen=True, forbid_unknown_fields=True):
     """Dollars per million tokens."""
 
@@ -266,9 +361,12 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
     cache_write_1h: Dollars | None = None
     web_search: Dollars = 10 / 1000
     """Dollars per search."""
+    long_context: LongContextPrice | None = None
 
     def of(self, usage: Json) -> float:
         """The cost of one call."""
+        if (above := self.long_context) is not None and prompt_tokens(usage) > above.over_tokens:
+            return replace(self, input=above.input, output=above.output, long_context=None).of(usage)
         written = usage.get("cache_creation") or {}
         hour = written.get("ephemeral_1h_input_tokens") or 0
         five_minutes = (usage.get("cache_creation_input_tokens") or 0) - hour
@@ -284,6 +382,11 @@ class Price(Struct, frozen=True, forbid_unknown_fields=True):
             + hour * write_1h
         )
         return dollars_per_million / 1_000_000 + searches * self.web_search
+
+
+def prompt_tokens(usage: Json) -> int:
+    kinds = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return sum(usage.get(kind) or 0 for kind in kinds)
 
 
 class Rates(Struct, frozen=True, forbid_unknown_fields=True):
@@ -344,10 +447,13 @@ class Prices:
     def _search(self, model: str) -> KnownPrice | None:
         if (override := self._find_override(model)) is not None:
             return KnownPrice(msgspec.convert(override, Rates).to_price(), MANAGED_SOURCE)
-        for table in (self._settings, self.read_file(), read_built_in()):
+        for table in (self._settings, self.read_file()):
             if (name := longest_prefix(model, table)) is not None:
                 return table[name]
-        return None
+        # Bedrock puts a region and vendor before the name: `us.anthropic.claude-...`
+        known, bare = read_built_in(), model.rpartition("anthropic.")[2]
+        name = longest_prefix(bare, known)
+        return None if name is None or claude_version(name) != claude_version(bare) else known[name]
 
     def read_file(self) -> Mapping[str, KnownPrice]:
         """The price file of the user; empty if there is none. Raises UsageError."""

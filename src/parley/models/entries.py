@@ -1,4 +1,4 @@
-"""What the user says of models in the setting `models`: context window, longest answer and price.
+"""What the user says of models in the setting `models`: context window, longest answer, form of thinking and price.
 
     {"models": {"openai:qwen3": {"contextWindow": 40960, "price": {"input": 0.1, "output": 0.4}}}}
 
@@ -8,7 +8,7 @@ A key is how the names of models begin, as messages spell them. For each value, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -17,8 +17,13 @@ from parley.models.catalog import ALIASES, KnownPrice, ModelInfo, Rates, longest
 from parley.protocol.base import Struct
 
 Tokens = Annotated[int, msgspec.Meta(ge=1)]
-LIMITS = {"context_window": "contextWindow", "max_output_tokens": "maxOutputTokens"}
-"""The limits of a model that an entry can set, and their names in settings."""
+LIMITS = {
+    "context_window": "contextWindow",
+    "max_output_tokens": "maxOutputTokens",
+    "thinking": "thinking",
+    "efforts": "efforts",
+}
+"""What an entry can set of a model, and the names in settings."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +31,8 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     contextWindow: Tokens | None = None
     maxOutputTokens: Tokens | None = None
+    thinking: Literal["adaptive", "budget", "never"] | None = None
+    efforts: tuple[Literal["low", "medium", "high", "xhigh", "max"], ...] | None = None
     price: Rates | None = None
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from parley.errors import ModelError, UsageError
-from parley.models.catalog import ModelInfo
+from parley.models.catalog import EFFORTS, ModelInfo
 from parley.models.endpoint import ModelEndpoint, check_url, is_loopback
 from parley.protocol.base import Json, Struct
 from parley.settings import credentials
@@ -94,14 +94,16 @@ class Service(Struct, frozen=True):
 def chat_info(known: ModelInfo, name: str, environment: Mapping[str, str]) -> ModelInfo:
     """What a chat completions server supports is declared."""
     fields = declared_fields(environment, openai_url(environment))
-    return replace(known, supports_effort="reasoning_effort" in fields, supports_schemas="response_format" in fields)
+    efforts = EFFORTS if "reasoning_effort" in fields else ()
+    return replace(known, efforts=efforts, supports_schemas="response_format" in fields)
 
 
 def responses_info(known: ModelInfo, name: str, environment: Mapping[str, str]) -> ModelInfo:
     """Effort and reasoning are part of the Responses API. Whether a server enforces schemas is declared."""
     has_schemas = "response_format" in declared_fields(environment, openai_url(environment))
-    thinking = "never" if name.startswith(NOT_REASONING) else "effort"
-    return replace(known, supports_effort=thinking != "never", supports_schemas=has_schemas, thinking=thinking)
+    if name.startswith(NOT_REASONING):
+        return replace(known, thinking="never", efforts=(), supports_schemas=has_schemas)
+    return replace(known, thinking="effort", thinking_off="disabled", efforts=EFFORTS, supports_schemas=has_schemas)
 
 
 SERVICES = {

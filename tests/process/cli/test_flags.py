@@ -61,7 +61,8 @@ def test_effort_and_thinking_are_sent_to_the_model(go: Go) -> None:
 
     assert request["output_config"]["effort"] == "low"
     assert request["thinking"] == {"type": "adaptive", "display": "omitted"}
-    assert "thinking" not in go(*new, "--thinking", "disabled")
+    assert go(*new, "--thinking", "disabled")["thinking"] == {"type": "disabled"}
+    assert "thinking" not in go("--model", "claude-opus-4-7", "--max-thinking-tokens", "0")
     old = go("--model", "claude-sonnet-4-5", "--max-thinking-tokens", "2000")
     assert old["thinking"] == {"type": "enabled", "budget_tokens": 2000}
 

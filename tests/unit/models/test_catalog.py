@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from parley.errors import UsageError
 from parley.models.catalog import (
     ALIASES,
     BUILT_IN,
+    EFFORTS,
     KnownPrice,
     ModelInfo,
     ModelRef,
@@ -23,7 +26,13 @@ from parley.models.catalog import (
 )
 from parley.protocol.base import Json
 
-BIG = ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=True)
+OLDER = ModelInfo(200_000, 32_000, "budget", must_read_first=True, thinking_betas=("interleaved-thinking-2025-05-14",))
+WITH_1M = {"context_window": 1_000_000, "betas": ("context-1m-2025-08-07",)}
+
+
+def newer(thinking_off: str, **fields: Any) -> ModelInfo:
+    found = ModelInfo(1_000_000, 128_000, "adaptive", thinking_off, EFFORTS, supports_task_budget=True)
+    return replace(found, takes_sampling=False, **fields)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +45,11 @@ BIG = ModelInfo(1_000_000, 128_000, supports_effort=True, supports_task_budget=T
         ("sonnet", ModelRef("anthropic", "claude-sonnet-5-5"), "claude-sonnet-5-5"),
         ("haiku", ModelRef("anthropic", "claude-haiku-5-5"), "claude-haiku-5-5"),
         ("claude-opus-4-5-20251101", ModelRef("anthropic", "claude-opus-4-5-20251101"), "claude-opus-4-5-20251101"),
+        ("best", ModelRef("anthropic", "claude-fable-5-2"), "claude-fable-5-2"),
+        ("sonnet[1m]", ModelRef("anthropic", "claude-sonnet-5-5[1m]"), "claude-sonnet-5-5[1m]"),
+        ("anthropic:opus[1M]", ModelRef("anthropic", "claude-opus-5-5[1m]"), "claude-opus-5-5[1m]"),
+        ("house-model[1m]", ModelRef("anthropic", "house-model[1m]"), "house-model[1m]"),
+        ("openai:qwen[1m]", ModelRef("openai", "qwen[1m]"), "openai:qwen[1m]"),
         ("house-model", ModelRef("anthropic", "house-model"), "house-model"),
         ("llama3:8b", ModelRef("anthropic", "llama3:8b"), "llama3:8b"),
         ("anthropic:sonnet", ModelRef("anthropic", "claude-sonnet-5-5"), "claude-sonnet-5-5"),
@@ -60,18 +74,46 @@ def test_the_shown_name_stands_for_the_same_model(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        *((name, BIG) for name in ALIASES.values()),
-        ("claude-opus-4-5-20251101", ModelInfo(200_000, 32_000, "budget", must_read_first=True)),
-        ("claude-sonnet-4-5", ModelInfo(200_000, 32_000, "budget", must_read_first=True)),
-        ("claude-haiku-4-5", ModelInfo(200_000, 32_000, "budget", must_read_first=True)),
+        ("claude-fable-5-2", newer("always_on")),
+        ("claude-mythos-5", newer("always_on")),
+        ("claude-opus-5-5", newer("always_on")),
+        ("claude-opus-5-5[1m]", newer("always_on")),
+        ("claude-opus-5", newer("disabled")),
+        ("claude-sonnet-5-5", newer("between_tools")),
+        ("claude-sonnet-5", newer("disabled")),
+        ("claude-haiku-5-5", newer("disabled")),
+        ("claude-nova-9", newer("omitted")),
+        ("claude-opus-4-8", newer("omitted", must_read_first=True)),
+        ("us.anthropic.claude-opus-4-7-v1:0", newer("omitted", must_read_first=True)),
+        ("anthropic/claude-opus-4.7", newer("omitted", must_read_first=True)),
+        (
+            "claude-sonnet-4-6",
+            ModelInfo(1_000_000, 128_000, efforts=("low", "medium", "high", "max"), must_read_first=True),
+        ),
+        ("claude-opus-4-5-20251101", replace(OLDER, efforts=("low", "medium", "high"))),
+        ("claude-sonnet-4-5", OLDER),
+        ("claude-sonnet-4-5[1m]", replace(OLDER, **WITH_1M)),
+        ("claude-haiku-4-5", OLDER),
+        ("claude-opus-4-20250514", OLDER),
+        ("claude-sonnet-4@20250514", OLDER),
+        ("claude-3-7-sonnet-20250219", replace(OLDER, thinking_betas=())),
         ("claude-3-haiku-20240307", ModelInfo(200_000, 8_192, "never", must_read_first=True)),
         ("claude-next", ModelInfo(200_000, 32_000, "adaptive")),
         ("house-model", ModelInfo(200_000, 32_000, "never")),
         ("offline", ModelInfo(200_000, 32_000, "never")),
     ],
 )
-def test_the_beginning_of_a_name_reports_what_the_model_can(name: str, expected: ModelInfo) -> None:
+def test_a_name_says_what_the_model_can(name: str, expected: ModelInfo) -> None:
     assert model_info(name) == expected
+
+
+def test_opusplan_is_opus_in_plan_mode_and_sonnet_otherwise() -> None:
+    aliases = {"opus": "gw/opus[1m]"}
+
+    assert resolve("opusplan").in_mode("plan") == resolve("opus")
+    assert resolve("opusplan").in_mode("default") == resolve("sonnet")
+    assert resolve("opusplan[1m]").in_mode("plan") == resolve("opus[1m]")
+    assert resolve("opusplan", aliases).in_mode("plan") == ModelRef("anthropic", "gw/opus[1m]")
 
 
 def row(value: str, model: str, title: str) -> Json:
@@ -181,9 +223,42 @@ def test_the_prices_of_the_cache_may_be_given() -> None:
     assert price.of(usage) == pytest.approx(1 + 2 + 3 + 1)
 
 
-@pytest.mark.parametrize("model", ["house-model", "claude-fable-5-2", "claude-", "", "openai:gpt"])
+@pytest.mark.parametrize("model", ["house-model", "claude-fable-5-9", "claude-opus-6", "claude-", "", "openai:gpt"])
 def test_a_model_without_a_price_costs_none_and_not_nothing(model: str) -> None:
     assert Prices().cost_usd(model, {"input_tokens": 10}) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "dollars"),
+    [
+        ("claude-fable-5-2", (8, 40)),
+        ("claude-fable-5-1", (10, 50)),
+        ("claude-fable-5", (10, 50)),
+        ("claude-mythos-5", (10, 50)),
+        ("claude-opus-5", (5, 25)),
+        ("claude-sonnet-5", (2, 10)),
+        ("claude-opus-4-8", (5, 25)),
+        ("claude-opus-4-7", (5, 25)),
+        ("claude-opus-4-6", (5, 25)),
+        ("claude-sonnet-4-6", (3, 15)),
+        ("claude-sonnet-4-20250514", (3, 15)),
+        ("claude-opus-4@20250514", (15, 75)),
+        ("claude-opus-5-5[1m]", (4, 20)),
+        ("us.anthropic.claude-opus-4-7-v1:0", (5, 25)),
+    ],
+)
+def test_every_spelling_of_a_known_version_has_its_price(model: str, dollars: tuple[float, float]) -> None:
+    found = Prices().find(model)
+
+    assert found is not None
+    assert (found.price.input, found.price.output) == dollars
+
+
+@pytest.mark.parametrize(("cached", "dollars"), [(99_000, 0.1 + 0.99 + 0.5), (100_000, 0.5 + 5 + 2.5)])
+def test_a_long_prompt_can_cost_more(cached: int, dollars: float) -> None:
+    usage = {"input_tokens": 1_000, "cache_read_input_tokens": cached, "output_tokens": 1_000}
+
+    assert Prices().cost_usd("claude-haiku-5-5", usage) == pytest.approx(dollars / 1_000)
 
 
 @pytest.mark.parametrize("model", ["offline", "scripted:a.toml"])
@@ -210,7 +285,8 @@ def test_a_table_of_the_person_is_searched_before_ours(tmp_path: Path) -> None:
 
     assert prices.find("house-model") == KnownPrice(Price(input=1, output=2), f"{tmp_path}/prices.json")
     assert prices.find("claude-opus-5-5") == KnownPrice(Price(input=7, output=8), f"{tmp_path}/prices.json")
-    assert prices.find("claude-haiku-5-5") == KnownPrice(Price(input=0.1, output=0.5), "built-in")
+    assert prices.find("claude-opus-4-8") == KnownPrice(Price(input=7, output=8), f"{tmp_path}/prices.json")
+    assert prices.find("claude-haiku-4-5") == KnownPrice(Price(input=1, output=5), "built-in")
 
 
 def test_settings_come_before_the_file_and_contracts_before_both(tmp_path: Path) -> None:

@@ -99,4 +99,4 @@ def test_reasoning_is_part_of_the_responses_api_and_schemas_are_declared(
 ) -> None:
     info = backends.responses_info(model_info(name), name, environment)
 
-    assert (info.thinking, info.supports_effort, info.supports_schemas) == (thinking, thinking == "effort", schemas)
+    assert (info.thinking, bool(info.efforts), info.supports_schemas) == (thinking, thinking == "effort", schemas)

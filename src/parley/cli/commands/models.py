@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
-from msgspec.structs import asdict
+from msgspec import to_builtins
 
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.launch import open_launch
@@ -22,7 +22,7 @@ from parley.compose.models import ModelFactory
 from parley.errors import InvalidArguments, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
-from parley.models.catalog import ALIASES, BUILT_IN, ModelRef, Price, list_backends, read_table
+from parley.models.catalog import ALIASES, BUILT_IN, CHECKED, OPUSPLAN, ModelRef, Price, list_backends, read_table
 from parley.models.endpoint import without_userinfo
 from parley.protocol.base import Json
 from parley.terminal.rendering.tables import format_table
@@ -53,10 +53,11 @@ def show_models(given: GivenArgs) -> int:
 
 def list_models(models: ModelFactory) -> Json:
     """Models and backends. Raises UsageError for an invalid base URL, price file or setting."""
-    named = {alias: models.resolve(alias) for alias in ALIASES}
+    named = {alias: models.resolve(alias) for alias in (*ALIASES, OPUSPLAN)}
     listed = {choice.display_name for choice in named.values()}
     others = [name for name in read_table(BUILT_IN) if not name.endswith(":") and name not in listed]
     return {
+        "checked": CHECKED,
         "default": model_row(models, models.resolve(models.name())),
         "models": [
             *({"alias": alias, **model_row(models, choice)} for alias, choice in named.items()),
@@ -73,6 +74,8 @@ def model_row(models: ModelFactory, choice: ModelRef) -> Json:
         "model": choice.display_name,
         "context_window": known.context_window,
         "max_output_tokens": known.max_output_tokens,
+        "thinking": known.thinking,
+        "efforts": list(known.efforts),
         "price": None if found is None else price_row(found.price),
         "sources": {
             "context_window": models.find_limit_source(choice, "contextWindow"),
@@ -90,27 +93,31 @@ def configured_rows(models: ModelFactory) -> Iterator[Json]:
             "prefix": prefix,
             "context_window": entry.contextWindow,
             "max_output_tokens": entry.maxOutputTokens,
+            "thinking": entry.thinking,
+            "efforts": entry.efforts,
             "price": None if price is None else price_row(price.to_price()),
             "source": model.source,
         }
     for prefix, known in models.prices().read_file().items():
-        limits = {"context_window": None, "max_output_tokens": None}
+        limits = dict.fromkeys(("context_window", "max_output_tokens", "thinking", "efforts"))
         yield {"prefix": prefix, **limits, "price": price_row(known.price), "source": known.source}
 
 
 def price_row(price: Price) -> Json:
     """Dollars per million tokens. Cached tokens have their usual share of the price unless it is set."""
-    return {name: dollars for name, dollars in asdict(price).items() if dollars is not None and name != "web_search"}
+    rows: Json = to_builtins(price)
+    return {name: dollars for name, dollars in rows.items() if dollars is not None and name != "web_search"}
 
 
 def format_listing(listing: Json) -> list[str]:
     style, default = choose_style(), listing["default"]
-    titles = ("model", "window", "output", "$ per million in/out", "from")
+    titles = ("model", "window", "output", "thinking", "$ per million in/out", "from")
     known = [(row["alias"] or "", *format_model(row, format_sources(row["sources"]))) for row in listing["models"]]
     own = [format_model({"model": f"{row['prefix']}…", **row}, row["source"]) for row in listing["configured"]]
     backends = [(row["backend"], row["address"], row["key"]) for row in listing["backends"]]
     return [
         f"default model: {style.bold(default['model'])} ({format_price(default['price'])})",
+        f"the built-in values were last checked on {listing['checked']}",
         "",
         *format_table(("alias", *titles), known, right=("window", "output")),
         "",
@@ -122,7 +129,7 @@ def format_listing(listing: Json) -> list[str]:
 def format_model(row: Json, source: str) -> tuple[str, ...]:
     window, output = (f"{row[key]:,}" if row[key] else "" for key in ("context_window", "max_output_tokens"))
     price = "" if "prefix" in row and row["price"] is None else format_price(row["price"])
-    return row["model"], window, output, price, source
+    return row["model"], window, output, row["thinking"] or "", price, source
 
 
 def format_sources(sources: Json) -> str:

@@ -100,7 +100,7 @@ class MainAgent:
             choice = choose_model(kind.model, conversation.model, config.model.resolve)
             try:
                 if choice != conversation.model:
-                    conversation.use_model(choice.display_name)
+                    conversation.use_model(kind.model)
             except NotPossible as exc:
                 self.error = f"The model of the agent {self._name!r} cannot be used: {exc}"
         mode = kind.permissionMode

@@ -59,7 +59,7 @@ class TurnOverrides:
         return any(matches_tool(rule["toolName"], tool, "allow", server) for rule in self._granted)
 
     def _change_model(self, template: PromptTemplate) -> None:
-        before = self._conversation.model
+        before = self._conversation.chosen_model
         try:
             self._conversation.use_model(str(template.model))
         except NotPossible as exc:

@@ -40,7 +40,7 @@ from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.host import SendMessages
 from parley.models.base import Model, ModelRequest
-from parley.models.catalog import ModelInfo, ModelRef, thinking_owner
+from parley.models.catalog import EFFORTS, ModelInfo, ModelRef, effort_for_budget, thinking_owner
 from parley.models.tool_references import DEFER
 from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Message, Struct, sanitize
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from parley.memory.base import MemoryWorker
 
 MIN_BUDGET_TOKENS = 1024
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
 """The effort levels, lowest first."""
 DEFAULT_EFFORT = "high"
+"""Also the highest effort at which thinking can be off."""
 
 
 class ModelPool:
@@ -95,6 +95,10 @@ class ThinkingOptions(Struct, frozen=True, kw_only=True):
     mode: str | None = None
     """adaptive, enabled or disabled."""
     display: str | None = None
+
+    @property
+    def is_off(self) -> bool:
+        return self.mode == "disabled" or self.budget_tokens == 0
 
     @classmethod
     def from_options(cls, options: ModelOptions) -> ThinkingOptions:
@@ -140,7 +144,10 @@ class Conversation:
         self.limits = config.limits
         self.clock = config.clock
         self.include_partial_messages = config.options.include_partial_messages
-        self.model = config.model.resolve(config.model.name)
+        self.chosen_model = config.model.resolve(config.model.name)
+        """The model that was asked for. Which one is called can depend on the permission mode."""
+        self._thinks_always: set[ModelRef] = set()
+        """The models of which the user was told that their thinking cannot be turned off."""
         self.instructions = config.instructions
         self.records_prompt = config.options.system_prompt_snapshot not in OFF
         """Whether every request has the system prompt of the first one; otherwise each has its own."""
@@ -169,10 +176,19 @@ class Conversation:
 
     # Model calls.
 
+    @property
+    def model(self) -> ModelRef:
+        """The model to call now."""
+        return self.chosen_model.in_mode(self.mode())
+
+    @model.setter
+    def model(self, choice: ModelRef) -> None:
+        self.chosen_model = choice
+
     def use_model(self, name: str) -> ModelRef:
         """Switch to a model by name. Raises NotPossible if there is no such model."""
-        self.model = choice = self.find_model(name)
-        return choice
+        self.model = self.find_model(name)
+        return self.model
 
     def find_model(self, name: str) -> ModelRef:
         """Resolve the name of a model and check that it exists. Raises NotPossible."""
@@ -253,6 +269,7 @@ class Conversation:
         known = self.config.model.get_info(self.model)
         max_tokens = self.options.max_output_tokens or known.max_output_tokens
         cache_ttl = self.options.cache_ttl
+        self._report_thinking(known)
         return ModelRequest(
             model=self.model.request_name,
             system=system_blocks(system, cache_ttl),
@@ -260,13 +277,20 @@ class Conversation:
             tools=tools,
             max_tokens=max_tokens,
             thinking=thinking_field(self.thinking, known, max_tokens),
-            effort=limit_effort(self.effort, self.options.max_effort) if known.supports_effort else None,
+            effort=choose_effort(self.effort, self.options.max_effort, self.thinking, known),
             betas=self.options.betas,
             task_budget=self.options.task_budget if known.supports_task_budget else None,
             session_id=self.config.identity.id,
             output_schema=output_schema,
             joins_texts=joins_texts,
         )
+
+    def _report_thinking(self, known: ModelInfo) -> None:
+        """Tell the user once if thinking cannot be turned off."""
+        choice = self.model
+        if self.thinking.is_off and known.thinking_off == "always_on" and choice not in self._thinks_always:
+            self._thinks_always.add(choice)
+            self.config.warn(f"warning: {choice.display_name} always thinks; a lower effort makes it think less")
 
     # Context window.
 
@@ -561,11 +585,10 @@ class Conversation:
 
 def thinking_field(options: ThinkingOptions, model_info: ModelInfo, max_tokens: int) -> Json | None:
     """The request's `thinking`, or None to leave it out."""
-    off = options.mode == "disabled" or options.budget_tokens == 0
-    if model_info.thinking == "effort" and off:
-        return {"type": "disabled"}
+    if options.is_off:
+        return None if model_info.thinking_off in ("omitted", "always_on") else {"type": model_info.thinking_off}
     no_room = model_info.thinking == "budget" and max_tokens <= MIN_BUDGET_TOKENS
-    if model_info.thinking == "never" or off or no_room:
+    if model_info.thinking == "never" or no_room:
         return None
     field: Json = {"type": "adaptive"}
     if model_info.thinking == "effort" and options.budget_tokens is not None:
@@ -575,6 +598,19 @@ def thinking_field(options: ThinkingOptions, model_info: ModelInfo, max_tokens: 
         # The budget is part of max_tokens, and the API wants some tokens left for the answer.
         field = {"type": "enabled", "budget_tokens": max(MIN_BUDGET_TOKENS, min(budget, max_tokens - 1))}
     return {**field, "display": options.display} if options.display else field
+
+
+def choose_effort(wanted: str | None, highest: str | None, thinking: ThinkingOptions, known: ModelInfo) -> str | None:
+    """The request's effort, or None to leave it out: one that the model takes, and not more than the highest one."""
+    if wanted is None and known.thinking == "adaptive" and thinking.budget_tokens:
+        wanted = effort_for_budget(thinking.budget_tokens)
+    effort = limit_effort(wanted, highest)
+    if thinking.is_off and known.thinking_off not in ("omitted", "always_on"):
+        effort = limit_effort(effort, DEFAULT_EFFORT)
+    if effort is None or effort in known.efforts or effort not in EFFORTS:
+        return effort if known.efforts else None
+    lower = [level for level in known.efforts if EFFORTS.index(level) < EFFORTS.index(effort)]
+    return lower[-1] if lower else None
 
 
 def limit_effort(effort: str | None, highest: str | None) -> str | None:

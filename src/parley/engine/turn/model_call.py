@@ -548,7 +548,7 @@ class Fallback:
             choice = self._remaining.pop(0)
             if choice == conversation.model or not self._can_open(choice):
                 continue
-            self._original = self._original or conversation.model
+            self._original = self._original or conversation.chosen_model
             old, conversation.model = conversation.model, choice
             self._substitute = choice
             dispatcher = conversation.hooks.dispatcher

@@ -13,8 +13,9 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.backends.rate_limits import parse_quota
 from parley.models.backends.reasoning_items import without_reasoning_items
-from parley.models.backends.unsupported_fields import UnsupportedFields
+from parley.models.backends.unsupported_fields import ThinkingForms, UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, attach_endings, join_texts, read_event
+from parley.models.catalog import model_info, without_long_context
 from parley.models.encoding import Pieces, PrefixEncoder, encode_object
 from parley.models.endpoint import EndpointFinder, ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
@@ -23,7 +24,11 @@ from parley.protocol.base import Json
 
 API_VERSION = "2023-06-01"
 CACHE_MARK = "cache_control"
-OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK)
+EFFORT = "effort"
+SAMPLING = ("temperature", "top_p", "top_k")
+NO_SAMPLING_VERSION = "2026-10-21"
+"""The version of the API from which on no model takes sampling parameters."""
+OPTIONAL = ("thinking", "output_config", "metadata", CACHE_MARK, *SAMPLING)
 """Fields of the API that compatible servers may not support."""
 DEFERRAL = (DEFER, REFERENCE)
 """They need each other, so both are left out if a server does not support one."""
@@ -49,6 +54,7 @@ class Anthropic:
         self._environment = environment
         self._pool: ConnectionPool | None = None
         self._dropped = UnsupportedFields(warn)
+        self._forms = ThinkingForms(warn)
         self._converts_for: frozenset[str] = frozenset()
         """The dropped fields that messages and tools are converted for."""
         self._messages = PrefixEncoder(convert_message)
@@ -70,7 +76,9 @@ class Anthropic:
         pool = self._pool = self._pool or ConnectionPool(
             endpoint.base_url, self._deadlines, self._trust, self._environment
         )
+        self._drop_sampling(request, endpoint)
         while True:
+            request = self._forms.apply(request)
             betas = collect_betas(request, self._dropped.names)
             head = build_headers(request, endpoint)
             if betas:
@@ -97,8 +105,18 @@ class Anthropic:
                     from parley.models.advice import add_advice
 
                     add_advice(exc, endpoint, request.model)
-                fields = drop_fields(build_body(request, endpoint.extra_body), self._dropped.names)
-                self._dropped.record(exc, optional_fields(fields, betas))
+                if not self._forms.switch(exc, request):
+                    fields = drop_fields(build_body(request, endpoint.extra_body), self._dropped.names)
+                    self._dropped.record(exc, optional_fields(fields, betas))
+
+    def _drop_sampling(self, request: ModelRequest, endpoint: ModelEndpoint) -> None:
+        """Leave out the sampling parameters of CLAUDE_CODE_EXTRA_BODY that would be rejected."""
+        version = endpoint.headers.get("anthropic-version", API_VERSION)
+        if version < NO_SAMPLING_VERSION and model_info(request.model).takes_sampling:
+            return
+        for name in SAMPLING:
+            if name in endpoint.extra_body and name not in self._dropped.names:
+                self._dropped.drop(name, f"{name!r} is not sent: {request.model} does not take it")
 
     def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Pieces:
         """The JSON of a body without the dropped fields. Its long lists are mostly those of the request before."""
@@ -120,7 +138,7 @@ class Anthropic:
 
 def build_body(request: ModelRequest, extra: Json) -> Json:
     """The request body. The order of keys is fixed, because a changed prefix would miss the prompt cache."""
-    fields: Json = {"model": request.model, "max_tokens": request.max_tokens}
+    fields: Json = {"model": without_long_context(request.model), "max_tokens": request.max_tokens}
     if request.system:
         fields["system"] = request.system
     if request.tools:
@@ -138,7 +156,10 @@ def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
     """The requested betas and those that the body needs, without the unsupported ones."""
     if BETA_HEADER in dropped:
         return []
-    needed = [TASK_BUDGET_BETA] if request.task_budget is not None else []
+    known = model_info(request.model)
+    needed = [*known.betas, *([TASK_BUDGET_BETA] if request.task_budget is not None else [])]
+    if request.thinking is not None and request.thinking["type"] == "enabled":
+        needed += known.thinking_betas
     if any(map(contains, request.tools, repeat(DEFER))) and not drops_deferral(dropped):
         needed.append(TOOL_SEARCH_BETA)
     return [beta for beta in dict.fromkeys([*request.betas, *needed]) if beta not in dropped]
@@ -147,7 +168,7 @@ def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:
 def output_config(request: ModelRequest) -> Json:
     fields: Json = {}
     if request.effort is not None:
-        fields["effort"] = request.effort
+        fields[EFFORT] = request.effort
     if request.task_budget is not None:
         fields["task_budget"] = {"type": "tokens", "total": request.task_budget}
     if request.output_schema is not None:
@@ -160,6 +181,9 @@ def drop_fields(fields: Json, dropped: Collection[str]) -> Json:
     if not dropped:
         return fields
     remaining = {name: value for name, value in fields.items() if name not in dropped}
+    if EFFORT in dropped and (output := remaining.pop("output_config", None)):
+        rest = {name: value for name, value in output.items() if name != EFFORT}
+        remaining |= {"output_config": rest} if rest else {}
     if drops_deferral(dropped):
         remaining["tools"] = [without_deferral(tool) for tool in fields.get("tools", ())]
         remaining["messages"] = replace_references(fields["messages"])
@@ -201,7 +225,10 @@ def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
     if betas:
         yield BETA_HEADER
     # Without its schema the answer would differ, so it is not optional.
-    has_schema = "format" in fields.get("output_config", {})
+    output = fields.get("output_config", {})
+    has_schema = "format" in output
+    if EFFORT in output:
+        yield EFFORT
     yield from (name for name in OPTIONAL if name in fields and not (name == "output_config" and has_schema))
     if any(DEFER in tool for tool in fields.get("tools", ())):
         yield from DEFERRAL

@@ -24,7 +24,7 @@ from parley.models.backends.anthropic import (
     parse_error,
     parse_event,
 )
-from parley.models.backends.unsupported_fields import UnsupportedFields
+from parley.models.backends.unsupported_fields import ThinkingForms, UnsupportedFields
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.http.call import LATE, Deadlines, Trust
 from parley.models.http.timeouts import StreamTimeout
@@ -68,6 +68,7 @@ class CloudModel:
         self._deadlines = deadlines or Deadlines()
         self._client: Any = None
         self._dropped = UnsupportedFields(warn, OURS)
+        self._forms = ThinkingForms(warn)
 
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
@@ -86,6 +87,7 @@ class CloudModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
         while True:
+            request = self._forms.apply(request)
             fields, betas = (
                 drop_fields(build_body(request, {}), self._dropped.names),
                 collect_betas(request, self._dropped.names),
@@ -97,7 +99,8 @@ class CloudModel:
             except ModelError as exc:
                 redact_error(exc, self._secrets)
                 exc.advice = ADVICE.get(exc.status, "").format(cloud=self.cloud)
-                self._dropped.record(exc, optional_fields(fields, betas))
+                if not self._forms.switch(exc, request):
+                    self._dropped.record(exc, optional_fields(fields, betas))
 
     async def close(self) -> None:
         if self._client is not None:

@@ -17,7 +17,7 @@ from itertools import dropwhile
 from parley.models.backends.chat_request import convert_result, data_url, encode_arguments
 from parley.models.backends.reasoning_items import PHASE, unpack
 from parley.models.base import ModelRequest
-from parley.models.catalog import UNKNOWN_MODEL
+from parley.models.catalog import UNKNOWN_MODEL, effort_for_budget
 from parley.protocol.base import Json
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -33,8 +33,6 @@ OPTIONAL = (
     "phase",
 )
 """Optional fields that a server may not support, the longer name first."""
-EFFORTS = ((4_000, "low"), (10_000, "medium"))
-"""The effort for a thinking budget up to so many tokens; `high` for more."""
 
 
 def build_body(request: ModelRequest, name: str, dropped: Collection[str] = ()) -> Json:
@@ -94,7 +92,7 @@ def choose_effort(request: ModelRequest) -> str | None:
     budget = thinking.get("budget_tokens")
     if request.effort is not None or budget is None:
         return request.effort
-    return next((effort for most, effort in EFFORTS if budget <= most), "high")
+    return effort_for_budget(budget)
 
 
 def convert_tool(tool: Json) -> list[Json]:

@@ -109,7 +109,7 @@ KEYS: dict[str, SettingKey] = {
     "enforceAvailableModels": SettingKey(SWITCH, note="`availableModels` also limits the default model"),
     "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see [Policies](#policies))", merge="union"),
     "modelOverrides": SettingKey(TEXT_MAP, PERSON, "other names for models: the name to send to the server, by model"),
-    "models": SettingKey(OBJECT, PERSON, "the context window, longest answer and price of models (models.md)"),
+    "models": SettingKey(OBJECT, PERSON, "window, longest answer, thinking and price of models (models.md)"),
     "modelPricing": SettingKey(PRICING, MANAGED, "prices that replace the built-in price table"),
     "modelPicker": reported("the list of models that clients receive is fixed"),
     "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow` instead"),

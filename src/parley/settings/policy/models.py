@@ -16,7 +16,7 @@ from parley.models.catalog import ALIASES, ModelRef, resolve
 from parley.protocol.base import Struct
 from parley.settings.base import MergedSettings
 
-FAMILIES = ("opus", "sonnet", "haiku", "fable")
+FAMILIES = ("opus", "sonnet", "haiku", "fable", "mythos")
 UNSTABLE = ("best", "opusplan", "default", "inherit")
 """Names whose model depends on the release or on settings; they are ignored in both lists."""
 STEPS = ("default", "opus", "sonnet", "haiku")
@@ -52,6 +52,8 @@ class ModelRules(Struct, frozen=True, kw_only=True):
 
     def find_obstacle(self, choice: ModelRef) -> str | None:
         """The key that forbids a model, or None."""
+        if choice.planning is not None and (key := self.find_obstacle(choice.planning)) is not None:
+            return key
         if any(is_meant(entry, choice) or self.aliases.get(entry) == choice.name for entry in self.denied):
             return "deniedModels"
         if self.available is None or any(allows(entry, choice, exact=self.exact) for entry in self.available):

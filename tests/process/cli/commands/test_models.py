@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from parley.models.catalog import CHECKED
 from parley.models.fake.script import read_script
 from parley.testing.model_server import running
 
@@ -25,7 +26,7 @@ def test_what_is_configured_is_listed_without_asking_anybody_and_without_secrets
     assert "hush" not in done.stdout
     assert done.stdout.startswith("default model: openai:gpt (no known price)\n")
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "128,000", "2", "/", "10", "built-in"] in rows
+    assert ["sonnet", "claude-sonnet-5-5", "1,000,000", "128,000", "adaptive", "2", "/", "10", "built-in"] in rows
     assert ["anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"] in rows
     assert ["openai", "http://gate.test/v1", "OPENAI_API_KEY"] in rows
 
@@ -79,7 +80,13 @@ def test_the_list_and_the_checks_can_be_json(run: Any) -> None:
 @pytest.fixture
 def configured(tmp_path: Path) -> str:
     """What the user says of models in settings, and in a price file, which is returned."""
-    settings = {"models": {"openai:q": {"contextWindow": 5000}, "openai:qwen": {"price": {"input": 1, "output": 2}}}}
+    settings = {
+        "models": {
+            "openai:q": {"contextWindow": 5000},
+            "openai:qwen": {"price": {"input": 1, "output": 2}},
+            "house-": {"thinking": "adaptive", "efforts": ["low", "high"]},
+        }
+    }
     (tmp_path / "home" / ".claude").mkdir(parents=True, exist_ok=True)
     (tmp_path / "home" / ".claude" / "settings.json").write_text(json.dumps(settings))
     (tmp_path / "prices.json").write_text(
@@ -96,37 +103,24 @@ def test_each_value_is_listed_with_its_source(run: Any, tmp_path: Path, configur
         "model": "openai:qwen3",
         "context_window": 5000,
         "max_output_tokens": 32000,
+        "thinking": "never",
+        "efforts": ["low", "medium", "high", "xhigh", "max"],
         "price": {"input": 1, "output": 2},
         "sources": {"context_window": settings, "max_output_tokens": "assumed", "price": settings},
     }
     assert {row["alias"]: row["sources"]["price"] for row in found["models"] if row["alias"]} == {
-        **dict.fromkeys(("default", "inherit", "opus", "sonnet", "haiku"), "built-in"),
-        "fable": configured,
+        **dict.fromkeys(("default", "inherit", "opus", "sonnet", "haiku", "opusplan"), "built-in"),
+        **dict.fromkeys(("best", "fable"), configured),
     }
+    nothing = dict.fromkeys(("context_window", "max_output_tokens", "thinking", "efforts", "price"))
     assert found["configured"] == [
-        {"prefix": "openai:q", "context_window": 5000, "max_output_tokens": None, "price": None, "source": settings},
-        {
-            "prefix": "openai:qwen",
-            "context_window": None,
-            "max_output_tokens": None,
-            "price": {"input": 1, "output": 2},
-            "source": settings,
-        },
-        {
-            "prefix": "openai:",
-            "context_window": None,
-            "max_output_tokens": None,
-            "price": {"input": 3, "output": 4},
-            "source": configured,
-        },
-        {
-            "prefix": "claude-fable",
-            "context_window": None,
-            "max_output_tokens": None,
-            "price": {"input": 5, "output": 6},
-            "source": configured,
-        },
+        {**nothing, "prefix": "openai:q", "context_window": 5000, "source": settings},
+        {**nothing, "prefix": "openai:qwen", "price": {"input": 1, "output": 2}, "source": settings},
+        {**nothing, "prefix": "house-", "thinking": "adaptive", "efforts": ["low", "high"], "source": settings},
+        {**nothing, "prefix": "openai:", "price": {"input": 3, "output": 4}, "source": configured},
+        {**nothing, "prefix": "claude-fable", "price": {"input": 5, "output": 6}, "source": configured},
     ]
+    assert found["checked"] == CHECKED
 
 
 def test_sources_are_listed_for_people_too(run: Any, tmp_path: Path, configured: str) -> None:

@@ -73,8 +73,8 @@ def test_a_new_ledger_is_blank() -> None:
 def test_a_call_is_counted_for_its_model_and_its_turn() -> None:
     ledger = Ledger(Prices())
     ledger.record_call(OPUS, RICH, 1.5)
-    # 1 in at 4, 5 out at 20, 40 read at 0.4, 20 written at 5, 10 written at 8 dollars a million; 2 searches.
-    cost = (4 + 100 + 16 + 100 + 80) / 1_000_000 + 0.02
+    # 1 in at 4, 5 out at 20, 40 read at 0.2, 20 written at 5, 10 written at 8 dollars a million; 2 searches.
+    cost = (4 + 100 + 8 + 100 + 80) / 1_000_000 + 0.02
 
     assert ledger.by_model() == {
         OPUS: of(

@@ -217,9 +217,9 @@ def list_tools() -> Sequence[str]:
 
 
 def list_models() -> Sequence[str]:
-    from parley.models.catalog import ALIASES, OFFLINE
+    from parley.models.catalog import ALIASES, OFFLINE, OPUSPLAN
 
-    return (*ALIASES, OFFLINE)
+    return (*ALIASES, OPUSPLAN, OFFLINE)
 
 
 def list_sessions() -> Iterator[str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.context.conversation import EFFORTS
 from parley.errors import NotPossible
+from parley.models.catalog import EFFORTS
 from parley.permissions.base import is_auto_disabled
 from parley.permissions.rule import Behavior, MalformedRule, parse_rule
 from parley.protocol.base import UNSET, Json
