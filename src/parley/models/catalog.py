@@ -56,6 +56,7 @@ OPUSPLAN = "opusplan"
 LONG_CONTEXT = "[1m]"
 """The end of a model's name that asks for a window of a million tokens."""
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+"""The effort levels, lowest first."""
 ALIAS_VARIABLES = {f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": alias for alias in ("opus", "sonnet", "haiku", "fable")}
 """Variables that say what a short name stands for."""
 
@@ -222,6 +223,11 @@ class ModelInfo(Struct, frozen=True):
     """The betas that requests need."""
     thinking_betas: tuple[str, ...] = ()
     """The betas that requests with a thinking budget need."""
+
+    @property
+    def has_off_type(self) -> bool:
+        """Whether a `type` of thinking turns it off."""
+        return self.thinking_off not in ("omitted", "always_on")
 
 
 CHECKED = "2026-11-18"

@@ -24,7 +24,15 @@ def test_a_denied_model_is_replaced_by_an_allowed_default(machine: Machine, api:
 
 
 @pytest.mark.parametrize(
-    "spelling", ["claude-opus-5-5", "claude-opus-5-5-20260101", "us.anthropic.claude-opus-5-5-v1:0", "CLAUDE-OPUS-5-5"]
+    "spelling",
+    [
+        "claude-opus-5-5",
+        "claude-opus-5-5-20260101",
+        "us.anthropic.claude-opus-5-5-v1:0",
+        "CLAUDE-OPUS-5-5",
+        "opus[1m]",
+        "opusplan",
+    ],
 )
 def test_every_spelling_of_a_denied_model_is_denied(machine: Machine, api: MessagesApi, spelling: str) -> None:
     machine.run("--model", spelling, managed={"deniedModels": ["claude-opus-5-5"]}, script=None, **env(api))
@@ -152,10 +160,11 @@ def test_an_override_cannot_name_a_denied_model(machine: Machine, api: MessagesA
 def test_a_variable_that_renames_a_model_does_not_lift_the_policy(machine: Machine, api: MessagesApi) -> None:
     renamed: Json = {"ANTHROPIC_DEFAULT_OPUS_MODEL": "big", "ANTHROPIC_DEFAULT_SONNET_MODEL": "claude-opus-5-5"}
 
-    machine.run("--model", "opus", managed=DENIED, script=None, **env(api), **renamed)
-    assert set(api.models) == {"claude-haiku-5-5"}
+    for name in ("opus", "opus[1m]", "big[1m]"):
+        machine.run("--model", name, managed=DENIED, script=None, **env(api), **renamed)
+        assert set(api.models) == {"claude-haiku-5-5"}
+        api.requests.clear()
 
-    api.requests.clear()
     available = {"availableModels": ["sonnet"], "enforceAvailableModels": True}
     done = machine.run("--model", "sonnet", managed=available, script=None, **env(api), **renamed)
     assert (done.code, api.models) == (1, [])

@@ -274,3 +274,13 @@ async def test_best_falls_back_to_opus_where_an_account_does_not_have_it(tmp_pat
 
         assert [exchange.body["model"] for exchange in server.exchanges] == ["claude-fable-5-2", "claude-opus-5-5"]
     assert [message["result"] for message in harness.messages("result")] == ["Yes."]
+
+
+async def test_a_fallback_to_opusplan_lasts_for_one_turn(tmp_path: Path) -> None:
+    def check(body: Json, headers: dict[str, str]) -> ModelError | None:
+        return ModelError("model", status=404, kind="not_found_error") if body["model"] == "gone" else None
+
+    async with strict_server(check) as server:
+        await talk(server, tmp_path, turns=2, model="gone", fallback_model="opusplan")
+
+        assert [exchange.body["model"] for exchange in server.exchanges] == ["gone", "claude-sonnet-5-5"] * 2

@@ -318,7 +318,7 @@ class Commands:
         conversation, dispatcher = self._conversation, self._conversation.hooks.dispatcher
         if name != "model" or not arguments or dispatcher is None:
             return None
-        before = conversation.model
+        before = conversation.chosen_model
         try:
             after = conversation.find_model(arguments)
             if after != before:

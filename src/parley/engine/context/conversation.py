@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from parley.memory.base import MemoryWorker
 
 MIN_BUDGET_TOKENS = 1024
-"""The effort levels, lowest first."""
 DEFAULT_EFFORT = "high"
 """Also the highest effort at which thinking can be off."""
 
@@ -585,11 +584,11 @@ class Conversation:
 
 def thinking_field(options: ThinkingOptions, model_info: ModelInfo, max_tokens: int) -> Json | None:
     """The request's `thinking`, or None to leave it out."""
-    if options.is_off:
-        return None if model_info.thinking_off in ("omitted", "always_on") else {"type": model_info.thinking_off}
     no_room = model_info.thinking == "budget" and max_tokens <= MIN_BUDGET_TOKENS
     if model_info.thinking == "never" or no_room:
         return None
+    if options.is_off:
+        return {"type": model_info.thinking_off} if model_info.has_off_type else None
     field: Json = {"type": "adaptive"}
     if model_info.thinking == "effort" and options.budget_tokens is not None:
         field = {"type": "enabled", "budget_tokens": options.budget_tokens}
@@ -605,7 +604,7 @@ def choose_effort(wanted: str | None, highest: str | None, thinking: ThinkingOpt
     if wanted is None and known.thinking == "adaptive" and thinking.budget_tokens:
         wanted = effort_for_budget(thinking.budget_tokens)
     effort = limit_effort(wanted, highest)
-    if thinking.is_off and known.thinking_off not in ("omitted", "always_on"):
+    if thinking.is_off and known.has_off_type:
         effort = limit_effort(effort, DEFAULT_EFFORT)
     if effort is None or effort in known.efforts or effort not in EFFORTS:
         return effort if known.efforts else None

@@ -546,7 +546,7 @@ class Fallback:
         conversation = self._conversation
         while self._remaining:
             choice = self._remaining.pop(0)
-            if choice == conversation.model or not self._can_open(choice):
+            if choice in (conversation.model, conversation.chosen_model) or not self._can_open(choice):
                 continue
             self._original = self._original or conversation.chosen_model
             old, conversation.model = conversation.model, choice
@@ -562,7 +562,7 @@ class Fallback:
 
         The model that is returned from; None if nothing changes.
         """
-        if self._original is None or self._conversation.model != self._substitute:
+        if self._original is None or self._conversation.chosen_model != self._substitute:
             return None
         self._conversation.model = self._original
         return self._substitute

@@ -37,6 +37,8 @@ REJECTED_FORM = (
     r"(?is)thinking\.type|\bthinking\b.*\btags?\b"
     r"|\b(adaptive|extended|manual|budget_tokens|between_tools)\b.*\b(not (supported|available|allowed)|unsupported)"
 )
+MAX_REASON_CHARS = 2_000
+"""How much of an error is searched for the form: the search is slow in long texts."""
 OTHER_FORMS = {"enabled": "adaptive", "adaptive": "enabled", "disabled": None, "between_tools": None}
 """What is sent instead of a form of thinking: another one, or no field."""
 
@@ -84,12 +86,13 @@ class ThinkingForms:
         other = OTHER_FORMS.get(form, form)
         if exc.status not in BAD_REQUEST or other == form or (sent.model, other) in self._rejected:
             return False
-        if re.search(UNKNOWN_FIELD, exc.message) or not re.search(REJECTED_FORM, exc.message):
+        reason = exc.message[:MAX_REASON_CHARS]
+        if re.search(UNKNOWN_FIELD, reason) or not re.search(REJECTED_FORM, reason):
             return False
         self._rejected.add((sent.model, form))
         instead = "no thinking field" if other is None else f"thinking {other!r}"
         self._warn(
-            f"warning: the server of {sent.model} rejected thinking {form!r} ({exc.message[:200]}); it gets {instead}"
+            f"warning: the server of {sent.model} rejected thinking {form!r} ({reason[:200]}); it gets {instead}"
         )
         return True
 

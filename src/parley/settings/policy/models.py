@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from parley.models.catalog import ALIASES, ModelRef, resolve
+from parley.models.catalog import ALIASES, ModelRef, resolve, without_long_context
 from parley.protocol.base import Struct
 from parley.settings.base import MergedSettings
 
@@ -54,7 +54,8 @@ class ModelRules(Struct, frozen=True, kw_only=True):
         """The key that forbids a model, or None."""
         if choice.planning is not None and (key := self.find_obstacle(choice.planning)) is not None:
             return key
-        if any(is_meant(entry, choice) or self.aliases.get(entry) == choice.name for entry in self.denied):
+        name = without_long_context(choice.name)
+        if any(is_meant(entry, choice) or self.aliases.get(entry) in (name, choice.name) for entry in self.denied):
             return "deniedModels"
         if self.available is None or any(allows(entry, choice, exact=self.exact) for entry in self.available):
             return None

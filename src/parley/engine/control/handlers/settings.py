@@ -38,7 +38,7 @@ def set_model(
 
 async def set_model_with_hooks(session: Session, hooks: SessionHooks, name: str) -> requests.SetModelAnswer:
     """Raises NotPossible if a hook denies the switch."""
-    before, after = session.conversation.model, session.conversation.find_model(name)
+    before, after = session.conversation.chosen_model, session.conversation.find_model(name)
     if before == after:
         return apply_model(session, name)
     await hooks.before_model_switch(before, after, name, "sdk")
