@@ -284,3 +284,15 @@ async def test_a_fallback_to_opusplan_lasts_for_one_turn(tmp_path: Path) -> None
         await talk(server, tmp_path, turns=2, model="gone", fallback_model="opusplan")
 
         assert [exchange.body["model"] for exchange in server.exchanges] == ["gone", "claude-sonnet-5-5"] * 2
+
+
+async def test_the_user_can_say_how_a_model_thinks(tmp_path: Path) -> None:
+    settings = tmp_path / "own.json"
+    entry = '{"thinking": "adaptive", "efforts": ["low", "high"], "price": {"input": 1, "output": 1}}'
+    settings.write_text(f'{{"models": {{"house-": {entry}}}}}')
+    async with strict_server(rejecting(Rules(("adaptive",), ("low", "high")))) as server:
+        harness = await talk(server, tmp_path, model="house-3", effort="max", settings=str(settings))
+
+        [exchange] = server.exchanges
+    assert (exchange.body["thinking"], exchange.body["output_config"]) == ({"type": "adaptive"}, {"effort": "high"})
+    assert [result["total_cost_usd"] for result in harness.messages("result")] == [pytest.approx(15e-6)]
