@@ -116,7 +116,8 @@ def test_a_request_to_bedrock_is_signed_and_its_frames_are_understood(tmp_path: 
     assert path == f"/model/{model}/invoke-with-response-stream"
     assert headers["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/")
     assert "/us-east-1/bedrock/aws4_request" in headers["Authorization"]
-    assert body["anthropic_beta"] == ["a-1"]
+    assert body["anthropic_beta"] == ["a-1", "interleaved-thinking-2025-05-14"]
+    assert result["total_cost_usd"] > 0
     assert "metadata" not in body
     assert "hush" not in done.stdout + done.stderr + json.dumps([headers, body])
 
