@@ -74,6 +74,10 @@ class LocalSessions(Struct, frozen=True, kw_only=True):
             for info in found
         ]
 
+    async def find_directory(self, session_id: str) -> str | None:
+        """Where a stored session works; None if that is unknown. Raises RpcError."""
+        return (await self._find_stored(session_id)).cwd
+
     async def find_title(self, session_id: str, cwd: str) -> str:
         from parley.sdk.sessions import get_session_info
 

@@ -149,11 +149,16 @@ STEPS = (FIRST_SCHEMA, INDEX_SCHEMA, WORKSPACE_SCHEMA, READER_SCHEMA)
 VERSION = len(STEPS)
 
 
+MEMORY = Path(":memory:")
+"""A database that ends with its process."""
+
+
 class Database:
     def __init__(self, path: Path) -> None:
         """Open the file, or create it. Raises SessionError."""
         try:
-            path.touch(mode=0o600)
+            if path != MEMORY:
+                path.touch(mode=0o600)
             self._connection = sqlite3.connect(path, isolation_level=None)
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON")

@@ -108,3 +108,44 @@ def test_the_version_that_the_client_asks_for_is_used_if_it_is_known() -> None:
 
     assert [line["result"]["protocolVersion"] for line in sent[:2]] == ["2025-03-26", "2025-11-25"]
     assert sent[2]["error"]["message"] == "a line is longer than 10 bytes"
+
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+
+async def test_a_request_that_names_its_revision_needs_no_handshake() -> None:
+    client = Client()
+    client.go_on.set()
+    client.say("server/discover", 1, _meta=META)
+    client.say("tools/list", 2, _meta=META)
+    client.say("tools/call", 3, _meta=META, name="wait")
+    await client.settle()
+
+    discovered, listed, called = (line["result"] for line in client.sent)
+    assert discovered["supportedVersions"] == ["2026-07-28"]
+    assert listed["tools"] == TOOLS
+    assert called["content"] == []
+    for result in (discovered, listed, called):
+        assert result["resultType"] == "complete"
+        assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "parley"
+    assert [("ttlMs" in result, result.get("cacheScope")) for result in (discovered, listed, called)] == [
+        (True, "private"),
+        (True, "private"),
+        (False, None),
+    ]
+
+
+def test_what_a_revision_does_not_have_is_refused() -> None:
+    client = Client()
+    client.say("server/discover", "without _meta")
+    client.say("initialize", "removed", _meta=META)
+    client.say("ping", "removed", _meta=META)
+    client.say("tools/list", "later", _meta={**META, "io.modelcontextprotocol/protocolVersion": "2027-01-01"})
+    client.say("tools/list", "type", _meta={**META, "io.modelcontextprotocol/protocolVersion": 3})
+    client.say("tools/list", "no capabilities", _meta={"io.modelcontextprotocol/protocolVersion": "2026-07-28"})
+
+    assert [line["error"]["code"] for line in client.sent] == [-32601, -32601, -32601, -32022, -32602, -32602]
+    assert client.sent[3]["error"]["data"] == {"supported": ["2026-07-28"], "requested": "2027-01-01"}

@@ -526,7 +526,7 @@ ROWS: tuple[Command, ...] = (
     ),
     Command(
         name="mcp",
-        help="Configure and check MCP servers, or serve Parley's tools as an MCP server.",
+        help="Configure and check MCP servers, or be one: serve sessions and Parley's tools.",
         actions={
             "add": Action(
                 "Add a server. Put -- before a program that has options of its own.",
@@ -559,7 +559,22 @@ ROWS: tuple[Command, ...] = (
             ),
             "reset-project-choices": Action("Forget which servers of .mcp.json you have trusted.", flags=(JSON,)),
             "serve": Action(
-                "Serve Parley's tools over stdin and stdout. Calls that the permission rules do not allow are denied.",
+                "Serve sessions and Parley's tools over stdin and stdout, or over HTTP. What a session may not do by "
+                "itself, it asks the client. Calls of the tools that the permission rules do not allow are denied.",
+                flags=(
+                    Flag("--http", "Serve streamable HTTP at /mcp instead of stdin and stdout."),
+                    Flag(
+                        "--listen",
+                        "With --http: listen on HOST:PORT (default: 127.0.0.1:8788), or on a Unix socket: unix:PATH.",
+                        "HOST:PORT",
+                    ),
+                    Flag(
+                        "--token-file",
+                        "With --http: the file that contains the token of clients. A missing file is created.",
+                        "FILE",
+                    ),
+                    Flag("--allow-host", "With --http: accept requests for this host name. Repeatable.", "NAME"),
+                ),
                 takes_options=True,
             ),
         },

@@ -1,19 +1,27 @@
-"""`parley mcp serve`: an MCP server over stdin and stdout that runs the tools of Parley.
+"""`parley mcp serve`: an MCP server that offers sessions and the tools of Parley, over stdin and stdout or HTTP.
 
-Calls pass through the same gate as those of a model: rules, mode, hooks, and the record of the decision in the log of
-the session. No one can be asked, so a call that would need approval is denied.
+Calls of Parley's tools pass through the same gate as those of a model: rules, mode, hooks, and the record of the
+decision in the log of a session. No one can be asked, so a call that would need approval is denied. In a session that
+the client starts, the client is asked.
 
-See also: `parley/mcp/tool_server.py` speaks the protocol.
+See also: `parley/mcp/tool_server.py` speaks the protocol, `session_tools.py` has the sessions, `serve_http.py` HTTP.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from parley.acp.local_sessions import LocalSessions
 from parley.cli.commands.mcp.health import NoHost
+from parley.cli.commands.mcp.session_tools import SessionTools
+from parley.cli.commands.network.acp import cancel_at_signals
+from parley.cli.commands.network.serve import require_server
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.run import build_config, open_session
@@ -22,6 +30,7 @@ from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
+from parley.errors import UsageError
 from parley.mcp.tool_server import ToolServer
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
@@ -31,55 +40,111 @@ from parley.tools.base import Tool, always_asks, tool_schema
 from parley.tools.catalog import RESERVED_EFFECTS, find_traits
 from parley.transports.stdio import StdioTransport
 
-WITHOUT_MODEL = frozenset(
-    {"tools", "allowed_tools", "disallowed_tools", "permission_mode", "skip_permissions", "allow_skip_permissions"}
-    | {"add_dirs", "settings", "setting_sources", "managed_settings", "project_config_root", "restricted", "safe_mode"}
-    | {"bare", "offline", "plugin_dirs", "plugin_dirs_no_mcp", "store", "database", "fsync", "name", "session_id"}
-    | {"no_session_persistence", "resume", "continue_conversation", "fork_session", "steal", "verbose"}
-)
-"""The options that have an effect although no model is called."""
+if TYPE_CHECKING:
+    from parley.gateway.server import ServerSettings
+
+DEFAULT_ADDRESS = "127.0.0.1:8788"
+HTTP_FLAGS = ("listen", "token-file", "allow-host")
+ONE_SESSION = frozenset({"session_id", "name", "resume", "continue_conversation", "fork_session", "steal"})
+"""The options that name one session: the log of the calls of Parley's tools."""
+NO_EFFECT = frozenset({"print", "input_format", "output_format", "include_partial_messages", "permission_prompt_tool"})
+"""The options of how a client and its engine talk. Here, that is MCP."""
+
+MakeServer = Callable[[Callable[[bytes], None]], ToolServer]
+"""Makes a server that sends its answers with a function."""
 
 
 def serve(given: GivenArgs) -> int:
-    """Serve until stdin ends. Raises UsageError or SessionError."""
+    """Serve until stdin ends, or with HTTP until a signal. Raises UsageError or SessionError."""
     for warning in list_without_effect(given.options):
         warn(warning)
-    # The servers of this machine are not started: their tools are not served.
-    options = given.options.replace(strict_mcp_config=True)
+    settings = read_http_settings(given)
+    gc.enable()  # main() disabled it, but a server runs for long
     environment = dict(os.environ)
     erase()
-    config = build_config(options, environment, Clock())
+    options = CliOptions(**{name: value for name, value in given.options.given.items() if name not in ONE_SESSION})
+    sessions = LocalSessions(options=options, environment=environment, warn=warn)
+    # The servers of this machine are not started for the tools' own session: their tools are not served.
+    config = build_config(given.options.replace(strict_mcp_config=True), environment, Clock())
     config.workspace.processes.hides_engine = True
-    return asyncio.run(serve_session(config))
+    return asyncio.run(serve_stdio(config, sessions) if settings is None else serve_web(config, sessions, settings))
 
 
 def list_without_effect(options: CliOptions) -> list[str]:
-    given = [row.flags[0] for row in ROWS if row.field in options.given and row.field not in WITHOUT_MODEL]
+    given = [row.flags[0] for row in ROWS if row.field in options.given and row.field in NO_EFFECT]
     return [f"option '{flag}' has no effect with `parley mcp serve`" for flag in given]
 
 
-async def serve_session(config: SessionConfig) -> int:
-    hub, transport = Hub(), StdioTransport()
+def read_http_settings(given: GivenArgs) -> ServerSettings | None:
+    """None for stdin and stdout. Raises UsageError."""
+    if not given.has("http"):
+        if unused := next(filter(given.has, HTTP_FLAGS), None):
+            raise UsageError(f"option '--{unused}' needs '--http'")
+        return None
+    require_server("mcp serve --http")
+    from parley.gateway.hub import HubSettings
+    from parley.gateway.server import Address, ServerSettings
+
+    return ServerSettings(
+        hub=HubSettings(state=Path(), root=""),  # there is no hub
+        address=Address.parse(given.one("listen", DEFAULT_ADDRESS)),
+        token_file=given.one("token-file"),
+        hosts=frozenset(given.all("allow-host")),
+    )
+
+
+@asynccontextmanager
+async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIterator[MakeServer]:
+    """All tools, until the end of the context."""
+    hub = Hub()
+    session = open_session(hub, config, NoHost())
+    session.outbox.is_client_gone = True
+    calls = ToolCalls(session.tool_executor, lambda: session.mode, session.clock.new_uuid)
+    session_tools = SessionTools(sessions, config.cwd)
+    names = {tool["name"] for tool in session_tools.descriptions}
+    tools = [*session_tools.descriptions, *list_tools(session.tool_executor.tools)]
+
+    async def run(name: str, arguments: Json) -> Json:
+        return await (session_tools if name in names else calls).run(name, arguments)
+
     try:
-        session = open_session(hub, config, NoHost())
-        session.outbox.is_client_gone = True
-        executor = session.tool_executor
-        calls = ToolCalls(executor, lambda: session.mode, session.clock.new_uuid)
-        server = ToolServer(list_tools(executor.tools), calls.run, transport.write)
-        framer = Framer()
-        try:
-            async for chunk in transport.chunks():
-                for line in framer.feed(chunk):
-                    server.receive(line)
-        except BrokenPipeError:  # the client is gone
-            pass
-        await server.close()
-        await transport.drain()
+        yield lambda send: ToolServer(tools, run, send)
+    finally:
+        await session_tools.close()
         session.stop()
         await session.run_turns()  # no turn is left; it closes every part
         hub.close(session)
+
+
+async def serve_stdio(config: SessionConfig, sessions: LocalSessions) -> int:
+    transport, framer, ended_by = StdioTransport(), Framer(), cancel_at_signals()
+    try:
+        async with open_tools(config, sessions) as make_server:
+            server = make_server(transport.write)
+            try:
+                async for chunk in transport.chunks():
+                    for line in framer.feed(chunk):
+                        server.receive(line)
+            except BrokenPipeError:  # the client is gone
+                pass
+            finally:
+                await server.close()
+            await transport.drain()
+    except asyncio.CancelledError:
+        if not ended_by:
+            raise
     finally:
         transport.close()
+    return 128 + ended_by[0] if ended_by else 0
+
+
+async def serve_web(config: SessionConfig, sessions: LocalSessions, settings: ServerSettings) -> int:
+    """Raises UsageError."""
+    from parley.cli.commands.mcp.serve_http import serve_http
+    from parley.gateway.server_log import ServerLog
+
+    async with open_tools(config, sessions) as make_server:
+        await serve_http(settings, ServerLog(warn), make_server)
     return 0
 
 

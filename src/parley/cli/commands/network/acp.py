@@ -43,18 +43,9 @@ def serve(given: GivenArgs) -> int:
 
 async def run_agent(host: LocalSessions) -> int:
     transport, framer = StdioTransport(), Framer()
-    ended_by: list[int] = []
     connection = RpcConnection(transport.write)
     agent = AcpAgent(connection, host)
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-
-    def end(number: int) -> None:
-        ended_by.append(number)
-        assert task is not None
-        task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(number, end, number)
+    ended_by = cancel_at_signals()
     try:
         async for chunk in transport.chunks():
             for line in framer.feed(chunk):
@@ -74,3 +65,18 @@ async def run_agent(host: LocalSessions) -> int:
         await transport.drain()
         transport.close()
     return 128 + ended_by[0] if ended_by else 0
+
+
+def cancel_at_signals() -> list[int]:
+    """Cancel this task at a signal that ends the process. The list then has the signal."""
+    ended_by: list[int] = []
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def end(number: int) -> None:
+        ended_by.append(number)
+        assert task is not None
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, end, number)
+    return ended_by
