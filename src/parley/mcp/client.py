@@ -23,13 +23,19 @@ from typing import Any
 
 from parley.mcp.base import REFUSED, ConnectionLost, NeedsAuth, ServerError, ServerTransport
 from parley.mcp.content import clean
+from parley.mcp.tool_server import (
+    HANDSHAKE_VERSIONS,
+    INTERNAL_ERROR,
+    META_VERSIONS,
+    UNSUPPORTED_VERSION,
+    VERSION_KEY,
+)
 from parley.protocol.base import Json, encode_json
 from parley.version import __version__
 
-PROTOCOL_VERSION = "2025-11-25"
+PROTOCOL_VERSION = HANDSHAKE_VERSIONS[-1]
 """The newest revision with a handshake."""
-HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", PROTOCOL_VERSION)
-STATELESS_VERSION = "2026-07-28"
+STATELESS_VERSION = META_VERSIONS[-1]
 PROBE_SECONDS = 1.0
 """How long `server/discover` may take before `initialize` is sent as well.
 
@@ -39,12 +45,8 @@ ignores unknown requests costs a second, and one that needs a minute is not mist
 PROBE_IDS = ("discover", "discover-again")
 """The ids of probes. The other requests have the same numbers with and without them."""
 META_PREFIX = "io.modelcontextprotocol/"
-VERSION_KEY = META_PREFIX + "protocolVersion"
 TASKS_EXTENSION = META_PREFIX + "tasks"
 CLIENT = {"name": "parley", "title": "Parley", "version": __version__}
-METHOD_NOT_FOUND = -32601
-UNSUPPORTED_VERSION = -32022
-INTERNAL_ERROR = -32603
 MAX_NAME_CHARS = 200
 MAX_PAGES = 100
 MAX_LISTED = 2_000

@@ -44,9 +44,10 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from parley.mcp.base import REFUSED, Challenge, ConnectionLost, NeedsAuth, ServerSpec, TokenFile
-from parley.mcp.client import MAX_LISTED, METHOD_NOT_FOUND, PROBE_IDS, VERSION_KEY, as_object
+from parley.mcp.client import MAX_LISTED, PROBE_IDS, as_object
 from parley.mcp.content import LEFT_OUT_KEY
 from parley.mcp.oauth import stored_login
+from parley.mcp.tool_server import METHOD_NOT_FOUND, VERSION_KEY
 from parley.protocol.base import Json
 
 MAX_BYTES = 32 << 20

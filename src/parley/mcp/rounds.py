@@ -14,8 +14,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.mcp.base import ConnectionLost, ServerError
-from parley.mcp.client import INTERNAL_ERROR, McpClient, Progress, RequestTimeout, as_object, read_seconds
+from parley.mcp.client import McpClient, Progress, RequestTimeout, as_object, read_seconds
 from parley.mcp.content import clean
+from parley.mcp.tool_server import INTERNAL_ERROR
 from parley.protocol.base import Json
 
 MAX_ROUNDS = 10

@@ -28,11 +28,12 @@ from parley.mcp.base import (
     ServerTransport,
     Status,
 )
-from parley.mcp.client import METHOD_NOT_FOUND, McpClient, Progress, RequestTimeout, as_object
+from parley.mcp.client import McpClient, Progress, RequestTimeout, as_object
 from parley.mcp.content import clean, clean_value
 from parley.mcp.list_changed import ListRefresher
 from parley.mcp.naming import qualify
 from parley.mcp.rounds import run_rounds
+from parley.mcp.tool_server import METHOD_NOT_FOUND
 from parley.protocol.base import Json
 
 MAX_TEXT_CHARS = 2_000

@@ -392,6 +392,8 @@ class ToolRegistry(Mapping[str, Tool]):
         self._external_schemas: list[Json] | None = None
         self._keeps: Callable[[str, str], bool] = lambda name, server: True
         self._may_offer: Callable[[str], bool] = lambda name: True
+        self._added: set[str] = set()
+        """Tools that were given, and may have other definitions than built-in ones."""
         self._own: set[str] = set()
         """Tools that a subset does not have."""
         self.revision = 0
@@ -490,6 +492,7 @@ class ToolRegistry(Mapping[str, Tool]):
     def add(self, tool: Tool) -> None:
         """Add a tool after the others; it replaces one of the same name."""
         self._made[tool.name] = tool
+        self._added.add(tool.name)
         self._reset()
 
     def offer(self, name: str) -> None:
@@ -519,7 +522,7 @@ class ToolRegistry(Mapping[str, Tool]):
 
     def _define(self, name: str) -> Json:
         """The schema of a built-in tool."""
-        known = self._find_definition(name) if self._made[name] is None else None
+        known = None if name in self._added else self._find_definition(name)
         if known is None:
             return tool_schema(self[name])
         return known if known["description"] is not None else {**known, "description": self[name].description}
