@@ -267,7 +267,7 @@ class LiveSession:
         self.receive(client, line)
 
     def drop_replies(self) -> None:
-        """The session is unloaded: nobody will read what waits for event streams."""
+        """The session is unloaded: no client will read what waits for event streams."""
         for client in self._stream_clients.values():
             client.subscriber.take_replies()
 

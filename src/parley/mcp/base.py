@@ -21,7 +21,7 @@ Kind = Literal["stdio", "sse", "http", "sdk"]
 PREFIX = "mcp__"
 """The prefix of all MCP tool names."""
 REFUSED = "refused"
-"""The code of a `ServerError` that means that the request needs a login, of a transport that goes on without it."""
+"""The code of a `ServerError` that means that the request needs a login, of a transport that continues without it."""
 TAIL_BYTES = 4_096
 """How much of a server's stderr is kept and reported."""
 

@@ -268,7 +268,7 @@ class McpClient:
     def find_kept(self, method: str, params: Json | None) -> Json | None:
         """An earlier result, for as long as its server allows (`ttlMs`).
 
-        `cacheScope` makes no difference, because nobody else sees what a connection keeps.
+        `cacheScope` makes no difference, because what a connection keeps is not shared.
         """
         expires_at, result = self._kept.get(encode_json([method, params]), (0.0, None))
         return result if asyncio.get_running_loop().time() < expires_at else None
@@ -429,7 +429,7 @@ def format_message(method: str, params: Json | None, meta: Json) -> Json:
 
 
 def consume_exception(answer: asyncio.Future[Any]) -> None:
-    """Cancel it if it is not done. Otherwise mark its exception as retrieved, because asyncio warns if nobody does."""
+    """Cancel it if it is not done. Otherwise mark its exception as retrieved, because asyncio warns otherwise."""
     if not answer.cancel() and not answer.cancelled():
         answer.exception()
 

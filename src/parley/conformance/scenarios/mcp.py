@@ -400,7 +400,7 @@ async def silent_server(engine: EngineDriver) -> None:
 
 @check(
     "mcp.never-ready", "mcp.stdio", on="silent-server", basis="users: pending for ever",
-    expects="a server that does not answer within MCP_TIMEOUT is `failed`, and the session goes on",
+    expects="a server that does not answer within MCP_TIMEOUT is `failed`, and the session continues",
 )  # fmt: skip
 def never_ready(log: ScenarioLog) -> None:
     need(status_of(log, "silent") == "failed", log.answer("mcp_status"))

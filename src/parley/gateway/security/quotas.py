@@ -245,7 +245,7 @@ class TenantThreads:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, tenant: str, work: Callable[[], T], is_gone: Callable[[], Awaitable[bool]] | None = None) -> T:
-        """`is_gone`: whether nobody waits for it any more when its turn has come. Raises Refusal then."""
+        """`is_gone`: whether its client has left when its turn has come. Raises Refusal then."""
         turn = self._turns.get(tenant) or asyncio.Lock()
         self._turns[tenant] = turn
         async with turn:

@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
 REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 RESERVED = frozenset({MARKETPLACE, "inline", "builtin", "skills-dir", "synced"})
 OFFICIAL = re.compile(r"anthropic.*|claude-(code|plugins?|community|for|tag)(-.*)?|.*official-claude.*|agent-skills")
-"""Names that only repositories of github.com/anthropics may have, so that nobody can pose as the vendor."""
+"""Names that only repositories of github.com/anthropics may have, so that no other can pose as the vendor."""
 
 
 class KnownMarketplace(Struct, frozen=True, kw_only=True):
