@@ -68,6 +68,12 @@ def run(
     return machine.run(*argv, settings=settings, managed=managed, script=script(*calls))
 
 
+def runs(program: str) -> bool:
+    """Whether a program is installed, and works: `cargo` of rustup needs a toolchain."""
+    done = shutil.which(program) and subprocess.run([program, "--version"], capture_output=True, check=False)
+    return bool(done and done.returncode == 0)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_everyday_work_passes_in_the_sandbox(machine: Machine, kind: str) -> None:
     subprocess.run(["git", "init", "-q", machine.work], check=True)
@@ -85,11 +91,11 @@ def test_everyday_work_passes_in_the_sandbox(machine: Machine, kind: str) -> Non
         "npm": "npm run build && cat built.txt",
         "cargo": "(cd crate && cargo check --offline 2>&1)",
     }
-    commands = [command for program, command in wanted.items() if shutil.which(program)]
+    commands = [command for program, command in wanted.items() if runs(program)]
     commands.append(f"{shlex.quote(sys.executable)} -m pytest -q -p no:cacheprovider test_it.py")
-    if shutil.which("cargo"):  # rustup and cargo find their files by these
-        home = Path.home()
-        machine.environment |= {"RUSTUP_HOME": str(home / ".rustup"), "CARGO_HOME": str(home / ".cargo")}
+    # rustup and cargo find their files by these.
+    home = Path.home()
+    machine.environment |= {"RUSTUP_HOME": str(home / ".rustup"), "CARGO_HOME": str(home / ".cargo")}
 
     done = run(machine, *commands, kind=kind)
 

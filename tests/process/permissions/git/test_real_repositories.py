@@ -473,10 +473,13 @@ async def test_a_repository_that_the_model_writes_is_not_obeyed(ground: Ground) 
     rules = ("--permission-mode", "acceptEdits", "--allowedTools", "Bash(git:*)", "Bash(git status)")
     async with started(ground, empty, [writes, bash("git status", "git diff", "git log")], *rules) as conversation:
         await conversation.turn()
+        assert conversation.asked == ["Write"]  # the file that makes a repository of the folder
+        for name, text in files.items():
+            (empty / name).parent.mkdir(exist_ok=True)
+            (empty / name).write_text(text)
         await conversation.turn()
 
-    assert (empty / "config").read_text() == config
-    assert conversation.asked == ["git status", "git diff", "git log"]
+    assert conversation.asked == ["Write", "git status", "git diff", "git log"]
     git(empty, ground.home, "status")
     assert ground.mark.exists()  # as git itself would have
 
