@@ -7,6 +7,9 @@ host takes one that it has not seen renewed for that time by its own. The time o
 
 from __future__ import annotations
 
+import asyncio
+from weakref import WeakValueDictionary
+
 import msgspec
 
 from parley.cluster.base import ClusterError, Lease, LeaseLost
@@ -30,6 +33,8 @@ class NatsOwnership:
         self._stream = stream
         self._name = names.leases
         self._subject = names.leases_subject
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        """A lease is not renewed while it is released: of several servers, one may store the renewal afterwards."""
 
     async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
         try:
@@ -46,7 +51,16 @@ class NatsOwnership:
         except LeaseLost:
             return None
 
+    def _turn(self, shard: int) -> asyncio.Lock:
+        turn = self._turns.get(shard) or asyncio.Lock()
+        self._turns[shard] = turn
+        return turn
+
     async def renew(self, lease: Lease) -> Lease:
+        async with self._turn(lease.shard):
+            return await self._renew(lease)
+
+    async def _renew(self, lease: Lease) -> Lease:
         value = LeaseValue(lease.host, lease.epoch)
         try:
             return await self._write(lease.shard, value, lease.revision)
@@ -58,6 +72,10 @@ class NatsOwnership:
         return await self._write(lease.shard, value, held.revision)
 
     async def release(self, lease: Lease) -> None:
+        async with self._turn(lease.shard):
+            await self._release(lease)
+
+    async def _release(self, lease: Lease) -> None:
         held = await self._get(lease.shard)
         while held is not None and held.epoch == lease.epoch:
             try:

@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 20
 """The longest part of a file in one reply, unless the client asks for less."""
 MAX_SUGGESTIONS = 15
 MAX_FILES = 20_000
-SEARCH_SECONDS = 2
+SEARCH_SECONDS = 10
 ENCODINGS = ("utf-8", "base64")
 
 
