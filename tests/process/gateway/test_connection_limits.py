@@ -14,6 +14,7 @@ import pytest
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
+from parley.gateway.http.frames import TOKEN_PARTS
 from tests.helpers.gateway import Server, control, open_question, user
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.ports import free_port
@@ -150,7 +151,7 @@ async def test_parts_of_a_frame_before_the_token_are_few(tmp_path: Path) -> None
         client = await connect(f"ws://127.0.0.1:{server.port}/ws")
 
         async def make_parts() -> AsyncIterator[str]:
-            for _ in range(20):
+            for _ in range(TOKEN_PARTS + 1):  # with more, the reset of the connection could overtake the reason
                 yield ""
             await client.wait_closed()
 
