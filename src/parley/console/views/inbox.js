@@ -3,7 +3,7 @@
 import { link } from "../router.js";
 import { nameOf, pathOf } from "../stores.js";
 import { formatAge, shorten, visible } from "../text.js";
-import { html, useConsole, useEffect, useRef, useState, useStore } from "../ui.js";
+import { html, useConsole, useLayoutEffect, useRef, useState, useStore } from "../ui.js";
 import { Icon } from "../widgets/icon.js";
 import { NotifyButton } from "../widgets/notifications.js";
 import { formatRule, QuestionCard } from "../widgets/question-card.js";
@@ -50,7 +50,7 @@ const keyOf = (question) => `${question.session}/${question.request_id}`;
 function useListKeys(move) {
   const latest = useRef(move);
   latest.current = move;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKeyDown = (event) => {
       if (event.target.closest("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
       const step = { j: 1, k: -1 }[event.key.toLowerCase()];
@@ -86,7 +86,7 @@ function Entry({ question, session, now, isCurrent, onChoose }) {
 
 function Detail({ question, session, now, onDone }) {
   const element = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     /* The title gets the focus: keys work at once, and no button can be pressed by accident. */
     const title = element.current.querySelector(".question-title");
     if (!title || document.activeElement?.closest("input, textarea, dialog")) return;

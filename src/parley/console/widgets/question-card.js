@@ -5,7 +5,7 @@
 
 import { diffLines, toHunks } from "../diff.js";
 import { shorten, visible } from "../text.js";
-import { html, useConsole, useEffect, useRef, useState } from "../ui.js";
+import { html, useConsole, useLayoutEffect, useRef, useState } from "../ui.js";
 import { Diff } from "./diff.js";
 import { Icon } from "./icon.js";
 import { CodeBlock, Markdown } from "./markdown.js";
@@ -46,7 +46,7 @@ function useKeys(keys) {
   const element = useRef(null);
   const latest = useRef(keys);
   latest.current = keys;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const { current } = element;
     const onKeyDown = (event) => {
       if (event.target.closest("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey) return;
