@@ -230,15 +230,19 @@ def the_history_is_whole_and_has_nothing_twice(case: Case) -> Iterator[str]:
 
 
 def each_call_is_paid_for_once(case: Case) -> Iterator[str]:
+    """The output of a call that was cut off is estimated: it is at least what the server had said."""
     usages = [event.message["usage"] for event in case.heard_events() if event.message is not None]
-    usages += [event.usage for event in case.heard_events() if event.usage is not None]
+    final = [event.usage for event in case.heard_events() if event.usage is not None]
+    is_cut = bool(usages) and not final
+    usages += final
     paid = [*usages[-1:], *[SHORT] * case.breaking.short_answers]
     results = [line for line in case.lines if line["type"] == "result"]
     for field, name in (("input_tokens", "inputTokens"), ("output_tokens", "outputTokens")):
         expected = sum(usage[field] for usage in paid)
         by_turn = sum(line["usage"][field] for line in results)
         by_model = sum(used[name] for used in results[-1]["modelUsage"].values())
-        if not expected == by_turn == by_model:
+        is_right = by_turn >= expected if is_cut and field == "output_tokens" else by_turn == expected
+        if not is_right or by_turn != by_model:
             yield f"{field}: {expected} were used, {by_turn} by turn, {by_model} by model"
 
 
