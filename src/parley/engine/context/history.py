@@ -377,17 +377,17 @@ class History:
             return block if is_same else {**block, "content": cleaned or ""}
         if block.get("type") != "image":
             return block
-        from parley.engine.context.history_repair import find_flaw
+        from parley.engine.context.history_repair import find_image_problem
 
-        flaw = find_flaw(block.get("source"), reader.max_image_chars)
-        if flaw is None:
+        problem = find_image_problem(block.get("source"), reader.max_image_chars)
+        if problem is None:
             return block
-        self._replaced.setdefault(flaw, False)
-        return {"type": "text", "text": f"[An image was here. {flaw}]"}
+        self._replaced.setdefault(problem, False)
+        return {"type": "text", "text": f"[An image was here. {problem}]"}
 
     def take_replaced(self) -> list[str]:
         """Why images are not sent, as far as it was not reported yet."""
-        new = [flaw for flaw, is_reported in self._replaced.items() if not is_reported]
+        new = [problem for problem, is_reported in self._replaced.items() if not is_reported]
         self._replaced |= dict.fromkeys(new, True)
         return new
 

@@ -125,7 +125,7 @@ def repair_block(block: Json, refused: Container[str]) -> Json:
     return block
 
 
-def find_flaw(source: object, max_chars: int | None) -> str | None:
+def find_image_problem(source: object, max_chars: int | None) -> str | None:
     """Why an image cannot be sent, by its size and first bytes; None if it can."""
     if not isinstance(source, dict) or source.get("type") != "base64":
         return None

@@ -34,7 +34,7 @@ def script(given: list[tuple[Json, str | None, str]]) -> str:
 
 
 def per_call(lines: list[Json]) -> list[Json]:
-    """What each model call used, as whoever follows the stream sees it: of one that was cut off, what had arrived."""
+    """What each model call used, as a reader of the stream sees it: of one that was cut off, what had arrived."""
     calls: list[Json] = []
     written: list[int] = []
     for line in lines:
