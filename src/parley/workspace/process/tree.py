@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -19,6 +21,8 @@ HURRIED_GRACE_SECONDS = 0.5
 """The same if the engine is gone or exits soon."""
 HOPELESS_SECONDS = 10.0
 """How long to try to kill processes that do not end."""
+DEATH_SECONDS = 1.0
+"""How long to wait for the end of processes that were sent SIGKILL."""
 
 
 class ProcessTree:
@@ -99,11 +103,24 @@ def program_of(pid: int) -> str:
 
 
 def kill_beside(kept: set[int]) -> None:
-    """Kill all descendants of this process, except the children in `kept` and their descendants."""
+    """Kill all descendants of this process, except the children in `kept` and their descendants.
+
+    When this returns, they have ended: a killed process runs on until the kernel has handled the signal. One that the
+    kernel cannot end yet (it waits for a disk, for example) is not waited for longer than `DEATH_SECONDS`.
+    """
+    dying: list[int] = []
     for child in children()(os.getpid()) if os.path.exists("/proc/self/stat") else []:
         if child not in kept:
             for pid in (*descendants_of(child), child):
+                with contextlib.suppress(OSError):  # it has ended, or no descriptor is left
+                    dying.append(os.pidfd_open(pid))
                 send(pid, signal.SIGKILL)
+    deadline = time.monotonic() + DEATH_SECONDS
+    for descriptor in dying:
+        ended = select.poll()
+        ended.register(descriptor, select.POLLIN)
+        ended.poll(max(0, deadline - time.monotonic()) * 1000)
+        os.close(descriptor)
 
 
 def descendants_of(root: int) -> Iterator[int]:
