@@ -708,7 +708,7 @@ def _check_variables(commands: Sequence[SimpleCommand], source: str, *, uses_hom
 
 def only_prints(argv: Sequence[str]) -> bool:
     """Whether this is a `printf` that sets no variable."""
-    return argv[0] == "printf" and argv[1:2] != () and argv[1][:1] != "-" and not PRINTF_ASSIGNS.search(argv[1])
+    return argv[0] == "printf" and len(argv) > 1 and argv[1][:1] != "-" and not PRINTF_ASSIGNS.search(argv[1])
 
 
 def _format_command(assignments: Sequence[tuple[str, str]], words: Sequence[str], redirects: Sequence[Redirect]) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.permissions.shell import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
+from parley.permissions.shell.strict_parser import only_prints
 
 
 def commands(text: str) -> tuple[SimpleCommand, ...]:
@@ -501,3 +504,8 @@ def test_a_loop_variable_that_is_a_glob_is_that_glob_or_opaque() -> None:
 )  # fmt: skip
 def test_an_expansion_whose_value_matters_is_unclear(text: str) -> None:
     assert isinstance(parse_strict(text, "/home/me"), Unclear)
+
+
+@pytest.mark.parametrize("argv", [["printf"], ("printf",), ["printf", "-v", "x"], ["printf", "%n", "x"]])
+def test_a_printf_without_a_format_that_is_known_may_set_a_variable(argv: Sequence[str]) -> None:
+    assert not only_prints(argv)

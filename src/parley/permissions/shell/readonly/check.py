@@ -156,7 +156,7 @@ def leaves_folder(line: CommandLine, cwd: str = "", *, inspects_git: bool = Fals
 
 def keeps_files(command: UnwrappedCommand | None) -> bool:
     """Whether a git command leaves the files of the working tree as they are."""
-    return command is not None and command.argv[1:2] != () and command.argv[1] in GIT_KEEPS_FILES
+    return command is not None and len(command.argv) > 1 and command.argv[1] in GIT_KEEPS_FILES
 
 
 def _stays_in(command: UnwrappedCommand, cwd: str) -> bool:
