@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import socket
@@ -173,7 +174,8 @@ def test_strangers_who_send_nonsense_do_not_disturb_a_session(server: ServerThre
     for seed in range(1500):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(str(server.socket))
-            stranger.sendall(hostile_bytes(seed))
+            with contextlib.suppress(ConnectionError):  # the server may hang up on a stranger before it reads
+                stranger.sendall(hostile_bytes(seed))
     assert remote.files.read(str(root / "a"), ANYWHERE).data == b"a"
 
 
