@@ -274,7 +274,8 @@ class _MentionSearch:
         if name in DELETERS and dynamic in FILLERS:
             return
         takes_code = INTERPRETERS.fullmatch(name) or SHELL.fullmatch(name)
-        sets_key = name == "git" and ("config" in words or dynamic == words[1])
+        # Without a subcommand, as in `xargs git`, the input may name any.
+        sets_key = name == "git" and ("config" in words or len(words) == 1 or dynamic == words[1])
         if sets_key or not (name in NAMES_NO_TARGET or takes_code):
             self.unknown_target = self.unknown_target or dynamic
 

@@ -83,3 +83,9 @@ def test_a_command_in_the_words_of_another_is_reported(text: str, expected: bool
 
     assert isinstance(line, CommandLine)
     assert has_nested_commands(line) is expected
+
+
+def test_a_git_subcommand_from_a_pipe_may_write_any_file() -> None:
+    found = seen("find . | xargs git <<E\nconfig\nE")
+
+    assert (found.unknown_read, found.unknown_write, found.unknown_target) == ("xargs", "xargs", "xargs")
