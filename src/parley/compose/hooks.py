@@ -93,7 +93,7 @@ def list_of(values: dict[str, Any], key: str) -> list[str] | None:
 def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]) -> Condition:
     """Whether a call matches a rule, as a deny rule would: a command that contains a matching one, or may, does."""
     from parley.permissions.base import Allow, Deny
-    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.filesystem import RealFilesystem
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
     problems: list[str] = []

@@ -4,7 +4,7 @@ A flag that is not in the row of its subcommand is unknown. So `-c`, `-C`, `--ex
 `--textconv`, `-O`, `--upload-pack` and `--show-signature` are never accepted, nor are their abbreviations, and
 subcommands that access a remote have no row. Placeholders in formats must be known: `%G?` runs gpg.
 
-See also: the repository that git finds, and its configuration (permissions/git/repository.py).
+See also: the repository that git finds, and its configuration (git/repository.py).
 """
 
 from __future__ import annotations

@@ -15,13 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from parley.permissions.base import word_set
-from parley.permissions.budget import describe_excess
-from parley.permissions.shell.arguments import RUNNERS
+from parley.permissions.base import describe_excess, word_set
+from parley.permissions.shell import interpreters
 from parley.permissions.shell.command_rules import compile_patterns, matches, may_match
-from parley.permissions.shell.denied import interpreters
-from parley.permissions.shell.denied.inert import INERT
-from parley.permissions.shell.denied.interpreters import READS_INPUT, TEXTS
+from parley.permissions.shell.interpreters import READS_INPUT, TEXTS
+from parley.permissions.shell.program_groups import INERT, RUNNERS
 from parley.permissions.shell.strict_parser import FORBIDDEN, MAX_COMMAND_CHARACTERS, CommandLine, parse_strict
 from parley.permissions.shell.treesitter import (
     CommandWords,

@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from parley.permissions.base import ResolvedPath
-from parley.permissions.paths.filesystem import MAX_LINKS, MAX_LISTED, CachedFilesystem, RealFilesystem, resolve_path
+from parley.permissions.filesystem import (
+    MAX_LINKS,
+    MAX_LISTED,
+    CachedFilesystem,
+    RealFilesystem,
+    ResolvedPath,
+    resolve_path,
+)
 from tests.helpers.file_tree import Tree
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions.shell import CommandLine, is_read_only, parse_strict
-from parley.permissions.shell.readonly.check import reads_whole_folders
+from parley.permissions.shell.readers import reads_whole_folders
 
 
 def reads_only(text: str, cwd: str = "") -> bool:

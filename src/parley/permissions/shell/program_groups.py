@@ -1,7 +1,8 @@
-"""Programs whose arguments are never a command.
+"""Groups of programs, by what they do with their arguments. Used to find denied commands and files.
 
-In the arguments of any other program there may be a command: `mpirun -n 4 rm x`, `kcmd --on-exit='rm x'`. Used only to
-find denied commands: for a program that is missing here, `rm` among its arguments matches a rule that denies `rm`.
+RUNNERS run a command in their arguments. The arguments of INERT programs are never a command. In those of any other
+program there may be one: `mpirun -n 4 rm x`, `kcmd --on-exit='rm x'`. For a program that is missing here, `rm` among
+its arguments matches a rule that denies `rm`.
 
 The groups also tell which programs take files: an argument that is only known at run time may be any file, unless the
 program opens none.
@@ -11,6 +12,34 @@ from __future__ import annotations
 
 from parley.permissions.base import word_set
 
+RUNNERS = {
+    **dict.fromkeys(
+        word_set(
+            "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
+            "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
+            "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
+            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
+            "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
+            "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
+            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks sshpass "
+            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
+            "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
+            "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
+            "reflex concurrently onchange chokidar shell pwsh powershell"
+        ),
+        0,
+    ),
+    **dict.fromkeys(
+        word_set(
+            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh autossh faketime gosu su-exec "
+            "setuidgid envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh "
+            "withlock proot"
+        ),
+        1,
+    ),
+}
+"""Programs that run the command in their arguments, with the number of operands before it. A rule for their beginning
+does not say which command, and a denied command is found after them."""
 FILE_FREE = word_set(
     ": true false echo printf test [ [[ let read export declare typeset local readonly unset set shift shopt return "
     "exit break continue wait kill sleep seq expr basename dirname which type hash pwd id whoami uname nproc tty jobs "

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from parley.permissions.shell import DenyMatch, find_denied, is_unresolved
-from parley.permissions.shell.denied.search import MAX_CHARACTERS, explain_over_budget, survey_command
+from parley.permissions.shell.deny_search import MAX_CHARACTERS, explain_over_budget, survey_command
 
 
 def test_the_pattern_and_the_part_that_it_speaks_of_are_reported() -> None:
@@ -104,3 +107,21 @@ def test_more_parts_than_can_be_compared_with_the_rules_exceed_the_budget() -> N
 )
 def test_words_are_resolved_as_far_as_they_can_be(command: str, part: str) -> None:
     assert part in survey_command(command).parts
+
+
+THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+from parley.permissions.shell.treesitter import parse
+
+def names(number):
+    text = f"if true; then program{number} a; fi; while x; do (y | z); done"
+    return {command.words[0] for command in parse(text).commands} == {"true", f"program{number}", "x", "y", "z"}
+
+with ThreadPoolExecutor(8) as pool:
+    print(all(pool.map(names, range(4000))))
+"""
+
+
+def test_a_command_is_parsed_in_any_number_of_threads() -> None:
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell.readonly.scripts import edits_lines, only_prints
+from parley.permissions.shell.special_readers import edits_lines, only_prints
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from parley.permissions.base import Allow, Ask, Decision, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.workspace.search_path import DEFAULT, folders, with_absolute_path

@@ -3,8 +3,8 @@
     list(find_shell_texts("ssh", ["ssh", "host", "rm x"]))                   ["rm x"]: a shell reads it
     list(find_command_positions("docker", ["docker", "exec", "c", "rm"]))    [2, 3]: a command may begin there
 
-The wrappers that simply come before a command are in search.py. What is missed here is found nowhere else, so the
-tables are wide: a false match costs a question.
+The wrappers that simply come before a command are in program_groups.py. What is missed here is found nowhere else, so
+the tables are wide: a false match costs a question.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from parley.permissions.base import word_set
-from parley.permissions.shell.denied.inert import BUILDS, SERVICES
+from parley.permissions.shell.program_groups import BUILDS, SERVICES
 from parley.protocol.base import Struct
 
 # Subcommands after which a command may begin at any word.

@@ -15,15 +15,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
 
-from parley.permissions.base import Filesystem, ResolvedPath, ToolRequest, word_set
-from parley.permissions.paths.filesystem import normalize_path
+from parley.permissions.base import ToolRequest, word_set
+from parley.permissions.filesystem import Filesystem, ResolvedPath, normalize_path
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step
 from parley.permissions.shell.arguments import WRAPPERS, unwrap
-from parley.permissions.shell.readonly.check import TRUSTED_FOLDERS
-from parley.permissions.shell.readonly.special import CHECKS
-from parley.permissions.shell.readonly.tables import READERS, VERSIONS
+from parley.permissions.shell.readers import READERS, TRUSTED_FOLDERS, VERSIONS
+from parley.permissions.shell.special_readers import CHECKS
 from parley.permissions.shell.targets import EDITS
 from parley.workspace.search_path import (
     find,

@@ -14,17 +14,17 @@ import re
 from collections.abc import Sequence
 from itertools import islice, zip_longest
 
-from parley.permissions.base import RESTRICTING, ResolvedPath, word_set
-from parley.permissions.paths.filesystem import MAX_ENTRIES
-from parley.permissions.paths.programs import SHADOWED, explain_shadowing
+from parley.permissions.base import RESTRICTING, word_set
+from parley.permissions.filesystem import MAX_ENTRIES, ResolvedPath
 from parley.permissions.patterns import may_be_path, relative_parts
+from parley.permissions.programs import SHADOWED, explain_shadowing
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.shell import SimpleCommand
 from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
-from parley.permissions.shell.expansion import GlobLookup, expand
+from parley.permissions.shell.file_names import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
-from parley.permissions.shell.readonly.check import files_read, program_name
+from parley.permissions.shell.readers import files_read, program_name
 from parley.permissions.shell.targets import EDITS, find_file_operands
 from parley.workspace.sensitive_names import is_git_internal, is_protected
 

@@ -8,7 +8,7 @@ from parley.permissions.base import Allow, Ask, Decision, ToolRequest
 from parley.permissions.decision import decide
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell.readonly.scripts import edits_lines
+from parley.permissions.shell.special_readers import edits_lines
 from tests.helpers.file_tree import Tree
 
 
