@@ -11,12 +11,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from parley.conformance.behaviours import LEVELS, read_behaviours
 from parley.conformance.driver import STREAM, EngineDriver, Missed
-from parley.conformance.registry import CHECKS, SCENARIOS, BehaviourCheck
+from parley.conformance.registry import CHECKS, EVERY, LEVELS, SCENARIOS, BehaviourCheck, read_behaviours
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, shown
 from parley.conformance.scenarios import load
-from parley.conformance.scenarios.invariants import EVERY
 from parley.protocol.base import Struct
 
 DEADLINE_SECONDS = 20.0

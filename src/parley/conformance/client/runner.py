@@ -20,9 +20,9 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from parley.conformance.behaviours import read_behaviours
 from parley.conformance.client.scenarios import CHECKS, ClientCheck, ClientLog
 from parley.conformance.driver import STDERR_CHARS
+from parley.conformance.registry import read_behaviours
 from parley.conformance.runner import CheckOutcome, Plan, SuiteOutcome
 from parley.conformance.scenario_log import Mismatch, shown
 
