@@ -64,21 +64,26 @@ def read_behaviours() -> dict[str, Behaviour]:
     return {row.id: row for line in lines[1:] for row in [Behaviour(*line.split("\t"))]}
 
 
-class BehaviourCheck(Struct, frozen=True, kw_only=True):
-    """What is expected of one scenario."""
+class CheckRow(Struct, frozen=True, kw_only=True):
+    """What is expected of an engine or a client in one scenario."""
 
     id: str
     rows: tuple[str, ...]
     scenario: str
     expects: str
     basis: str
-    judge: Condition
     is_advice: bool = False
     """Whether the recorded engine does otherwise, on purpose: reported, and not part of the score."""
 
     @property
     def behaviour(self) -> Behaviour:
         return read_behaviours()[self.rows[0]]
+
+
+class BehaviourCheck(CheckRow, frozen=True, kw_only=True):
+    """A check of an engine."""
+
+    judge: Condition
 
 
 SCENARIOS: dict[str, Play] = {}
