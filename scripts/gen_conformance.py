@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 from pages import ROOT, fill, main, table
 
-from parley.conformance.behaviours import LEVELS, REQUIRED, read_behaviours
-from parley.conformance.excused import EXCUSED
+from parley.conformance.registry import LEVELS, REQUIRED, read_behaviours
+from parley.conformance.registry import EXCUSED
 from parley.conformance.registry import CHECKS, SCENARIOS, BehaviourCheck
 from parley.conformance.report import read_outcome
 from parley.conformance.scenarios import load

@@ -21,7 +21,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.wire.recording import make_recording
 from parley.gateway.wire.wire_log import WireLog
-from parley.inspector.records import Record
+from parley.inspector.recording import Record
 from parley.inspector.redaction import WireRedactor
 
 MOST_LINES = 2000
