@@ -335,7 +335,7 @@ def make_web(launch: LaunchContext, rules: Policy | None) -> Callable[[], Web]:
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
 
     def find_rule(address: str) -> str:
-        from parley.permissions.web_hosts import matches_host
+        from parley.permissions.patterns import matches_host
         from parley.workspace.url import list_equal_addresses, read_address
 
         found = None if rules is None else rules.list_paths_and_hosts()

@@ -6,7 +6,7 @@
 
 Every agent leaves its worktree, also one that is stopped; then nothing waits for the removal.
 
-See also: `workspace/worktrees.py` for git, `permissions/worktree_rules.py` for rules in a worktree.
+See also: `workspace/worktrees.py` for git, `permissions/rules.py` for rules in a worktree.
 """
 
 from __future__ import annotations
