@@ -38,13 +38,11 @@ class NoteRecord(Record, frozen=True, kw_only=True, tag="note"):
 AnyRecord = (
     NoteRecord
     |'''
-NEW_CHANGE = """_CHANGES: dict[type, Callable[[SessionState, Any], None]] = {
-    NoteRecord: SessionState._own,"""
 PATCHES = {
     "cluster/session_log/batches.py": ((f"VERSION = {VERSION}\n", f"VERSION = {VERSION + 1}\n"),),
     "gateway/session_log/records.py": (("AnyRecord = (\n   ", NEW_KIND),),
     "gateway/session_log/state.py": (
-        ("_CHANGES: dict[type, Callable[[SessionState, Any], None]] = {", NEW_CHANGE),
+        ("case OwnerRecord() | ", "case OwnerRecord() | NoteRecord() | "),
         ("    OwnerRecord,\n", "    NoteRecord,\n    OwnerRecord,\n"),
     ),
     "cluster/session_log/writer.py": (

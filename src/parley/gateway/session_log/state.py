@@ -8,8 +8,7 @@ It has no text of lines, which are read from the log when they are needed. See a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -132,8 +131,80 @@ class SessionState(Struct):
             self.apply(record)
 
     def apply(self, record: AnyRecord) -> None:
-        """Raises DamagedRecords."""
-        _CHANGES[type(record)](self, record)
+        """What follows from a record; the most frequent ones come first. Raises DamagedRecords."""
+        match record:
+            case LineRecord():
+                if record.number != self.last_line + 1:
+                    text = f"line {self.last_line + 1} is missing from the log; the next one has number {record.number}"
+                    raise DamagedRecords(text)
+                self.last_line = record.number
+                self.line_bytes += len(record.data)
+            case EntryRecord():
+                self.transcript(record.session).log(record.agent).append(record.entry)
+            case PromptTakenRecord():
+                self.prompts[record.uuid] = Prompt(record.line, record.digest, record.unread_by)
+                self.open_prompts[record.uuid] = None
+                if record.unread_by is not None:
+                    self.unread_prompts[record.uuid] = None
+            case PromptFinishedRecord() if record.uuid in self.prompts:
+                self.prompts[record.uuid].result = record.result
+                self.open_prompts.pop(record.uuid, None)
+            case PromptReadRecord() if record.uuid in self.prompts:
+                self.prompts[record.uuid].unread_by = None
+                self.unread_prompts.pop(record.uuid, None)
+            case PromptCancelledRecord():
+                for known in (self.prompts, self.open_prompts, self.unread_prompts):
+                    known.pop(record.uuid, None)
+            case UsedRecord():
+                self.spent_tokens += record.tokens
+                self.spent_usd += record.usd
+                self.total_tokens, self.total_usd = record.total_tokens, record.total_usd
+            case AskedRecord() if (again := self.questions.get(record.request_id)) is not None:
+                # A resumed engine asks again: the time limit and the delegate stay.
+                again.line, again.state, again.decided_at = record.line, OPEN, None
+            case AskedRecord():
+                question = StoredQuestion(record.kind, record.line, record.at, record.expires_at)
+                self.questions[record.request_id] = question
+            case DelegatedRecord():
+                self.questions[record.request_id].delegate = record.delegate
+            case DecidedRecord():
+                question = self.questions[record.request_id]
+                question.state, question.answer = DECIDED, record.answer
+                question.decided_by, question.decided_at = record.by, record.at
+            case WithdrawnRecord():
+                question = self.questions[record.request_id]
+                question.state, question.decided_at = WITHDRAWN, record.at
+            case EngineStartedRecord():
+                self.is_loaded, self.used_at = True, max(self.used_at, record.at)
+            case EngineEndedRecord():
+                self.is_loaded = False
+            case EngineChangedRecord():
+                self.engine_id = record.engine_id
+            case CreatedRecord():
+                self.created, self.title, self.used_at = record, record.title, record.at
+            case CopiedRecord():
+                self.copied, self.total_tokens, self.total_usd = record, record.total_tokens, record.total_usd
+            case TitledRecord():
+                self.title = record.title
+            case DeclaredRecord():
+                self.declared = record
+            case DeletedRecord():
+                self.deleted = record
+            case AgentRecord():
+                self.transcript(record.session).agents[record.agent] = record.meta
+            case LabelRecord():
+                self.transcript(record.session).label = record
+            case TranscriptDeletedRecord():
+                self.transcripts.pop(record.session, None)
+            case CommandRecord():
+                self.commands.pop(record.id, None)
+                self.commands[record.id] = record.reply
+                while len(self.commands) > MOST_COMMANDS:
+                    del self.commands[next(iter(self.commands))]
+            case SummaryRecord():
+                self.summary = record
+            case OwnerRecord() | PromptFinishedRecord() | PromptReadRecord():
+                pass  # who runs the session does not change it, and neither does a prompt that was cancelled
 
     def transcript(self, session: str) -> Transcript:
         return self.transcripts.setdefault(session, Transcript())
@@ -170,137 +241,6 @@ class SessionState(Struct):
             yield CommandRecord(id=command_id, reply=reply)
         if self.deleted is not None:
             yield self.deleted
-
-    # What follows from each kind of record.
-
-    def _create(self, record: CreatedRecord) -> None:
-        self.created, self.title, self.used_at = record, record.title, record.at
-
-    def _copy(self, record: CopiedRecord) -> None:
-        self.copied, self.total_tokens, self.total_usd = record, record.total_tokens, record.total_usd
-
-    def _set_title(self, record: TitledRecord) -> None:
-        self.title = record.title
-
-    def _declare(self, record: DeclaredRecord) -> None:
-        self.declared = record
-
-    def _start_engine(self, record: EngineStartedRecord) -> None:
-        self.is_loaded, self.used_at = True, max(self.used_at, record.at)
-
-    def _end_engine(self, record: EngineEndedRecord) -> None:
-        self.is_loaded = False
-
-    def _change_engine(self, record: EngineChangedRecord) -> None:
-        self.engine_id = record.engine_id
-
-    def _use(self, record: UsedRecord) -> None:
-        self.spent_tokens += record.tokens
-        self.spent_usd += record.usd
-        self.total_tokens, self.total_usd = record.total_tokens, record.total_usd
-
-    def _delete(self, record: DeletedRecord) -> None:
-        self.deleted = record
-
-    def _add_line(self, record: LineRecord) -> None:
-        if record.number != self.last_line + 1:
-            text = f"line {self.last_line + 1} is missing from the log; the next one has number {record.number}"
-            raise DamagedRecords(text)
-        self.last_line = record.number
-        self.line_bytes += len(record.data)
-
-    def _take_prompt(self, record: PromptTakenRecord) -> None:
-        self.prompts[record.uuid] = Prompt(record.line, record.digest, record.unread_by)
-        self.open_prompts[record.uuid] = None
-        if record.unread_by is not None:
-            self.unread_prompts[record.uuid] = None
-
-    def _finish_prompt(self, record: PromptFinishedRecord) -> None:
-        if (prompt := self.prompts.get(record.uuid)) is not None:
-            prompt.result = record.result
-            self.open_prompts.pop(record.uuid, None)
-
-    def _cancel_prompt(self, record: PromptCancelledRecord) -> None:
-        for known in (self.prompts, self.open_prompts, self.unread_prompts):
-            known.pop(record.uuid, None)
-
-    def _read_prompt(self, record: PromptReadRecord) -> None:
-        if (prompt := self.prompts.get(record.uuid)) is not None:
-            prompt.unread_by = None
-            self.unread_prompts.pop(record.uuid, None)
-
-    def _ask(self, record: AskedRecord) -> None:
-        question = self.questions.get(record.request_id)
-        if question is None:
-            self.questions[record.request_id] = StoredQuestion(record.kind, record.line, record.at, record.expires_at)
-        else:  # a resumed engine asks again: the time limit and the delegate stay
-            question.line, question.state, question.decided_at = record.line, OPEN, None
-
-    def _delegate(self, record: DelegatedRecord) -> None:
-        self.questions[record.request_id].delegate = record.delegate
-
-    def _decide(self, record: DecidedRecord) -> None:
-        question = self.questions[record.request_id]
-        question.state, question.answer = DECIDED, record.answer
-        question.decided_by, question.decided_at = record.by, record.at
-
-    def _withdraw(self, record: WithdrawnRecord) -> None:
-        question = self.questions[record.request_id]
-        question.state, question.decided_at = WITHDRAWN, record.at
-
-    def _add_entry(self, record: EntryRecord) -> None:
-        self.transcript(record.session).log(record.agent).append(record.entry)
-
-    def _add_agent(self, record: AgentRecord) -> None:
-        self.transcript(record.session).agents[record.agent] = record.meta
-
-    def _set_label(self, record: LabelRecord) -> None:
-        self.transcript(record.session).label = record
-
-    def _delete_transcript(self, record: TranscriptDeletedRecord) -> None:
-        self.transcripts.pop(record.session, None)
-
-    def _remember_command(self, record: CommandRecord) -> None:
-        """Keep the last commands."""
-        self.commands.pop(record.id, None)
-        self.commands[record.id] = record.reply
-        while len(self.commands) > MOST_COMMANDS:
-            del self.commands[next(iter(self.commands))]
-
-    def _summarize(self, record: SummaryRecord) -> None:
-        self.summary = record
-
-    def _own(self, record: OwnerRecord) -> None:
-        """Who runs the session does not change it."""
-
-
-_CHANGES: dict[type, Callable[[SessionState, Any], None]] = {
-    CreatedRecord: SessionState._create,
-    CopiedRecord: SessionState._copy,
-    TitledRecord: SessionState._set_title,
-    DeclaredRecord: SessionState._declare,
-    EngineStartedRecord: SessionState._start_engine,
-    EngineEndedRecord: SessionState._end_engine,
-    EngineChangedRecord: SessionState._change_engine,
-    UsedRecord: SessionState._use,
-    DeletedRecord: SessionState._delete,
-    LineRecord: SessionState._add_line,
-    PromptTakenRecord: SessionState._take_prompt,
-    PromptFinishedRecord: SessionState._finish_prompt,
-    PromptCancelledRecord: SessionState._cancel_prompt,
-    PromptReadRecord: SessionState._read_prompt,
-    AskedRecord: SessionState._ask,
-    DelegatedRecord: SessionState._delegate,
-    DecidedRecord: SessionState._decide,
-    WithdrawnRecord: SessionState._withdraw,
-    EntryRecord: SessionState._add_entry,
-    AgentRecord: SessionState._add_agent,
-    LabelRecord: SessionState._set_label,
-    TranscriptDeletedRecord: SessionState._delete_transcript,
-    CommandRecord: SessionState._remember_command,
-    SummaryRecord: SessionState._summarize,
-    OwnerRecord: SessionState._own,
-}
 
 
 def question_records(request_id: str, question: StoredQuestion) -> Iterator[AnyRecord]:
