@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from parley.inspector.records import Direction
-from parley.inspector.timeline import Timeline, WireRow, describe
+from parley.inspector.conversation import Timeline, WireRow, describe
+from parley.inspector.recording import Direction
 
 IN, OUT = Direction.IN, Direction.OUT
 

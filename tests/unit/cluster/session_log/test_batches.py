@@ -8,41 +8,46 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.cluster.base import LogDamaged
-from parley.cluster.session_log.fold import MOST_COMMANDS, SessionState
-from parley.cluster.session_log.records import (
+from parley.cluster.session_log.batches import (
     ENVELOPE_BYTES,
-    AgentRecord,
-    AnyRecord,
+    VERSION,
     Batch,
     BatchReader,
-    CommandRecord,
-    EntryRecord,
-    LabelRecord,
-    LineRecord,
     Message,
     NewerVersion,
-    OwnerRecord,
-    RowDeletedRecord,
-    RowRecord,
     decode_snapshot,
     encode_batch,
     encode_snapshot,
 )
+from parley.cluster.session_log.reading import LoadedLog
+from parley.gateway.session_log.records import (
+    AgentRecord,
+    AnyRecord,
+    CommandRecord,
+    CreatedRecord,
+    EntryRecord,
+    LabelRecord,
+    LineRecord,
+    OwnerRecord,
+    PromptFinishedRecord,
+    PromptTakenRecord,
+)
+from parley.gateway.session_log.state import SessionState
 from parley.stores.base import Entry
 
 OWNER = OwnerRecord(host="one", epoch=3)
 RECORDS: list[AnyRecord] = [
     OWNER,
-    RowRecord(table="sessions", row={"id": "s", "options": b"[]", "created_at": 1.5, "initialize": None}),
-    RowRecord(table="prompts", row={"session": "s", "uuid": "p1", "line": b"{}"}),
-    RowRecord(table="prompts", row={"session": "s", "uuid": "p2", "line": b"{}"}),
+    CreatedRecord(tenant="", creator="admin", cwd="/", options=b"[]", at=1.5),
+    PromptTakenRecord(uuid="p1", line=1, digest=b"1"),
+    PromptTakenRecord(uuid="p2", line=2, digest=b"2"),
     LineRecord(number=1, at=2.0, data=b'{"type":"user"}'),
     EntryRecord(session="s", entry=Entry(seq=0, kind="user", at="", message={"uuid": "p1"}, context={"a": 1})),
     AgentRecord(session="s", agent="a1", meta={"agentType": "x"}),
     EntryRecord(session="s", agent="a1", entry=Entry(seq=0, kind="user", at="", message={})),
     LabelRecord(session="s", title="T", title_at=1),
     CommandRecord(id="c1", reply=b"done"),
-    RowRecord(table="prompts", row={"session": "s", "uuid": "p1", "line": None}),
+    PromptFinishedRecord(uuid="p1", result=3),
 ]
 
 
@@ -83,21 +88,21 @@ def test_a_missing_part_is_damage() -> None:
 
 
 def test_records_of_a_newer_version_are_not_read() -> None:
-    message = msgspec.msgpack.encode(Message(v=2, epoch=1, host="new", data=b""))
-    with pytest.raises(NewerVersion, match="version 2, this host reads up to version 1"):
+    message = msgspec.msgpack.encode(Message(v=VERSION + 1, epoch=1, host="new", data=b""))
+    with pytest.raises(NewerVersion, match=f"version {VERSION + 1}, this host reads version {VERSION}"):
         BatchReader().feed(message)
 
 
 def test_an_unknown_kind_of_record_is_a_newer_version() -> None:
     data = msgspec.msgpack.encode([{"t": "line", "number": 1, "at": 0.0, "data": b""}, {"t": "budget", "usd": 1}])
-    message = msgspec.msgpack.encode(Message(v=1, epoch=1, host="new", data=data))
+    message = msgspec.msgpack.encode(Message(v=VERSION, epoch=1, host="new", data=data))
     with pytest.raises(NewerVersion, match=r"unknown kinds \(budget\)"):
         BatchReader().feed(message)
 
 
 def test_an_unknown_field_is_ignored() -> None:
     data = msgspec.msgpack.encode([{"t": "command", "id": "c", "reply": b"r", "why": "new"}])
-    message = msgspec.msgpack.encode(Message(v=1, epoch=1, host="new", data=data))
+    message = msgspec.msgpack.encode(Message(v=VERSION, epoch=1, host="new", data=data))
     assert read([message]) == [CommandRecord(id="c", reply=b"r")]
 
 
@@ -106,30 +111,22 @@ def test_a_message_that_is_none_is_damage() -> None:
         BatchReader().feed(b"\xc1")
 
 
+def test_records_of_an_older_version_are_not_read() -> None:
+    message = msgspec.msgpack.encode(Message(v=VERSION - 1, epoch=1, host="old", data=b""))
+    with pytest.raises(LogDamaged, match=f"version {VERSION - 1}, which this Parley does not read any more"):
+        BatchReader().feed(message)
+
+
 def test_a_snapshot_has_the_same_state_as_the_records() -> None:
     state, copy = SessionState(), SessionState()
     state.apply_all(RECORDS)
-    copy.apply_all(decode_snapshot(encode_snapshot(state.records())))
+    lines = [record for record in RECORDS if isinstance(record, LineRecord)]
+    copy.apply_all(decode_snapshot(encode_snapshot([*state.records(), *lines])))
     assert copy == state
-    assert list(state.rows["prompts"]) == ["p1", "p2"]
-    assert state.rows["prompts"]["p1"]["line"] is None
-
-
-def test_a_deleted_row_is_gone_and_comes_last_when_it_is_inserted_again() -> None:
-    state = SessionState()
-    state.apply_all([*RECORDS, RowDeletedRecord(table="prompts", key="p1")])
-    assert list(state.rows["prompts"]) == ["p2"]
-    state.apply(RECORDS[2])
-    assert list(state.rows["prompts"]) == ["p2", "p1"]
+    assert list(state.prompts) == ["p1", "p2"]
+    assert list(state.open_prompts) == ["p2"]
 
 
 def test_a_missing_line_is_damage() -> None:
-    with pytest.raises(LogDamaged, match="line 1 is missing; the next one has number 2"):
-        SessionState().apply(LineRecord(number=2, at=0.0, data=b""))
-
-
-def test_only_the_last_commands_are_remembered() -> None:
-    state = SessionState()
-    state.apply_all(CommandRecord(id=str(number), reply=b"") for number in range(MOST_COMMANDS + 2))
-    assert len(state.commands) == MOST_COMMANDS
-    assert next(iter(state.commands)) == "2"
+    with pytest.raises(LogDamaged, match="line 1 is missing from the log; the next one has number 2"):
+        LoadedLog().apply_all([LineRecord(number=2, at=0.0, data=b"")])
