@@ -88,10 +88,6 @@ RACED = (
     "this machine has no sandbox that prevents it"
 )
 
-PARENT_PART = re.compile(r"(^|[/=])\.\.(/|$)")
-MAX_PATHS = 1_000
-MAX_MOVES = 16
-"""A line that changes its folder more often is not followed."""
 MAX_PATTERN_CHARACTERS = 255
 """No file name is longer."""
 MATCHES_HIDDEN = ("dotglob", "GLOBIGNORE", "shopt", "BASHOPTS")
@@ -167,13 +163,10 @@ def choose_confinement(
         edits = category == "edit" and command.mode in ("acceptEdits", "auto")
         return "reader" if category == "harmless" else "editor" if edits else ""
     specs = [rule.spec or "" for rule in command.rules.specific_rules("allow", "Bash")]
-    editing = [simple for simple in command.line.commands if not reads_only(simple) or is_redirected(simple)]
+    # A reader that is redirected to a file does not only read.
+    editing = [simple for simple in command.line.commands if not reads_only(simple)]
     is_named = any(shell.matches(spec, simple.text) for simple in editing for spec in specs)
     return "editor" if editing and not command.files.unknown and not is_named else ""
-
-
-def is_redirected(simple: SimpleCommand) -> bool:
-    return any(redirect.writes for redirect in simple.redirects)
 
 
 def find_restrictions(command: ProvenCommand) -> Restrictions:
@@ -398,10 +391,10 @@ def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath], c
 def find_unseen_files(command: ProvenCommand) -> str:
     """Why a line may touch restricted files that it does not name; empty if it does not, or if there are none."""
     rules, fs, files = command.rules, command.fs, command.files
-    writing = restricting_rules(rules, writing=True)
+    writing = rules.restricting_rules(writing=True)
     if not writing:
         return ""
-    if files.unknown_reason or climbs_past_link(command):
+    if files.unknown_reason or command.climbs_past_link:
         return files.unknown_reason or CLIMBS_PAST_LINK
     used = [*(resolved.names[0] for resolved in files.writes), *find_globbed_folders(command)]
     if reason := find_restricted_folder(used, writing, rules, fs):
@@ -410,7 +403,7 @@ def find_unseen_files(command: ProvenCommand) -> str:
         return reason
     if command.runs_git and (reason := explain_restricted_changes(command)):
         return reason
-    reading = restricting_rules(rules, writing=False)
+    reading = rules.restricting_rules(writing=False)
     if not reading:
         return ""
     if command.runs_git and (reason := explain_denied_output(command)):
@@ -427,9 +420,9 @@ def find_unseen_files(command: ProvenCommand) -> str:
 
 def find_path_hazard(command: ProvenCommand) -> str:
     """Why a line may touch other files than those it names, now or a moment later; empty if it does not."""
-    if climbs_past_link(command):
+    if command.climbs_past_link:
         return CLIMBS_PAST_LINK
-    if not restricting_rules(command.rules, writing=False):
+    if not command.rules.restricting_rules(writing=False):
         return ""
     for simple, step in command.pair_steps():
         if searches_folders(simple) or compares_folders(simple, step, command.fs):
@@ -486,38 +479,14 @@ def find_rule_beneath(folder: str, restricting: Sequence[Rule], rules: RuleSet, 
     return None
 
 
-def climbs_past_link(command: ProvenCommand) -> bool:
-    """Whether a path has `..` after a symlink, or there are too many paths to check."""
-    paths_left, moves = MAX_PATHS, 0
-    for simple, step in command.pair_steps():
-        names = (*simple.argv, *(redirect.target for redirect in simple.redirects))
-        climbing = [word for word in names if ".." in word and PARENT_PART.search(word)]
-        paths = [os.path.join(folder, word) for word in climbing for folder in step.folders]
-        paths_left, moves = paths_left - len(paths), moves + (simple.argv[:1] == ("cd",))
-        if paths_left < 0 or (paths and moves > MAX_MOVES) or any(leads_elsewhere(path, command.fs) for path in paths):
-            return True
-    return False
-
-
-def leads_elsewhere(path: str, fs: Filesystem) -> bool:
-    """Whether following a path and normalizing it as text give different results."""
-    return fs.resolve(path).real != fs.resolve(os.path.normpath(path)).real
-
-
 def moves_denied_files(steps: Sequence[Step], rules: RuleSet, fs: Filesystem) -> bool:
     """Whether a folder above denied files gets another name: the rule would no longer match them."""
     moved = {name for step in steps for old, _ in step.moves for name in fs.resolve(old).names}
     if not moved:
         return False
-    restricting = restricting_rules(rules, writing=False)
+    restricting = rules.restricting_rules(writing=False)
     denied = [literal_prefix(rule.spec or "", rule.root, rules.cwd, fs.home) for rule in restricting]
     return any(relative_parts(prefix, normalize_name(name)) for prefix in denied for name in moved)
-
-
-def restricting_rules(rules: RuleSet, *, writing: bool) -> list[Rule]:
-    """The deny and ask rules on files that are read, or on files that are written."""
-    tool = "Edit" if writing else "Read"
-    return [rule for behavior in RESTRICTING for rule in rules.path_rules(behavior, tool, writing=writing)]
 
 
 def searches_folders(command: SimpleCommand) -> bool:
@@ -538,7 +507,7 @@ def may_match_denied(simple: SimpleCommand, step: Step, command: ProvenCommand) 
         return False
     hidden = matches_hidden(command.line.text)
     words = [*((simple.argv[index], hidden) for index in simple.globs), *((glob, True) for glob in step.fed)]
-    specs = [rule.spec or "" for rule in restricting_rules(command.rules, writing=False)]
+    specs = [rule.spec or "" for rule in command.rules.restricting_rules(writing=False)]
     return any(may_expand_to(word, spec, hidden=matches) for word, matches in words for spec in specs)
 
 
@@ -608,7 +577,7 @@ def find_file_rule(
 
 def find_mentioned_reason(mentions: Mentions, rules: RuleSet, fs: Filesystem) -> str:
     """Why a text may use restricted files: it names one, or it is not known which files it uses."""
-    reading, writing = restricting_rules(rules, writing=False), restricting_rules(rules, writing=True)
+    reading, writing = rules.restricting_rules(writing=False), rules.restricting_rules(writing=True)
     if not writing:
         return ""
     if reading and any(rules.is_hidden(path, fs) for path in mentions.words):

@@ -135,11 +135,8 @@ def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: Fi
         return assess(request, rules, mode, CachedFilesystem(fs))
     except OverBudget as exc:
         deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
-        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files(request.tool)))
-
-
-def touches_files(tool: str) -> bool:
-    return find_traits(tool).effect in FILE_EFFECTS
+        touches_files = find_traits(request.tool).effect in FILE_EFFECTS
+        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files))
 
 
 def runs_commands(tool: str) -> bool:

@@ -19,7 +19,6 @@ from parley.permissions.filesystem import MAX_ENTRIES, ResolvedPath
 from parley.permissions.patterns import may_be_path, relative_parts
 from parley.permissions.programs import SHADOWED, explain_shadowing
 from parley.permissions.proven_command import ProvenCommand
-from parley.permissions.shell import SimpleCommand
 from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
 from parley.permissions.shell.file_names import GlobLookup, expand
@@ -64,7 +63,8 @@ def find_operand_hazard(command: ProvenCommand, patterns: Sequence[str], *, only
             continue
         reason = "" if reads or only_rules else find_concern(inner, patterns)
         # The files of commands in the tables are checked elsewhere.
-        is_checked = not sends and is_trusted and is_known_edit(simple)
+        is_checked = not sends and is_trusted and program_name(simple.argv[0]) in EDITS
+        is_checked = is_checked and find_file_operands(simple) is not None
         if reason := reason or check.find_hazard(inner, step.folders, sends=sends, only_globs=is_checked):
             return reason
     return ""
@@ -73,10 +73,6 @@ def find_operand_hazard(command: ProvenCommand, patterns: Sequence[str], *, only
 def only_names_targets(inner: UnwrappedCommand) -> bool:
     """`npm test`, `make build`: no argument is a file."""
     return inner.argv[0] in RUNS_THE_TREE and all(map(str.isalnum, inner.argv[1:])) and not inner.globs
-
-
-def is_known_edit(command: SimpleCommand) -> bool:
-    return program_name(command.argv[0]) in EDITS and find_file_operands(command) is not None
 
 
 class _OperandCheck:
@@ -88,7 +84,7 @@ class _OperandCheck:
         self._names_left = MAX_NAMES
         self._protected_folders: dict[str, bool] = {}
         """Whether each folder is protected, as far as it was checked."""
-        self._has_edit_rules = any(self._rules.path_rules(behavior, "Edit", writing=True) for behavior in RESTRICTING)
+        self._has_edit_rules = bool(self._rules.restricting_rules(writing=True))
 
     def find_hazard(self, inner: UnwrappedCommand, folders: Sequence[str], *, sends: bool, only_globs: bool) -> str:
         """Why a name in the arguments of a command is not approved."""

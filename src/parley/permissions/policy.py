@@ -124,15 +124,12 @@ def parse_updates(updates: Sequence[Json]) -> list[Update]:
         parsed: list[Update] = msgspec.convert(cleaned, list[Update])
     except msgspec.ValidationError as exc:
         raise InvalidUpdate(str(exc)) from None
-    if sum(1 + count_items(update) for update in parsed) > MAX_ITEMS:
+    items = [item for update in parsed for item in (*getattr(update, "rules", ()), *getattr(update, "directories", ()))]
+    if len(parsed) + len(items) > MAX_ITEMS:
         raise InvalidUpdate(
             f"too many permission updates: more than {MAX_ITEMS} updates, rules and directories in total"
         )
     return parsed
-
-
-def count_items(update: Any) -> int:
-    return len(getattr(update, "rules", ())) + len(getattr(update, "directories", ()))
 
 
 # The session.

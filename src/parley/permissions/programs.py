@@ -186,11 +186,12 @@ def explain_shadowing(resolved_paths: Iterable[ResolvedPath], request: ToolReque
     """Why writing one of these files needs approval: it would run under the name of a known program."""
     if request.search_path is None:
         return ""
+    on_path = folders(request.search_path)
     for resolved in resolved_paths:
         for path in resolved.names:
             folder, _, name = path.rpartition("/")
             if name in SHADOWED and (
-                folder in folders(request.search_path) or fs.resolve(folder).real in real_search_folders(request, fs)
+                folder in on_path or fs.resolve(folder).real in [fs.resolve(each).real for each in on_path]
             ):
                 return SHADOWS.format(path=resolved.names[0], name=name)
     return ""
@@ -211,7 +212,3 @@ def explain_replacing(steps: Iterable[Step], request: ToolRequest, rules: RuleSe
 
 def is_above(folder: str, path: str) -> bool:
     return relative_parts(path, folder) is not None
-
-
-def real_search_folders(request: ToolRequest, fs: Filesystem) -> set[str | None]:
-    return {fs.resolve(folder).real for folder in folders(request.search_path)}

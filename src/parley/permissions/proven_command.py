@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -31,6 +32,10 @@ from parley.permissions.shell.readers import reads_whole_folders
 from parley.protocol.base import Struct
 from parley.workspace.sensitive_names import holds_keys
 
+PARENT_PART = re.compile(r"(^|[/=])\.\.(/|$)")
+MAX_PATHS = 1_000
+MAX_MOVES = 16
+"""A line that changes its folder more often is not followed."""
 MAX_COMPARED = 4_000
 MAX_MOVED = 256
 MAX_COMPARISONS = 10_000
@@ -67,7 +72,7 @@ class CommandFiles(Struct, frozen=True, kw_only=True):
     """A folder is copied over another."""
 
 
-class ProvenCommand(Struct, frozen=True, kw_only=True):
+class ProvenCommand(Struct, frozen=True, kw_only=True, dict=True):
     """A proven command line under assessment."""
 
     line: CommandLine
@@ -79,7 +84,7 @@ class ProvenCommand(Struct, frozen=True, kw_only=True):
     mode: str
     fs: Filesystem
 
-    @property
+    @functools.cached_property
     def runs_git(self) -> bool:
         """Whether one of its commands runs git, or may run it."""
         return any(git_words(simple) for simple in self.line.commands)
@@ -87,6 +92,22 @@ class ProvenCommand(Struct, frozen=True, kw_only=True):
     def pair_steps(self) -> Iterator[tuple[SimpleCommand, Step]]:
         """Each simple command with its files."""
         return zip(self.line.commands, self.files.steps, strict=True)
+
+    @functools.cached_property
+    def climbs_past_link(self) -> bool:
+        """Whether a path has `..` after a symlink, or there are too many paths to check."""
+        paths_left, moves, fs = MAX_PATHS, 0, self.fs
+        for simple, step in self.pair_steps():
+            names = (*simple.argv, *(redirect.target for redirect in simple.redirects))
+            climbing = [word for word in names if ".." in word and PARENT_PART.search(word)]
+            paths = [os.path.join(folder, word) for word in climbing for folder in step.folders]
+            paths_left, moves = paths_left - len(paths), moves + (simple.argv[:1] == ("cd",))
+            if paths_left < 0 or (paths and moves > MAX_MOVES):
+                return True
+            # Following the path and normalizing it as text must give the same.
+            if any(fs.resolve(path).real != fs.resolve(os.path.normpath(path)).real for path in paths):
+                return True
+        return False
 
 
 def build_proven_command(
@@ -104,8 +125,7 @@ def find_files(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: File
     moved_paths = None if targets.unknown_reason and any(step.moves for step in steps) else find_moved_paths(steps)
     moved_reads = [moved_path.path for moved_path in moved_paths or ()]
     reads = dict.fromkeys((*targets.reads, *links.paths, *moved_reads))
-    deny, ask = rules.path_rules("deny", "Read", writing=False), rules.path_rules("ask", "Read", writing=False)
-    rule_count = len(deny) + len(ask)
+    rule_count = len(rules.restricting_rules(writing=False))
     # A file that is fed to a reader is where its folder is, too.
     reads.update((path, None) for path in targets.fed if rule_count or holds_keys(path))
     if targets.non_links and not rule_count:

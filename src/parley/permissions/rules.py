@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 from parley.permissions import patterns
-from parley.permissions.base import OverBudget, SandboxRules, SessionRepository
+from parley.permissions.base import RESTRICTING, OverBudget, SandboxRules, SessionRepository
 from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rule import Behavior, Rule
@@ -125,6 +125,14 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
             return known
         with_paths = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
         return self._keep(key, (rule for rule in with_paths if applies_to(rule, tool, writing)))
+
+    def restricting_rules(self, *, writing: bool) -> tuple[Rule, ...]:
+        """The deny and ask rules on files that commands read, or on files that they write."""
+        key = ("restricting", "write" if writing else "read")
+        if (known := self._cache.get(key)) is not None:
+            return known
+        tool = "Edit" if writing else "Read"
+        return self._keep(key, [rule for each in RESTRICTING for rule in self.path_rules(each, tool, writing=writing)])
 
     def find_restriction(
         self, behavior: Behavior, resolved: ResolvedPath, tool: str, fs: Filesystem, *, writing: bool

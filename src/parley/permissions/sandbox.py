@@ -84,7 +84,8 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
         return tuple(first.rpartition("/")[0] if rest else first for first, *rest in parts)
 
     def hosts(behavior: str) -> tuple[str, ...]:
-        found = (rule.spec or "" for rule in rules if rule.behavior == behavior and is_about_hosts(rule))
+        about_hosts = (rule for rule in rules if find_traits(rule.tool).rule_contents == "host")
+        found = (rule.spec or "" for rule in about_hosts if rule.behavior == behavior)
         return tuple(spec.removeprefix("domain:") for spec in found if spec.startswith("domain:"))
 
     return PathsAndHosts(
@@ -98,10 +99,6 @@ def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsA
         no_hosts=hosts("deny"),
         asked_hosts=hosts("ask"),
     )
-
-
-def is_about_hosts(rule: Rule) -> bool:
-    return find_traits(rule.tool).rule_contents == "host"
 
 
 def rule_path(rule: Rule, cwd: str, home: str) -> str:

@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from parley.permissions import patterns
-from parley.permissions.base import RESTRICTING, Assessment, word_set
+from parley.permissions.base import Assessment, word_set
 from parley.permissions.filesystem import Filesystem, ResolvedPath
 from parley.permissions.git import config
 from parley.permissions.git.repository import (
@@ -251,7 +251,7 @@ def _find_tops(folder: str, fs: Filesystem) -> list[str]:
 def explain_denied_output(command: ProvenCommand) -> str:
     """Why git may print files that a rule denies or asks about; empty if it does not."""
     line, rules, fs = command.line, command.rules, command.fs
-    denying = [rule for behavior in RESTRICTING for rule in rules.path_rules(behavior, "Read", writing=False)]
+    denying = rules.restricting_rules(writing=False)
     # If every command only reads, the index does not change.
     is_provable = denying and all(files_read(simple) is not None for simple in line.commands)
     for simple in line.commands if denying else ():
@@ -275,7 +275,7 @@ def explain_denied_output(command: ProvenCommand) -> str:
 def explain_restricted_changes(command: ProvenCommand) -> str:
     """Why git may change files that a rule restricts, without naming them; empty if it does not."""
     rules, fs = command.rules, command.fs
-    restricting = [rule for behavior in RESTRICTING for rule in rules.path_rules(behavior, "Edit", writing=True)]
+    restricting = rules.restricting_rules(writing=True)
     for simple in command.line.commands:
         words = git_words(simple) or ()
         call = parse_git_call(words)

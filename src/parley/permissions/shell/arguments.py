@@ -255,18 +255,14 @@ def _find_begin(argv: tuple[str, ...]) -> int | None:
     while index < len(argv) and argv[index].startswith("-"):
         if argv[index] == "-":
             return None
-        width = 2 if _takes_next(program, argv[index]) else 1
+        # A flag that is not complete by itself needs the next word as its value.
+        width = 2 if parse_arguments(program, argv[index : index + 1], 0) is None else 1
         if parse_arguments(program, argv[index : index + width], 0) is None:
             return None
         index += width
     if argv[0] != "timeout":
         return index
     return index + 1 if index < len(argv) and DURATION.fullmatch(argv[index]) else None
-
-
-def _takes_next(program: Program, word: str) -> bool:
-    """Whether the flag needs the next word as its value."""
-    return parse_arguments(program, (word,), 0) is None
 
 
 CD = Program(short="LPe@", max_operands=1, globs="nowhere")

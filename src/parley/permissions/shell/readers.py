@@ -336,6 +336,7 @@ def leaves_folder(line: CommandLine, cwd: str = "", *, inspects_git: bool = Fals
     it changes files, which may be those of another repository.
     """
     has_moved = has_changed = False
+    stays = (("cd", "."), ("cd", cwd or "."))
     for command in line.commands:
         inner = unwrap(command)
         name = inner.argv[0] if inner else ""
@@ -344,7 +345,7 @@ def leaves_folder(line: CommandLine, cwd: str = "", *, inspects_git: bool = Fals
             not name or ("/" in name and name[0] != "/") or (is_git and (has_changed or not inspects_git))
         ):
             return True
-        has_moved = has_moved or (inner is not None and name in CD_COMMANDS and not _stays_in(inner, cwd))
+        has_moved = has_moved or (inner is not None and name in CD_COMMANDS and inner.argv not in stays)
         has_changed = has_changed or not (reads_only(command) or (is_git and keeps_files(inner)))
     return False
 
@@ -352,10 +353,6 @@ def leaves_folder(line: CommandLine, cwd: str = "", *, inspects_git: bool = Fals
 def keeps_files(command: UnwrappedCommand | None) -> bool:
     """Whether a git command leaves the files of the working tree as they are."""
     return command is not None and len(command.argv) > 1 and command.argv[1] in GIT_KEEPS_FILES
-
-
-def _stays_in(command: UnwrappedCommand, cwd: str) -> bool:
-    return command.argv == ("cd", ".") or (cwd != "" and command.argv == ("cd", cwd))
 
 
 def find_followed_folders(command: SimpleCommand) -> tuple[tuple[str, bool], ...]:
