@@ -25,7 +25,7 @@ ALLOWED = {
     "parley.cli.commands.conformance.engine": "a report where the person says",
     "parley.conformance.client": "the folder of a scenario, from mkdtemp",
     "parley.conformance.driver": "the home and the project of a scenario, in a new folder from mkdtemp",
-    "parley.conformance.scenarios.flags": "files of that project",
+    "parley.conformance.scenarios.command_line": "files of that project",
     "parley.conformance.scenarios.permissions": "files of that project, and one beside it",
     "parley.evals.results": "a new file with mode 0600 in the folder that the person names; no link followed",
     "parley.evals.runner": "a copy of a workspace, in the same folder",

@@ -16,8 +16,7 @@ from parley.conformance.conditions import (
     told,
     tool_says,
 )
-from parley.conformance.driver import BYPASS, SECRET, EngineDriver
-from parley.conformance.model import MODEL, bash, say
+from parley.conformance.driver import BYPASS, MODEL, SECRET, EngineDriver, bash, say
 from parley.conformance.registry import check, fields, scenario
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_blocks, need
 

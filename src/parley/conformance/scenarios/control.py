@@ -11,8 +11,7 @@ from parley.conformance.conditions import (
     require_field,
     tool_succeeds,
 )
-from parley.conformance.driver import ASK, BYPASS, EngineDriver
-from parley.conformance.model import bash, say, use
+from parley.conformance.driver import ASK, BYPASS, EngineDriver, bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable
 
 from parley.conformance.conditions import exits_with, first_line, line_has, require_field
-from parley.conformance.driver import EngineDriver, Missed
-from parley.conformance.model import bash, say, use
+from parley.conformance.driver import EngineDriver, Missed, bash, say, use
 from parley.conformance.registry import Play, check, checks, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.protocol.base import Json

@@ -18,8 +18,7 @@ from parley.conformance.conditions import (
     tool_fails,
     tool_says,
 )
-from parley.conformance.driver import ASK, BYPASS, EngineDriver, ErrorReply
-from parley.conformance.model import bash, say, use
+from parley.conformance.driver import ASK, BYPASS, EngineDriver, ErrorReply, bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.conformance.scenarios.permissions import allow, in_turn
