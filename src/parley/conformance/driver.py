@@ -35,8 +35,7 @@ from parley.conformance.scenario_log import EngineRun, LogEntry, ScenarioLog, co
 from parley.models.base import ModelRequest
 from parley.models.fake.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
 from parley.protocol.base import Json
-from parley.testing.model_server import ModelServer
-from parley.testing.source import SourceAnswer
+from parley.testing.model_server import ModelServer, SourceAnswer
 
 STREAM = ("--print", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 ASK = ("--permission-prompt-tool", "stdio")

@@ -31,8 +31,7 @@ import pytest
 from parley.models.fake.script import Script, TurnLike, read_script
 from parley.models.faults.catalog import FaultPlan
 from parley.sdk.options import Options
-from parley.testing.model_server import ModelServer, running
-from parley.testing.source import AnswerSource, from_recording
+from parley.testing.model_server import AnswerSource, ModelServer, from_recording, running
 
 Start = Callable[..., ModelServer]
 EVALS = "--parley-evals"

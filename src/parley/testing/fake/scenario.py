@@ -24,7 +24,7 @@ import os
 import re
 import signal
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,11 +32,18 @@ import msgspec
 
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
-from parley.testing.fake.line_numbers import LineFinder
 from parley.version import PROTOCOL_LEVEL
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 MAX_LINE_BYTES = 256 * 1024 * 1024
+NAMES = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a table",
+    "array": "a list",
+}
 
 
 class OutputStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -318,10 +325,6 @@ def explain_reason(exc: msgspec.ValidationError, kind: type[Any]) -> str:
     return f"{reason} (`{path.rstrip('`')}`)" if path else reason
 
 
-NAMES = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "object": "a table"}
-NAMES["array"] = "a list"
-
-
 def unknown_key(text: str) -> str | None:
     found = re.search(r"unknown field `(.*?)`", text)
     return found[1] if found else None
@@ -331,3 +334,65 @@ def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
     """`; did you mean ...?`, or nothing."""
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean `{close[0]}`?" if close else ""
+
+
+class LineFinder:
+    """Where the turns and steps of a TOML text are. The text must be valid TOML."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        self._turns: list[int] = []
+        self._steps: dict[str, list[int]] = {}
+        for line, token in tokens(text):
+            self._take(line, token)
+
+    def turn(self, at: int) -> int:
+        """The line of a turn, from 1."""
+        return self._turns[at] if at < len(self._turns) else 1
+
+    def step(self, where: str, at: int) -> int:
+        """The line of a step of `start` or `turn[N].steps`."""
+        found = self._steps.get(where, [])
+        return found[at] if at < len(found) else self.turn(int(m[1]) if (m := re.match(r"turn\[(\d+)", where)) else 0)
+
+    def key(self, key: str, after: int) -> int:
+        """The line at or after a line that has this key; that line if there is none."""
+        pattern = re.compile(rf"(?:^|[\s{{,.\[\"']){re.escape(key)}[\"']?\s*[=.\]]")
+        later = range(after - 1, len(self._lines))
+        return next((at + 1 for at in later if pattern.search(self._lines[at])), after)
+
+    def _take(self, line: int, token: str) -> None:
+        if token == "[[turn]]":
+            self._turns.append(line)
+            return
+        where = f"turn[{len(self._turns) - 1}].steps" if token.startswith("turn.") else token.partition("+")[0]
+        self._steps.setdefault(where, []).append(line)
+
+
+def tokens(text: str) -> Iterator[tuple[int, str]]:
+    """`[[turn]]`, and `turn.steps` or `start` for each step, with their lines."""
+    line, depth, listed, in_turn = 1, 0, "", False
+    pattern = re.compile(
+        r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
+        r"|^[ \t]*\[\[?[^\]\n]*\]\]?|^[ \t]*(?:steps|start)[ \t]*=[ \t]*\[|[\[\]{}\n]",
+        re.DOTALL | re.MULTILINE,
+    )
+    for found in pattern.finditer(text):
+        token = found[0].strip(" \t")
+        if depth == 0 and token.startswith("[") and found[0] != "\n":
+            name = token.strip("[] \t").replace(" ", "")
+            in_turn = name == "turn" or name.startswith("turn.")
+            if token == "[[turn]]" or name == "turn":
+                yield line, "[[turn]]"
+            elif name in ("turn.steps", "start") and token.startswith("[["):
+                yield line, name
+        elif token.startswith(("steps", "start")) and depth == 0:
+            depth, listed = 1, "turn.steps" if in_turn else "start"
+        elif token in ("[", "{"):
+            if token == "{" and depth == 1 and listed:
+                yield line, listed
+            depth += 1
+        elif token in ("]", "}"):
+            depth -= 1
+            listed = listed if depth else ""
+        line += found[0].count("\n")
