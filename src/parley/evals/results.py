@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from parley.errors import UsageError
-from parley.evals.plan import RunKey
+from parley.evals.suite import RunKey
 from parley.protocol.base import Struct
 from parley.stores.records import EVALUATION, RecordFile, RecordWriter, read_records
 from parley.workspace import private_files

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.evals.plan import digest_suite, plan_runs
-from parley.evals.suite import EvalSuite, read_suite
+from parley.evals.suite import EvalSuite, digest_suite, plan_runs, read_suite
 from parley.evals.toml_errors import find_line
 
 CASE = '[[case]]\nname = "a"\nprompt = "Hi"\n'
