@@ -12,6 +12,7 @@ from parley.conformance.conditions import (
     first_line,
     init_lists,
     line_has,
+    lines_have,
     made,
     not_told,
     require_field,
@@ -136,11 +137,6 @@ def two_tools(log: ScenarioLog) -> None:
     need({"Read", "Bash"} <= set(sent) and not {"Write", "Edit", "Task", "Agent"} & set(sent), sent)
 
 
-def beta_header(log: ScenarioLog) -> None:
-    found = [headers.get("anthropic-beta", "") for headers in log.headers]
-    need(any(BETA in value for value in found), found)
-
-
 @scenario(
     "prompt-flags",
     check("flag.system-prompt", "trace 107",
@@ -148,7 +144,8 @@ def beta_header(log: ScenarioLog) -> None:
           lambda log: need("You are a lighthouse keeper." in system_text(log), system_text(log))),
     check("flag.tools", "trace 049; cli.md §2",
           "`--tools Read,Bash`: init and the request have these two tools and no other built-in one", two_tools),
-    check("flag.betas", "trace 107", f"the header anthropic-beta has {BETA}", beta_header),
+    check("flag.betas", "trace 107", f"the header anthropic-beta has {BETA}",
+          lambda log: need(any(BETA in each.get("anthropic-beta", "") for each in log.headers), log.headers)),
     check("flag.settings", "cli.md §6.3", "`env` of --settings reaches commands", tool_says("toolu_env", "value=yes")),
     check("flag.setting-sources", "cli.md §2",
           "with an empty --setting-sources the project's CLAUDE.md is not sent",
@@ -178,11 +175,6 @@ async def prompt_flags(engine: EngineDriver) -> None:
     )  # fmt: skip
 
 
-def appended(log: ScenarioLog) -> None:
-    need("ALSO-THIS-LINE" in system_text(log), system_text(log)[-400:])
-    need(len(system_text(log)) > 200, "the default prompt is missing")
-
-
 def thinking_budget(log: ScenarioLog) -> None:
     found = log.main_requests()[0].get("thinking") if log.main_requests() else None
     need(isinstance(found, dict) and found.get("budget_tokens") == 2000, found)
@@ -196,7 +188,9 @@ def plugin_listed(log: ScenarioLog) -> None:
 
 @scenario(
     "append-flags",
-    check("flag.append-system-prompt", "trace 107", "the text is in the system text", appended),
+    check("flag.append-system-prompt", "trace 107", "the text is in the system text",
+          lambda log: need("ALSO-THIS-LINE" in system_text(log), system_text(log)[-400:]),
+          lambda log: need(len(system_text(log)) > 200, "the default prompt is missing")),
     check("flag.max-thinking-tokens", "trace 107",
           "the request of claude-sonnet-4-5 has a thinking budget of 2000 tokens", thinking_budget),
     check("flag.agents", "cli.md §2", "init lists the agent of --agents", init_lists("agents", "reviewer")),
@@ -249,11 +243,6 @@ async def file_flags(engine: EngineDriver) -> None:
     engine.keep("made.txt")
 
 
-def custom_headers(log: ScenarioLog) -> None:
-    need(log.headers, "no request reached the model")
-    need(any(headers.get("x-conform") == "yes" for headers in log.headers), log.headers[:1])
-
-
 @scenario(
     "config-folder",
     check("env.CLAUDE_CONFIG_DIR client_env.CLAUDE_CONFIG_DIR", "cli.md §3, §6.1",
@@ -264,7 +253,8 @@ def custom_headers(log: ScenarioLog) -> None:
           "a command that takes longer than 1000 ms is stopped and has an error as its result",
           tool_fails("toolu_slow")),
     check("env.ANTHROPIC_BASE_URL+ANTHROPIC_AUTH_TOKEN", "cli.md §3",
-          "requests go to ANTHROPIC_BASE_URL, with ANTHROPIC_CUSTOM_HEADERS", custom_headers),
+          "requests go to ANTHROPIC_BASE_URL, with ANTHROPIC_CUSTOM_HEADERS",
+          lambda log: need(any(each.get("x-conform") == "yes" for each in log.headers), log.headers[:1])),
     check("env.of-sdks client_env.CLAUDE_CODE_ENTRYPOINT client_env.CLAUDE_AGENT_SDK_VERSION client_env.PWD "
           "client_env.CLAUDE_AGENT_SDK_CLIENT_APP client_env.TRACEPARENT+TRACESTATE "
           "env.MCP_TIMEOUT+MCP_TOOL_TIMEOUT", "trace 116",
@@ -420,17 +410,11 @@ async def api_error(engine: EngineDriver) -> None:
     await engine.one_shot("--print", "--output-format", "stream-json", "--verbose", "hi")
 
 
-def alive_after_error(log: ScenarioLog) -> None:
-    found = [(line.get("is_error"), line.get("result")) for line in log.all("result")]
-    need(len(found) == 2 and found[0][0] is True and found[1] == (False, "Recovered."), f"{found}; {log.summary()}")
-    need(log.exit_code == 0, f"exit code {log.exit_code}")
-
-
 @scenario(
     "api-error-alive",
     check("turn.after-error exit.is_error-true", "cli.md §4; traces README, exit codes",
           "an error result does not end a conversation: the next turn succeeds, and the exit code is 0",
-          alive_after_error),
+          lines_have("result", "is_error", [True, False]), ends_with(result="Recovered."), exits_with(0)),
 )  # fmt: skip
 async def api_error_alive(engine: EngineDriver) -> None:
     """A refused request in a conversation, then a good one."""

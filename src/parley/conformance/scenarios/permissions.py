@@ -14,8 +14,10 @@ from parley.conformance.conditions import (
     not_made,
     only_made,
     require_field,
+    some_line,
     tool_fails,
     tool_says,
+    tool_succeeds,
 )
 from parley.conformance.driver import ASK, BYPASS, EngineDriver, ErrorReply, bash, say, use
 from parley.conformance.registry import check, fields, scenario
@@ -135,11 +137,6 @@ async def deny_interrupt(engine: EngineDriver) -> None:
     engine.keep("x.txt")
 
 
-def rule_is_added(log: ScenarioLog) -> None:
-    need(len(log.asked("can_use_tool")) == 3, f"{len(log.asked('can_use_tool'))} questions; {log.summary()}")
-    need("after.txt" in log.files, sorted(log.files))
-
-
 @scenario(
     "changed-input",
     check("permission.updated-input can_use_tool.input", "trace 031",
@@ -148,7 +145,9 @@ def rule_is_added(log: ScenarioLog) -> None:
           "`allow` without updatedInput runs the model's own command",
           lambda log: need(log.facts.get("same") is True, log.summary())),
     check("permission.updated-permissions permission_update.addRules+replaceRules rule.Bash-prefix", "trace 032",
-          "a rule for the session holds at once: the next such command is not asked for", rule_is_added),
+          "a rule for the session holds at once: the next such command is not asked for",
+          lambda log: need(len(log.asked("can_use_tool")) == 3, f"{log.asked('can_use_tool')}; {log.summary()}"),
+          made("after.txt")),
 )  # fmt: skip
 async def changed_input(engine: EngineDriver) -> None:
     """The host changes a command, allows one without input, and allows a kind of command for the session."""
@@ -275,15 +274,12 @@ async def dont_ask(engine: EngineDriver) -> None:
     engine.keep("x.txt")
 
 
-def auto_is_accepted(log: ScenarioLog) -> None:
-    need(log.first("system/init").get("permissionMode") in ("auto", "default"), log.first("system/init"))
-    need(log.last("result").get("result") == "ok", log.last("result"))
-
-
 @scenario(
     "auto-mode",
     check("mode.auto", "trace 050",
-          "the mode is accepted, or another one is named, and the turn ends", auto_is_accepted),
+          "the mode is accepted, or another one is named, and the turn ends",
+          lambda log: need(log.first("system/init").get("permissionMode") in ("auto", "default"), log.summary()),
+          ends_with(result="ok")),
 )  # fmt: skip
 async def auto_mode(engine: EngineDriver) -> None:
     engine.on("can_use_tool", allow)
@@ -291,20 +287,12 @@ async def auto_mode(engine: EngineDriver) -> None:
     await engine.turn("go", *ASK, "--permission-mode", "auto")
 
 
-def plan_is_approved(log: ScenarioLog) -> None:
-    asked = [request.get("tool_name") for request in log.asked("can_use_tool")]
-    need(asked[:1] == ["ExitPlanMode"], f"{asked}; {log.summary()}")
-    need(log.tool_result("toolu_plan").get("is_error") is not True, log.tool_result("toolu_plan"))
-    modes = [line.get("permissionMode") for line in log.all("system/status")]
-    need("default" in modes, modes)
-    need("after.txt" in log.files, log.summary())
-
-
 @scenario(
     "plan",
     check("tool.ExitPlanMode asked_tool.ExitPlanMode mode.plan", "trace 040",
           "the plan is asked for; approval leaves plan mode (`system/status` with the mode), and the file is written",
-          plan_is_approved),
+          lambda log: need(log.asked("can_use_tool")[0].get("tool_name") == "ExitPlanMode", log.summary()),
+          tool_succeeds("toolu_plan"), some_line("system/status", permissionMode="default"), made("after.txt")),
 )  # fmt: skip
 async def plan(engine: EngineDriver) -> None:
     """A plan is approved; a file is written afterwards."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from parley.conformance.conditions import (
+    answered,
     asks_for,
     ends_with,
     file_is,
+    init_lists,
     output_of,
     require_field,
     says,
@@ -89,13 +91,6 @@ async def files(engine: EngineDriver) -> None:
     engine.keep("a.txt", "new.txt")
 
 
-def parallel_calls(log: ScenarioLog) -> None:
-    for name in ("one", "two"):
-        need(name in str(log.tool_result(f"toolu_{name}").get("content")), log.tool_result(f"toolu_{name}"))
-    lines = [log.result_line(f"toolu_{name}") for name in ("one", "two")]
-    need(lines[0] is not lines[1], "both results are in one line")
-
-
 @scenario(
     "commands",
     check("tool.Bash", "trace 014; tools.md §1",
@@ -106,7 +101,9 @@ def parallel_calls(log: ScenarioLog) -> None:
           "a command that exits with 3 gives is_error and its output, and the turn continues",
           tool_fails("toolu_fail", "before", "3"), ends_with(subtype="success")),
     check("tool_fact.parallel-calls", "traces README, fact 6",
-          "two calls of one answer have one line each, with the right content", parallel_calls),
+          "two calls of one answer have one line each, with the right content",
+          tool_says("toolu_one", "one"), tool_says("toolu_two", "two"),
+          lambda log: need(log.result_line("toolu_one") is not log.result_line("toolu_two"), "they are in one line")),
 )  # fmt: skip
 async def commands(engine: EngineDriver) -> None:
     """Commands that succeed, fail, change the folder and write to stderr; calls in parallel."""
@@ -155,17 +152,12 @@ async def web_search(engine: EngineDriver) -> None:
     await engine.turn("go", *BYPASS)
 
 
-def output_is_limited(log: ScenarioLog) -> None:
-    log.tool_result("toolu_long")
-    need(all(len(str(body)) < 1 << 20 for body in log.requests), "the whole output was sent to the model")
-    need(log.last("result").get("subtype") == "success", log.summary())
-
-
 @scenario(
     "long-output",
     check("tool_fact.output-limits framing.Max-line-length", "tools.md §5; trace 014",
           "two megabytes of output become a preview: every line stays under 1 MiB, and so does the request",
-          output_is_limited),
+          tool_says("toolu_long"), ends_with(subtype="success"),
+          lambda log: need(all(len(str(body)) < 1 << 20 for body in log.requests), "the whole output was sent")),
 )  # fmt: skip
 async def long_output(engine: EngineDriver) -> None:
     """A command that prints two megabytes."""
@@ -178,11 +170,6 @@ def subagent_answers(log: ScenarioLog) -> None:
     found = log.result_line("toolu_agent").get("tool_use_result")
     need(isinstance(found, dict) and found.get("status") == "completed" and found.get("agentId"), found)
     need(log.last("result").get("result") == "ok", log.last("result"))
-
-
-def agent_of_initialize(log: ScenarioLog) -> None:
-    need("helper" in (log.first("system/init").get("agents") or []), log.first("system/init").get("agents"))
-    need(any("HELPER-AGENT" in str(body.get("system")) for body in log.requests), "the agent's prompt was not used")
 
 
 def parent_is_named(log: ScenarioLog) -> None:
@@ -218,7 +205,8 @@ def task_life(log: ScenarioLog) -> None:
           subagent_answers),
     check("initialize.agents init.agents", "trace 021",
           "an agent of initialize is listed in init, and its prompt is the system text of its requests",
-          agent_of_initialize),
+          init_lists("agents", "helper"),
+          lambda log: need(any("HELPER-AGENT" in str(body.get("system")) for body in log.requests), log.summary())),
     check("user.parent_tool_use_id assistant.parent_tool_use_id", "trace 020; users.md U-9.4",
           "the lines of the subagent name the call that started it; all others have null", parent_is_named),
     check("initialize.forwardSubagentText", "control.md §5",
@@ -269,16 +257,12 @@ async def background_command(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-def task_is_stopped(log: ScenarioLog) -> None:
-    log.answer("stop_task")
-    found = require_field(log.last("system/task_updated"), "patch.status", "s")
-    need(found == "killed", found)
-
-
 @scenario(
     "stop-task",
     check("request.stop_task", "trace 026",
-          "success; task_updated with status killed; the command's processes are gone", task_is_stopped),
+          "success; task_updated with status killed; the command's processes are gone",
+          answered("stop_task"),
+          lambda log: need(log.last("system/task_updated")["patch"]["status"] == "killed", log.summary())),
 )  # fmt: skip
 async def stop_task(engine: EngineDriver) -> None:
     """A command in the background is stopped by the client."""
