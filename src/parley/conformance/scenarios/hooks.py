@@ -122,7 +122,7 @@ async def hook_decides(engine: EngineDriver) -> None:
           told("PROMPT-CONTEXT", "POST-CONTEXT", "POST-BLOCK-REASON")),
     check("hook.stop-block hook.Stop", "control.md §8.5",
           "a blocked Stop makes the model go on with the reason; the second time `stop_hook_active` is true",
-          lambda log: need([each["stop_hook_active"] for each in log.hooks("Stop")] == [False, True], log.hooks("Stop")),
+          lambda log: need([each["stop_hook_active"] for each in log.hooks("Stop")] == [False, True], log.summary()),
           told("STOP-BLOCK-REASON"), ends_with(result="two")),
 )  # fmt: skip
 async def hook_context(engine: EngineDriver) -> None:
