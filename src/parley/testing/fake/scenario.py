@@ -24,13 +24,14 @@ import os
 import re
 import signal
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from parley.errors import UsageError
+from parley.evals.toml_errors import KeyLines, KeyPath, parse_path
 from parley.protocol.base import Json, Struct
 from parley.version import PROTOCOL_LEVEL
 
@@ -260,29 +261,34 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
         reason = str(exc).partition(" (at ")[0]
         where = f":{place[1]}:{place[2]}" if place else f":{text.count(chr(10)) + 1}"
         raise UsageError(f"{name}{where}: {reason}; expected TOML") from None
-    return make_scenario(found, name, LineFinder(text))
+    return make_scenario(found, name, KeyLines(text))
 
 
-def make_scenario(data: Json, name: str, lines: LineFinder | None = None) -> Scenario:
+def make_scenario(data: Json, name: str, lines: KeyLines | None = None) -> Scenario:
     """A scenario from what a file contains. Raises UsageError."""
-    lines = lines or LineFinder("")
+    lines = lines or KeyLines("")
     try:
         file = msgspec.convert(data, ScenarioFile)
     except msgspec.ValidationError as exc:
-        raise UsageError(explain(exc, name, lines, ScenarioFile)) from None
-    start = read_steps(file.start, name, lines, "start")
+        raise UsageError(explain(exc, name, lines)) from None
+    start = read_steps(file.start, name, lines, ("start",))
     turns = [
-        PlacedTurn(lines.turn(at), turn.prompt, read_steps(turn.steps, name, lines, f"turn[{at}].steps"), turn.result)
+        PlacedTurn(
+            line=lines.find(("turn", at)),
+            prompt=turn.prompt,
+            steps=read_steps(turn.steps, name, lines, ("turn", at, "steps")),
+            result=turn.result,
+        )
         for at, turn in enumerate(file.turn)
     ]
     return Scenario(name, file, start, turns)
 
 
-def read_steps(steps: Sequence[Json], name: str, lines: LineFinder, where: str) -> list[PlacedStep]:
+def read_steps(steps: Sequence[Json], name: str, lines: KeyLines, where: KeyPath) -> list[PlacedStep]:
     """Raises UsageError."""
     placed = []
     for at, step in enumerate(steps):
-        line = lines.step(where, at)
+        line = lines.find((*where, at))
         kinds = [key for key in step if key in STEPS]
         if not kinds:
             found = ", ".join(f"`{key}`" for key in step) or "an empty step"
@@ -297,18 +303,13 @@ def read_steps(steps: Sequence[Json], name: str, lines: LineFinder, where: str) 
     return placed
 
 
-def explain(exc: msgspec.ValidationError, name: str, lines: LineFinder, kind: type[Struct]) -> str:
+def explain(exc: msgspec.ValidationError, name: str, lines: KeyLines) -> str:
     """The message for an error outside the steps."""
-    path = str(exc).partition(" - at `$")[2]
-    path = path.rstrip("`").lstrip(".")
-    key = unknown_key(str(exc)) or re.split(r"[.\[]", path)[-1].rstrip("]")
-    line, in_turn = 1, re.match(r"turn\[(\d+)\]", path)
-    if in_turn:
-        line, kind = lines.turn(int(in_turn[1])), ScenarioTurn
-    elif path.startswith("on"):
-        kind = RequestRule
-    line = lines.key(key, line)
-    return f"{name}:{line}: {explain_reason(exc, kind)}"
+    path = parse_path(str(exc).partition(" - at `$")[2].rstrip("`"))
+    key = unknown_key(str(exc))
+    line = lines.find(path if key is None else (*path, key))
+    kinds: dict[Any, type[Struct]] = {"turn": ScenarioTurn, "on": RequestRule}
+    return f"{name}:{line}: {explain_reason(exc, kinds.get(path[0] if path else None, ScenarioFile))}"
 
 
 def explain_reason(exc: msgspec.ValidationError, kind: type[Any]) -> str:
@@ -334,65 +335,3 @@ def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
     """`; did you mean ...?`, or nothing."""
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean `{close[0]}`?" if close else ""
-
-
-class LineFinder:
-    """Where the turns and steps of a TOML text are. The text must be valid TOML."""
-
-    def __init__(self, text: str) -> None:
-        self._lines = text.split("\n")
-        self._turns: list[int] = []
-        self._steps: dict[str, list[int]] = {}
-        for line, token in tokens(text):
-            self._take(line, token)
-
-    def turn(self, at: int) -> int:
-        """The line of a turn, from 1."""
-        return self._turns[at] if at < len(self._turns) else 1
-
-    def step(self, where: str, at: int) -> int:
-        """The line of a step of `start` or `turn[N].steps`."""
-        found = self._steps.get(where, [])
-        return found[at] if at < len(found) else self.turn(int(m[1]) if (m := re.match(r"turn\[(\d+)", where)) else 0)
-
-    def key(self, key: str, after: int) -> int:
-        """The line at or after a line that has this key; that line if there is none."""
-        pattern = re.compile(rf"(?:^|[\s{{,.\[\"']){re.escape(key)}[\"']?\s*[=.\]]")
-        later = range(after - 1, len(self._lines))
-        return next((at + 1 for at in later if pattern.search(self._lines[at])), after)
-
-    def _take(self, line: int, token: str) -> None:
-        if token == "[[turn]]":
-            self._turns.append(line)
-            return
-        where = f"turn[{len(self._turns) - 1}].steps" if token.startswith("turn.") else token.partition("+")[0]
-        self._steps.setdefault(where, []).append(line)
-
-
-def tokens(text: str) -> Iterator[tuple[int, str]]:
-    """`[[turn]]`, and `turn.steps` or `start` for each step, with their lines."""
-    line, depth, listed, in_turn = 1, 0, "", False
-    pattern = re.compile(
-        r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
-        r"|^[ \t]*\[\[?[^\]\n]*\]\]?|^[ \t]*(?:steps|start)[ \t]*=[ \t]*\[|[\[\]{}\n]",
-        re.DOTALL | re.MULTILINE,
-    )
-    for found in pattern.finditer(text):
-        token = found[0].strip(" \t")
-        if depth == 0 and token.startswith("[") and found[0] != "\n":
-            name = token.strip("[] \t").replace(" ", "")
-            in_turn = name == "turn" or name.startswith("turn.")
-            if token == "[[turn]]" or name == "turn":
-                yield line, "[[turn]]"
-            elif name in ("turn.steps", "start") and token.startswith("[["):
-                yield line, name
-        elif token.startswith(("steps", "start")) and depth == 0:
-            depth, listed = 1, "turn.steps" if in_turn else "start"
-        elif token in ("[", "{"):
-            if token == "{" and depth == 1 and listed:
-                yield line, listed
-            depth += 1
-        elif token in ("]", "}"):
-            depth -= 1
-            listed = listed if depth else ""
-        line += found[0].count("\n")
