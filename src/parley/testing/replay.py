@@ -24,7 +24,7 @@ from typing import Any, Literal
 import msgspec
 
 from parley.errors import ParleyError, UsageError
-from parley.inspector.recording import WireLine, WireRecording
+from parley.inspector.recording import WireLine, WireRecording, decode_line
 from parley.protocol.base import Json, Struct
 from parley.protocol.framing import Framer
 from parley.transports.base import Transport
@@ -96,14 +96,6 @@ class IdMap:
             return found[0]
         actual = self._actual.get(value, value)
         return found[0] if actual == value else found[0].replace(b'"%s"' % found[2], msgspec.json.encode(actual))
-
-
-def read_message(data: bytes) -> Any:
-    """The message of a line; its text if the line is not JSON."""
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return data.decode(errors="replace")
 
 
 def kind_of(message: Any) -> str:
@@ -213,7 +205,7 @@ class SidePlayer:
         """The first line that was not sent, or not received."""
         ignored = () if side == "engine" else (STDERR,)  # what an engine logs is not compared
         self._lines = [line for line in recording.lines if line.sender not in ignored]
-        self._messages: list[Any] = [read_message(line.data) for line in self._lines]
+        self._messages: list[Any] = [decode_line(line.data) for line in self._lines]
         self._kinds = [(kind_of(message), answered_id(message)) for message in self._messages]
         self._missing = [at for at, line in enumerate(self._lines) if line.sender == self._peer]
         """The lines of the other side that have not arrived."""
@@ -247,7 +239,7 @@ class SidePlayer:
         """Take a line of the other side, without its newline. Raises ReplayDifference."""
         if not data.strip():
             return
-        message = read_message(data)
+        message = decode_line(data)
         candidates = self._find_candidates((kind_of(message), answered_id(message)))
         if not candidates:
             raise ReplayDifference(f"{self.describe_wait()}, found {kind_of(message)}: {show(message)}")

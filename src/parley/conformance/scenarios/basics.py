@@ -19,7 +19,7 @@ from parley.conformance.conditions import (
 )
 from parley.conformance.driver import BYPASS, MODEL, SECRET, EngineDriver, bash, say
 from parley.conformance.registry import check, fields, scenario
-from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_blocks, need
+from parley.conformance.scenario_log import ScenarioLog, need
 
 TEXT = "Grüße aus Zürich — ✓ 你好"
 THOUGHT = "A greeting is wanted."
@@ -301,11 +301,3 @@ async def early_end(engine: EngineDriver) -> None:
     engine.close_input()
     await engine.result()
     await engine.finish()
-
-
-def tool_use_of(log: ScenarioLog, tool_use_id: str) -> dict[str, object]:
-    """The assistant line of a call. Raises Mismatch."""
-    for line in log.all("assistant"):
-        if any(block.get("id") == tool_use_id for block in content_blocks(line)):
-            return line
-    raise Mismatch(f"no tool_use {tool_use_id}; {log.summary()}")
