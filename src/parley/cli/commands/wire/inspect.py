@@ -9,13 +9,12 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.cli.commands.wire.recordings import add_lines, read_conversation
 from parley.cli.stdio import warn
-from parley.inspector.conversation import Conversation, SeenLine
+from parley.inspector.conversation import Conversation, TextView, WireRow
 from parley.inspector.observer import describe_ending
 from parley.inspector.recorder import CleanLines
 from parley.inspector.recording import KeptLine, WireRecording
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
-from parley.inspector.text import TextView
 
 
 def main(argv: list[str]) -> int:
@@ -35,16 +34,16 @@ def inspect(given: GivenArgs) -> int:
     if given.has("json"):
         return write_json({**conversation.summarize(), "exit_code": found.recording.exit_code})
     view = TextView(redactor.redact_text)
-    shown = [] if given.has("summary") else [view.format_line(seen) for seen in lines]
+    shown = [] if given.has("summary") else [view.format_line(row) for row in lines]
     return write_lines([*shown, *view.format_summary(conversation, describe_ending(found.recording.exit_code))])
 
 
-def write_report(path: Path, recording: WireRecording, lines: list[SeenLine], redactor: WireRedactor) -> None:
+def write_report(path: Path, recording: WireRecording, lines: list[WireRow], redactor: WireRedactor) -> None:
     """Raises UsageError."""
     report = ReportFile(path, list(recording.header.command), recording.header.started_at)
     clean = CleanLines(redactor, report.add)
-    for seen in lines:
-        clean.add(KeptLine(record=seen.record, data=b""))
+    for row in lines:
+        clean.add(KeptLine(record=row.record, data=b""))
     clean.flush()
     if recording.exit_code is not None:
         report.end(0.0, recording.exit_code)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from parley.errors import UsageError
-from parley.inspector.conversation import Conversation, SeenLine
+from parley.inspector.conversation import Conversation, WireRow
 from parley.inspector.recording import DIRECTIONS, WireHeader, WireLine, WireRecording, read_wire_recording
 from parley.protocol.base import Struct
 
@@ -65,7 +65,7 @@ def read_plain(name: str, data: bytes) -> WireRecording:
     return WireRecording(name, WireHeader(command=()), lines, exit_code=None)
 
 
-def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[SeenLine]:
+def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[WireRow]:
     """Add the lines of a recording to a conversation, and yield what is known of each."""
     for line in recording.lines:
         if not line.eof:

@@ -99,9 +99,8 @@ def find_definition(document: Json, given: str) -> str:
 
 def check(given: GivenArgs) -> int:
     """Print what a recording has that the schema does not; the exit code is 1 if there is something."""
-    from parley.inspector.conversation import Conversation
+    from parley.inspector.conversation import Conversation, TextView, count
     from parley.inspector.redaction import WireRedactor
-    from parley.inspector.text import TextView, count
 
     found = read_conversation(given.one("check"))
     if found.problem:
