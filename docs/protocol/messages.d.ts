@@ -1,10 +1,10 @@
-/* A line of the agent wire protocol, version 2.1.326+95efc99d5538.
+/* A line of the agent wire protocol, version 2.1.326+faad907bed49.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 
 export type JsonObject = { [key: string]: unknown };
 
-/** The current goal of the session. Read but never sent. */
+/** The goal of the session: at the start of each turn that has one, and when it is set, judged or cleared. */
 export interface ActiveGoal {
   type: "active_goal";
   value: JsonObject | null;

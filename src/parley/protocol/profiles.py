@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from parley.protocol.base import Struct
 
 NEVER_SENT = frozenset(
-    {"active_goal", "auth_status", "error", "tool_use_summary", "system/files_persisted", "system/local_command_output"}
+    {"auth_status", "error", "tool_use_summary", "system/files_persisted", "system/local_command_output"}
     | {"system/mirror_error", "system/notification", "system/plugin_install", "system/worker_shutting_down"}
 )
 """Messages that Parley reads but its engine does not send."""
