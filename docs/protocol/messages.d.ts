@@ -1,10 +1,10 @@
-/* A line of the agent wire protocol, version 2.1.326+faad907bed49.
+/* A line of the agent wire protocol, version 2.1.326+f661a78196c4.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 
 export type JsonObject = { [key: string]: unknown };
 
-/** The goal of the session: at the start of each turn that has one, and when it is set, judged or cleared. */
+/** The goal of the session, as a turn begins and at each change, for clients that get session states. */
 export interface ActiveGoal {
   type: "active_goal";
   value: JsonObject | null;

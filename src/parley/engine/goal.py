@@ -28,7 +28,8 @@ from parley.engine.context.summary import shorten_text, to_text
 from parley.engine.session.prompts import PromptQueue
 from parley.engine.tasks.manager import TaskManager
 from parley.errors import ModelError, ToolError
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json, Message, Struct, sanitize
+from parley.protocol.blocks import Text
 from parley.protocol.messages.notices import ActiveGoal
 from parley.protocol.messages.system import Informational
 
@@ -38,7 +39,6 @@ MAX_REASON_CHARS = 1_000
 MAX_CONVERSATION_CHARS = 100_000
 """What the judge reads: the beginning and the end of a longer conversation."""
 MAX_IDLE_ROUNDS = 3
-NO_GOAL = "No goal is set. `/goal CONDITION` sets one."
 STARTED = """\
 The user has set a goal for this session:
 
@@ -94,18 +94,31 @@ class SessionGoal:
         self._judge = judge
         self._tasks = tasks
         self._queue = prompt_queue
+        self._reply: Message | None = None
+        """The reply to `/goal CONDITION`, until its turn begins."""
 
     @property
     def is_active(self) -> bool:
         return self._journal.goal is not None
 
-    def start(self, condition: str) -> None:
-        """Journal a new goal, in place of another one. The next turn announces it. Raises ToolError, SessionError."""
+    def start(self, condition: str, reply: Message | None = None) -> None:
+        """Journal a new goal, in place of another one. Raises ToolError, SessionError.
+
+        The turn that begins sends the reply: clients expect `system/init` first.
+        """
         if len(condition) > MAX_CONDITION_CHARS:
             raise ToolError(f"The goal has {len(condition)} characters; at most {MAX_CONDITION_CHARS} are allowed.")
         set_at = round(self._conversation.clock.seconds() * 1000)
         value = {"condition": condition, "iterations": 0, "set_at": set_at, "tokens_at_start": self._count_tokens()}
         self._journal.append_event(KIND, {"value": value})
+        self._reply = reply
+
+    def begin_turn(self) -> None:
+        """A turn begins, and `system/init` was sent."""
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            self._conversation.send(reply)
+        self.announce()
 
     def set(self, condition: str) -> None:
         """Set the goal during a turn, and tell the user. Raises ToolError, SessionError."""
@@ -117,30 +130,26 @@ class SessionGoal:
         """Clear the goal. Returns what the user reads. Raises SessionError."""
         goal = self._journal.goal
         if goal is None:
-            return NO_GOAL
+            return "No goal set"
         self._record(None)
         return f"Goal cleared: {goal['condition']}"
 
     def describe(self) -> str:
-        """The goal and what was done for it, for the user."""
+        """The goal and what was said of it last, for the user, in the words of recordings of Claude Code."""
         goal = self._journal.goal
         if goal is None:
-            return NO_GOAL
-        minutes = (self._conversation.clock.seconds() - goal["set_at"] / 1000) / 60
-        tokens = max(0, self._count_tokens() - goal["tokens_at_start"])
-        reason = goal.get("last_reason")
-        return "\n".join(
-            [
-                f"Goal: {goal['condition']}",
-                f"Set {minutes:.0f} min ago; judged {goal['iterations']} times; {tokens} tokens since",
-                *([f"Last judgement: {reason}"] if reason else []),
-                "`/goal clear` clears it.",
-            ]
-        )
+            return "No goal set. Usage: `/goal <condition>`"
+        count, reason = goal["iterations"], goal.get("last_reason")
+        check = f"\nLast check: {reason}" if reason else ""
+        return f"Goal active: {goal['condition']} ({count} turn{'' if count == 1 else 's'}){check}"
 
     def announce(self) -> None:
-        """Send the goal to the client: at each change, and at the start of each turn."""
-        self._conversation.send(ActiveGoal(value=self._journal.goal))
+        """Send the goal to clients that ask for the state of the session: at each change, and as a turn begins.
+
+        Claude Code declares the message, but does not send it to other clients; older SDKs cannot read it.
+        """
+        if self._conversation.config.client.state_events not in (None, "sdk"):
+            self._conversation.send(ActiveGoal(value=self._journal.goal))
 
     async def should_continue(self, idle_rounds: int) -> bool:
         """Whether the model, which has finished, continues. `idle_rounds`: rounds in a row without a tool call.
@@ -167,7 +176,8 @@ class SessionGoal:
             text = f"The goal is not met after {idle_rounds} rounds without a tool call, so the turn ends; it stays set"
             self._report(f"{text}: {reason}", "warning")
             return False
-        self._conversation.append_contexts([CONTINUE.format(reason=reason, condition=goal["condition"])])
+        text = CONTINUE.format(reason=reason, condition=goal["condition"])
+        self._conversation.append_user(Text.of(sanitize(text)), isSynthetic=True)
         return True
 
     def _is_waiting_for_tasks(self) -> bool:

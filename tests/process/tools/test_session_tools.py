@@ -125,7 +125,7 @@ def test_a_goal_is_worked_towards_until_it_is_met(tmp_path: Path) -> None:
     done = run_parley(
         [*argv, "--model", f"scripted:{tmp_path / 'script.toml'}"],
         cwd=tmp_path,
-        env={"HOME": str(tmp_path), **base_environment()},
+        env={"HOME": str(tmp_path), **base_environment(), "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"},
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     values = [line["value"] for line in lines if line["type"] == "active_goal"]
@@ -141,4 +141,4 @@ def test_a_goal_is_worked_towards_until_it_is_met(tmp_path: Path) -> None:
         cwd=tmp_path,
         env={"HOME": str(tmp_path), **base_environment()},
     )
-    assert "No goal is set" in shown.stdout
+    assert shown.stdout == "No goal set. Usage: `/goal <condition>`\n"

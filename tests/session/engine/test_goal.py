@@ -10,10 +10,11 @@ import pytest
 
 from parley.engine.goal import MAX_IDLE_ROUNDS
 from tests.helpers.mcp import script, visit
-from tests.helpers.session import Json, SessionHarness
+from tests.helpers.session import Json, SessionHarness, texts
 
 CONDITION = "the tests pass"
 READ = ("Read", {"file_path": "notes.txt"})
+STATES = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
 
 
 def judged(reason: str, **verdict: bool) -> str:
@@ -44,7 +45,7 @@ async def run(folder: Path, turns: str, *prompts: str, **options: Any) -> Sessio
             harness.prompt(prompt)
             await harness.receive("result")
 
-    return await visit(folder, turns, scenario, **options)
+    return await visit(folder, turns, scenario, STATES, **options)
 
 
 async def test_a_turn_continues_until_the_goal_is_met(tmp_path: Path) -> None:
@@ -66,6 +67,10 @@ async def test_a_turn_continues_until_the_goal_is_met(tmp_path: Path) -> None:
     assert CONDITION in check
     kinds = [line.get("subtype", line["type"]) for line in harness.lines]
     assert kinds.index("init") < kinds.index("active_goal")
+    # The client reads what the user reads in Claude Code: that the goal is set, and why the turn continues.
+    assert texts(harness.messages("assistant"))[0] == f"Goal set: {CONDITION}"
+    [shown] = [line for line in harness.messages("user") if line.get("isSynthetic")]
+    assert shown["message"]["content"] == [{"type": "text", "text": check}]
 
 
 async def test_the_judge_reads_the_goal_and_the_conversation(tmp_path: Path) -> None:
@@ -85,7 +90,7 @@ async def test_an_impossible_goal_is_cleared(tmp_path: Path) -> None:
 
     assert goals(harness)[-1] is None
     assert notices(harness) == ["Goal given up as impossible: no tests"]
-    assert "No goal is set" in list(harness.messages("result"))[-1]["result"]
+    assert list(harness.messages("result"))[-1]["result"] == "No goal set. Usage: `/goal <condition>`"
 
 
 async def test_rounds_without_tool_calls_are_bounded_and_the_goal_stays(tmp_path: Path) -> None:
@@ -94,9 +99,8 @@ async def test_rounds_without_tool_calls_are_bounded_and_the_goal_stays(tmp_path
 
     results = [line["result"] for line in harness.messages("result")]
     assert results[0] == f"Text {MAX_IDLE_ROUNDS - 1}."
-    assert results[1].startswith(f"Goal: {CONDITION}\nSet 0 min ago; judged {MAX_IDLE_ROUNDS} times; ")
-    assert f"Last judgement: reason {MAX_IDLE_ROUNDS - 1}" in results[1]
-    assert results[2:] == [f"Goal cleared: {CONDITION}", "No goal is set. `/goal CONDITION` sets one."]
+    shown = f"Goal active: {CONDITION} ({MAX_IDLE_ROUNDS} turns)\nLast check: reason {MAX_IDLE_ROUNDS - 1}"
+    assert results[1:] == [shown, f"Goal cleared: {CONDITION}", "No goal set"]
     assert ["rounds without a tool call" in text for text in notices(harness)] == [True]
 
 

@@ -33,7 +33,7 @@ def test_the_default_has_what_every_turn_needs_and_nothing_optional() -> None:
     found = set(list_profile(PROFILES["default"], list_sent()))
 
     assert {"system/init", "assistant", "user", "result", "control_request", "rate_limit_event"} <= found
-    assert not {"stream_event", "transcript_mirror", "jsonrpc", "auth_status"} & found
+    assert not {"stream_event", "transcript_mirror", "jsonrpc", "active_goal"} & found
 
 
 def test_the_version_changes_with_the_definitions() -> None:

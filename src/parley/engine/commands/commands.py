@@ -265,7 +265,8 @@ class Commands:
         [prompt] = turn.prompts
         try:
             contexts = await self._check_expansion("goal", condition, "builtin", first_text(prompt))
-            self._conversation.services.open_goal().start(condition)
+            reply = self._reply_message(CommandReply(text=f"Goal set: {condition}"), "goal", condition)
+            self._conversation.services.open_goal().start(condition, reply)
         except ToolError as exc:
             return self._fail(turn.prompts, str(exc))
         text = {"type": "text", "text": STARTED.format(condition=condition)}

@@ -239,7 +239,7 @@ class TurnRunner:
         session.send_init()
         session.servers.announce()
         if session.journal.goal is not None:
-            session.goal.announce()
+            session.goal.begin_turn()
         if turn.resumed is not None:
             self._continue(turn, turn.resumed)
         else:

@@ -126,7 +126,7 @@ class PromptSuggestion(Message, frozen=True, kw_only=True, tag="prompt_suggestio
 
 @message
 class ActiveGoal(Message, frozen=True, kw_only=True, tag="active_goal"):
-    """The goal of the session: at the start of each turn that has one, and when it is set, judged or cleared."""
+    """The goal of the session, as a turn begins and at each change, for clients that get session states."""
 
     value: Json | None
     """`condition`, `iterations`, `set_at` in milliseconds, `tokens_at_start`, `last_reason`; null if there is none."""
