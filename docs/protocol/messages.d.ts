@@ -1,4 +1,4 @@
-/* A line of the agent wire protocol, version 2.1.326+f661a78196c4.
+/* A line of the agent wire protocol, version 2.1.327+f661a78196c4.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 

@@ -118,8 +118,8 @@ def test_a_goal_is_worked_towards_until_it_is_met(tmp_path: Path) -> None:
     def judged(**verdict: object) -> str:
         return f"[[turn]]\nwhen = 'Judge from its conversation'\ntext = '{json.dumps(verdict)}'\n"
 
-    turns = script([("Bash", {"command": "echo 1"})], "One.") + judged(met=False, reason="2 is missing")
-    turns += script([("Bash", {"command": "echo 2"})], "Two.") + judged(met=True, reason="2 is there")
+    turns = script([("Bash", {"command": "echo 1"})], "One.") + judged(ok=False, reason="2 is missing")
+    turns += script([("Bash", {"command": "echo 2"})], "Two.") + judged(ok=True, reason="2 is there")
     (tmp_path / "script.toml").write_text(turns)
     argv = ["-p", "/goal 2 was printed", "--verbose", "--output-format", "stream-json", "--allowedTools", "Bash"]
     done = run_parley(

@@ -19,7 +19,7 @@ STATES = {"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"}
 
 def judged(reason: str, **verdict: bool) -> str:
     """The answer of the judge to one question."""
-    answer = json.dumps({"met": False, "reason": reason, **verdict})
+    answer = json.dumps({"ok": False, "reason": reason, **verdict})
     return f"[[turn]]\nwhen = 'Judge from its conversation'\ntext = '{answer}'\n"
 
 
@@ -49,7 +49,7 @@ async def run(folder: Path, turns: str, *prompts: str, **options: Any) -> Sessio
 
 
 async def test_a_turn_continues_until_the_goal_is_met(tmp_path: Path) -> None:
-    turns = script([READ], "Half done.") + judged("two fail") + script([READ], "Done.") + judged("all pass", met=True)
+    turns = script([READ], "Half done.") + judged("two fail") + script([READ], "Done.") + judged("all pass", ok=True)
     harness = await run(tmp_path, turns, f"/goal {CONDITION}")
 
     [result] = harness.messages("result")
@@ -75,7 +75,7 @@ async def test_a_turn_continues_until_the_goal_is_met(tmp_path: Path) -> None:
 
 async def test_the_judge_reads_the_goal_and_the_conversation(tmp_path: Path) -> None:
     question = f"<goal>\\n{CONDITION}\\n</goal>\\n\\n<conversation>\\nuser:"
-    verdict = json.dumps({"met": True, "reason": "seen"})
+    verdict = json.dumps({"ok": True, "reason": "seen"})
     harness = await run(
         tmp_path,
         script([READ], "Done.") + f"[[turn]]\nwhen = \"{question}\"\ntext = '{verdict}'\n",
@@ -111,7 +111,7 @@ async def test_max_turns_bounds_a_goal(tmp_path: Path) -> None:
     assert (result["subtype"], harness.session.journal.goal is not None) == ("error_max_turns", True)
 
 
-@pytest.mark.parametrize("answer", ["It looks fine.", '{"met": "yes"}'])
+@pytest.mark.parametrize("answer", ["It looks fine.", '{"ok": "yes"}'])
 async def test_an_answer_that_is_no_judgement_ends_the_turn(tmp_path: Path, answer: str) -> None:
     turns = script("Done.") + f"[[turn]]\nwhen = 'Judge from its conversation'\ntext = '{answer}'\n"
     harness = await run(tmp_path, turns, f"/goal {CONDITION}")
@@ -126,7 +126,7 @@ async def test_a_goal_is_restored_and_every_request_extends_the_one_before(tmp_p
     turns = script("Stuck.") + "[[turn]]\nwhen = 'Judge from'\ntext = 'No idea.'\n"
     before = await run(tmp_path, turns, f"/goal {CONDITION}")
     sent = before.session.journal.history.render()
-    again = script([READ], "Going on.") + judged("more") + script([READ], "Done.") + judged("pass", met=True)
+    again = script([READ], "Going on.") + judged("more") + script([READ], "Done.") + judged("pass", ok=True)
     after = await run(tmp_path, again, "Go on", resume=before.session.id)
 
     restored, *_, last = goals(after)
@@ -144,7 +144,7 @@ async def test_clear_removes_the_goal(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_that_waits_goes_first(tmp_path: Path) -> None:
-    turns = script([READ], "Working.", "An answer.") + judged("pass", met=True)
+    turns = script([READ], "Working.", "An answer.") + judged("pass", ok=True)
 
     async def scenario(harness: SessionHarness) -> None:
         harness.prompt(f"/goal {CONDITION}")
@@ -170,7 +170,7 @@ def set_goal(**input: Any) -> tuple[str, Json]:
 
 
 async def test_the_model_sets_a_goal_only_with_approval(tmp_path: Path) -> None:
-    turns = script([set_goal()], "Set.") + judged("pass", met=True)
+    turns = script([set_goal()], "Set.") + judged("pass", ok=True)
     asked: list[Json] = []
 
     async def scenario(harness: SessionHarness) -> None:
@@ -191,7 +191,7 @@ async def test_the_model_sets_a_goal_only_with_approval(tmp_path: Path) -> None:
 
 async def test_without_approval_only_the_users_own_words_become_a_goal(tmp_path: Path) -> None:
     turns = script([set_goal()], [set_goal(ask_user=False)], [set_goal(ask_user=False)], "Set.")
-    harness = await run(tmp_path, turns + judged("pass", met=True), "go", tools=("Read", "SetGoal"))
+    harness = await run(tmp_path, turns + judged("pass", ok=True), "go", tools=("Read", "SetGoal"))
 
     denied, made, replaced = [line["tool_use_result"] for line in harness.messages("user")]
     assert made == {"condition": CONDITION, "askUser": False}

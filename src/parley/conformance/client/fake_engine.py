@@ -27,7 +27,7 @@ from uuid import uuid4
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 WAIT_SECONDS = 15.0
-VERSION = "2.1.326 (Parley conformance)\n"
+VERSION = "2.1.327 (Parley conformance)\n"
 
 
 class ClientTestEngine:

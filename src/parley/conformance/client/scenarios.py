@@ -56,7 +56,7 @@ def system_init() -> Step:
         "type": "system", "subtype": "init", "cwd": "/", "session_id": "{session}", "uuid": "{id}", "tools": ["Bash"],
         "mcp_servers": [], "model": "claude-sonnet-4-5", "permissionMode": "default", "slash_commands": [],
         "apiKeySource": "none", "output_style": "default", "agents": [], "skills": [], "plugins": [],
-        "claude_code_version": "2.1.326",
+        "claude_code_version": "2.1.327",
     }]  # fmt: skip
 
 

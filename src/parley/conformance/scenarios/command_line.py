@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from parley.conformance.driver import EngineDriver, read_body
@@ -83,6 +84,26 @@ def unknown_command_is_an_error(log: ScenarioLog) -> None:
     need(len(found) == 1 and found[0].get("is_error") is True, log.summary(0))
     need(log.runs[0].exit_code not in (0, None), f"exit code {log.runs[0].exit_code}")
     need(log.told_model("/etc/hosts is odd") and log.runs[1].exit_code == 0, log.summary(1))
+
+
+@scenario("goal")
+async def goal(engine: EngineDriver) -> None:
+    """A goal that is judged twice: the second time it is met."""
+    verdicts = [json.dumps({"ok": ok, "reason": reason}) for ok, reason in ((False, "TWO-FAIL"), (True, "all pass"))]
+    engine.model.play(say("Half."), say(verdicts[0]), say(ANSWER), say(verdicts[1]))
+    await engine.one_shot("-p", "/goal the tests pass", "--output-format", "stream-json", "--verbose")
+
+
+@check(
+    "command.goal", "init.slash_commands", on="goal", basis="the documentation of Claude Code, and CLI 2.1.327",
+    expects="`/goal CONDITION` is a prompt; while a model judges that the condition is not met, the turn continues "
+    "with the reason, and it has one result",
+)  # fmt: skip
+def goal_continues_the_turn(log: ScenarioLog) -> None:
+    need("goal" in log.first("system/init")["slash_commands"], "init does not list the command")
+    need(log.told_model("the tests pass") and log.told_model("TWO-FAIL"), log.summary())
+    found = log.all("result")
+    need(len(found) == 1 and found[0].get("result") == ANSWER, log.summary())
 
 
 @scenario("prompt-on-stdin")
