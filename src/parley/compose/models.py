@@ -140,7 +140,7 @@ class ModelFactory:
         name, is_unchanged = without_long_context(choice.name), self._replace(choice) == choice
         if not (choice.is_messages_api and is_unchanged and (name.isalpha() or ("/" in name and self.is_first_party))):
             return
-        from parley.models.advice import LISTING, find_similar_model
+        from parley.models.failures import LISTING, find_similar_model
 
         if (near := find_similar_model(name, cutoff=NEAR_MISS)) is not None:
             raise UsageError(f"unknown model {name!r}. Did you mean {near}? {LISTING}")
@@ -202,7 +202,7 @@ class ModelFactory:
         replaced = self._replace(choice)
         if replaced == choice:
             return model
-        from parley.models.renamed import RenamedModel
+        from parley.models.wrapping import RenamedModel
 
         return RenamedModel(model, replaced.request_name)
 

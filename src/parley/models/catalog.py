@@ -86,18 +86,14 @@ BACKENDS = {
     "vertex": Backend(cls="parley.models.backends.cloud:Vertex", chosen_by="environment"),
     "openai": Backend(cls="parley.models.backends.openai:OpenAI"),
     "openai-responses": Backend(cls="parley.models.backends.responses:OpenAIResponses", provider="openai"),
-    "scripted": Backend(
-        cls="parley.models.fake.scripted:Scripted", is_fake=True, about="scripted:FILE answers from a script"
-    ),
+    "scripted": Backend(cls="parley.models.fakes:Scripted", is_fake=True, about="scripted:FILE answers from a script"),
     "offline": Backend(
-        cls="parley.models.fake.offline:Offline",
+        cls="parley.models.fakes:Offline",
         chosen_by="name",
         is_fake=True,
         about="the built-in fake model: no key, no network",
     ),
-    "replay": Backend(
-        cls="parley.models.recording.replay:Replay", is_fake=True, about="replay:FILE answers from a recording"
-    ),
+    "replay": Backend(cls="parley.models.replay:Replay", is_fake=True, about="replay:FILE answers from a recording"),
 }
 DEFAULT_BACKEND = next(name for name, row in BACKENDS.items() if row.is_messages_api)
 OFFLINE = next(name for name, row in BACKENDS.items() if row.chosen_by == "name")

@@ -46,7 +46,7 @@ def contact(url: str, models: ModelFactory) -> str:
         with httpx2.Client(verify=verify, timeout=SECONDS, trust_env=not is_loopback(url)) as client:
             client.head(without_userinfo(url))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, ImportError) as exc:
-        from parley.models.http.failures import connection_error
+        from parley.models.failures import connection_error
 
         # Only the kind of other errors: their text may contain the URL of a proxy with a password.
         cause = find_os_error(exc) if isinstance(exc, httpx2.ConnectError) else None

@@ -102,7 +102,7 @@ class Anthropic:
                 if exc.status == 401:
                     self._endpoint.forget()
                 if exc.status is not None:
-                    from parley.models.advice import add_advice
+                    from parley.models.failures import add_advice
 
                     add_advice(exc, endpoint, request.model)
                 if not self._forms.switch(exc, request):

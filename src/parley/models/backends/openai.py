@@ -132,7 +132,7 @@ class OpenAI:
                     return
                 exc.message = self._locate(exc, stream)
                 if exc.status is not None:
-                    from parley.models.advice import add_advice
+                    from parley.models.failures import add_advice
 
                     add_advice(exc, endpoint, self._name)
                 if exc.status == 401:

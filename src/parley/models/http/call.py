@@ -28,8 +28,7 @@ from parley.errors import ModelError
 from parley.models.encoding import Pieces
 from parley.models.endpoint import without_userinfo
 from parley.models.http.connection import Address, HttpConnection, connect
-from parley.models.http.response import BadResponse, ResponseParser
-from parley.models.http.sse import EventReader, event_data
+from parley.models.http.response import BadResponse, EventReader, ResponseParser, event_data
 from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Struct
 
@@ -333,7 +332,7 @@ class ConnectionPool:
             late.waited_seconds = waited
             raise late from None
         except (OSError, BadResponse) as exc:
-            from parley.models.http.failures import connection_error
+            from parley.models.failures import connection_error
 
             raise connection_error(exc, self._base_url, by_proxy=proxy is not None) from None
         finally:

@@ -1,4 +1,4 @@
-"""Faults by name: what can go wrong between a model and the engine.
+"""Faults by name: what can go wrong between a model and the engine, for `--fault` and for scripts.
 
     reset=3          the connection breaks after three events of the first answer
     overloaded@1-30  the first thirty requests fail with status 529
@@ -8,7 +8,7 @@ The syntax is `NAME[=VALUE][@FIRST[-LAST]]`. The table gives the meaning of VALU
 without them the fault applies to the first request only. In a script, a fault applies to its own turn.
 
 A fault either rejects the request with an HTTP status, changes the events of the answer, or changes the bytes that
-encode them. `faults/model.py` applies them in the engine, `testing/model_server.py` over HTTP.
+encode them. `wrapping.py` applies them in the engine, `testing/model_server.py` over HTTP.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@
 A turn has `text`, `thinking` and `tools`, in that order, or `blocks` for full control. `delay_ms` waits before the
 answer and `event_delay_ms` between events. `chunk_chars` sets the size of a delta. `usage` and `stop_reason` replace
 the defaults. A turn with `when` is played for the first request whose last user text contains that text; the other
-turns are played in order. `fault` injects a fault (faults/catalog.py).
+turns are played in order. `fault` injects a fault (faults.py).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     def __post_init__(self) -> None:
         if self.fault is not None:
-            from parley.models.faults.catalog import read_fault
+            from parley.models.faults import read_fault
 
             if "@" in self.fault:
                 raise ValueError(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from parley.errors import ModelError, UsageError
-from parley.models.fake import script
-from parley.models.fake.script import (
+from parley.models import script
+from parley.models.script import (
     Script,
     ScriptedCall,
     ScriptedError,

@@ -1,14 +1,79 @@
-"""What is compared when a request is matched with a recorded one."""
+"""A recording is replayed only to its own conversation."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from parley.models.recording.request_matching import describe_difference, normalize, without_cache_marks
-from tests.helpers.models import assistant, user
+from parley.errors import ModelError
+from parley.models.recording import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader, without_cache_marks
+from parley.models.replay import Replay, describe_difference, normalize
+from parley.testing.virtual_time import run_in_virtual_time
+from tests.helpers.models import asking, assistant, heard, refusal, user
 from tests.helpers.models import text as says
+
+STOP = msgspec.Raw(b'{"type":"message_stop"}')
+
+
+def recorded(folder: Path, *prompts: str) -> Path:
+    """A recording with one request per prompt and empty answers."""
+    lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
+    for number, prompt in enumerate(prompts, 1):
+        lines += [
+            RecordedRequest(number=number, messages=[user(prompt)]),
+            RecordedEvent(number=number, at_ms=20_000, data=STOP),
+            RecordedEnd(number=number, at_ms=20_000),
+        ]
+    path = folder / "tape.jsonl"
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    return path
+
+
+async def test_a_recording_of_another_conversation_is_reported_at_the_first_request(tmp_path: Path) -> None:
+    model = Replay(recorded(tmp_path, "Hi"))
+
+    assert await refusal(model, asking(user("Ho"))) == vars(
+        ModelError(
+            f"recording {tmp_path}/tape.jsonl does not match this conversation: "
+            "messages[0].content[0].text is 'Hi' in the recording and 'Ho' in this conversation",
+            kind="recording_diverged",
+        )
+    )
+
+
+async def test_a_departure_says_at_which_request(tmp_path: Path) -> None:
+    model = Replay(recorded(tmp_path, "one", "two"))
+    await heard(model, asking(user("one")))
+
+    with pytest.raises(
+        ModelError, match=r"differs from request 2 on: .* is 'two' in the recording and '2' in this conversation"
+    ):
+        await heard(model, asking(user("2")))
+
+
+async def test_a_recording_without_answers_left_is_an_error(tmp_path: Path) -> None:
+    model = Replay(recorded(tmp_path, "one"))
+    await heard(model, asking(user("one")))
+
+    with pytest.raises(ModelError, match=r"has no more answers \(1 recorded\)"):
+        await heard(model, asking(user("one")))
+
+
+async def test_in_order_nothing_is_compared(tmp_path: Path) -> None:
+    model = Replay(recorded(tmp_path, "one"), in_order=True)
+
+    assert [event.type for event in await heard(model, asking(user("whatever")))] == ["message_stop"]
+
+
+@pytest.mark.parametrize(("pace", "seconds"), [(0, 0), (1, 20), (0.5, 10)])
+def test_a_recording_is_played_without_waiting_or_at_its_pace(tmp_path: Path, pace: float, seconds: int) -> None:
+    took, _ = run_in_virtual_time(heard(Replay(recorded(tmp_path, "one"), pace=pace), asking(user("one"))))
+
+    assert round(took) == seconds
+
 
 TAPE = {"cwd": "/home/me/one", "home": "/home/me", "tmp": "/tmp"}
 HERE = {"cwd": "/srv/two", "home": "/home/you", "tmp": "/var/tmp"}

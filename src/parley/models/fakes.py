@@ -1,6 +1,9 @@
-"""`offline`: the built-in fake model. It needs no key, no network and no file.
+"""Fake models that need no key and no network: `scripted:FILE` and `offline`.
 
-It follows directives in the prompt, one per line:
+`scripted:FILE` plays a script file (script.py). `scripted:{"turn": [...]}` has the script itself, for an engine that
+cannot read the file: on a gateway.
+
+`offline` needs no file. It follows directives in the prompt, one per line:
 
     say TEXT                 answer with this text
     think TEXT               think this before answering
@@ -19,13 +22,28 @@ them there next to the new prompt.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
-from parley.models.fake.script import ScriptedCall, ScriptedError, ScriptedTurn, play, text_in
+from parley.errors import UsageError
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, find_model_file, read_model_file
+from parley.models.script import (
+    Script,
+    ScriptedCall,
+    ScriptedError,
+    ScriptedTurn,
+    ScriptPlayer,
+    play,
+    read_script,
+    text_in,
+)
 from parley.protocol.base import Json, Struct
+
+if TYPE_CHECKING:
+    from parley.models.http.call import Deadlines
 
 DIRECTIVES = ("say", "think", "call", "show", "wait", "fail")
 NOTE_PREFIXES = ("<hook-context ", "<mcp-server ")
@@ -34,6 +52,54 @@ GREETING = (
     "It follows directives, one per line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
     "You said: "
 )
+
+
+class Scripted:
+    """Plays one script from start to end."""
+
+    def __init__(
+        self, script: Script | Path, new_id: Callable[[], str], deadlines: Callable[[], Deadlines] | None = None
+    ) -> None:
+        """The deadlines apply to turns with a fault. Raises UsageError."""
+        self._player = ScriptPlayer(script if isinstance(script, Script) else load(script))
+        self._new_id = new_id
+        self._deadlines = deadlines
+
+    @classmethod
+    def open(cls, setup: ModelSetup, name: str) -> Model:
+        """Raises UsageError."""
+        is_script = name.startswith("{")
+        return cls(
+            read_script(name, "in the name of the model")
+            if is_script
+            else find_model_file(setup.cwd, name, setup.environment),
+            setup.new_id,
+            setup.deadlines,
+        )
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        turn = self._player.turn_for(request)
+        events = play(turn, request, self._new_id)
+        if turn.fault is not None:
+            from parley.models.faults import read_fault
+            from parley.models.wrapping import apply_fault
+
+            deadlines = self._deadlines() if self._deadlines is not None else None
+            events = apply_fault(events, read_fault(turn.fault), deadlines)
+        async with aclosing(events) as stream:
+            async for event in stream:
+                yield event
+
+    async def close(self) -> None:
+        pass
+
+
+def load(path: Path) -> Script:
+    """Raises UsageError."""
+    try:
+        return read_script(read_model_file(path).decode(), str(path))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise UsageError(f"cannot read script {path}: {exc}") from None
 
 
 class Offline:

@@ -10,15 +10,15 @@ import pytest
 from parley.errors import ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model
-from parley.models.fake.scripted import Scripted
-from parley.models.faults.catalog import FAULT_KINDS, FOREVER_SECONDS, Fault, FaultPlan, read_fault
-from parley.models.faults.model import FaultyModel
+from parley.models.fakes import Scripted
+from parley.models.faults import FAULT_KINDS, FOREVER_SECONDS, Fault, FaultPlan, read_fault
 from parley.models.http.call import Deadlines
+from parley.models.wrapping import FaultyModel
 from parley.testing.virtual_time import run_in_virtual_time
 from tests.helpers import paths
 from tests.helpers.models import asking, counting, user
 from tests.helpers.models import text as says
-from tests.unit.models.recording.test_recorder import Said, answer
+from tests.unit.models.test_recording import Said, answer
 
 CALL = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "rm -rf everything"}}
 ANSWER = answer(says("Let me see."), CALL, chunk_chars=10)
