@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
 
 from parley.errors import ModelError
 from parley.models.catalog import ALIASES, BUILT_IN, OPUSPLAN, list_backends, read_table
 from parley.models.endpoint import ModelEndpoint, is_loopback, without_userinfo
+from parley.models.http.response import event_data
 
+RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
+"""Includes 401: a key helper or gateway may have refreshed the key."""
+INVALID_REQUEST = r"""['"]loc['"]: ?[(\[]|\bvalidation errors? for \w|RequestValidationError"""
+"""Some servers report a request that they cannot validate as 500. It gets the same answer if it is repeated."""
 REFUSED_RETRIES = 2
 """For a refused connection on this machine: either the server is being restarted, or there is none."""
 UNREACHABLE = frozenset({errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EAFNOSUPPORT})
@@ -72,6 +81,41 @@ def advise_on_tls(exc: Exception) -> str:
     if is_named(exc, "SSLCertVerificationError"):
         return " (to trust more certificates, set NODE_EXTRA_CA_CERTS to a file that contains them)"
     return " (is it an http:// server?)" if getattr(exc, "reason", None) in NOT_TLS else ""
+
+
+def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+    """The error of a response other than 200 with a body like `{"error": {"type": ..., "message": ...}}`."""
+    if 300 <= status < 400:
+        return ModelError("the API answered with a redirect, and redirects are not followed", status=status)
+    error = read_error(content)
+    text = str(error.get("message") or content[:200].decode(errors="replace") or "no details")
+    return ModelError(
+        text,
+        status=status,
+        kind=str(error.get("type") or "api_error"),
+        retryable=(status in RETRYABLE or status >= 500) and not (status == 500 and re.search(INVALID_REQUEST, text)),
+        retry_after_seconds=parse_retry_after(headers.get("retry-after")),
+        request_id=headers.get("request-id") or headers.get("x-request-id"),
+    )
+
+
+def read_error(content: bytes) -> dict[str, Any]:
+    """The `error` object of a body, or {}. Gateways may send it as an event of the stream that was asked for."""
+    if content.startswith(b"data:"):
+        content = event_data(content.partition(b"\n\n")[0]) or b""
+    try:
+        error: Any = msgspec.json.decode(content).get("error")
+    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, RecursionError):
+        return {}
+    return error if isinstance(error, dict) else {}
+
+
+def parse_retry_after(text: str | None) -> float | None:
+    """The retry-after header in seconds. Dates are ignored; the usual backoff applies."""
+    try:
+        return max(0.0, float(text)) if text else None
+    except ValueError:
+        return None
 
 
 def add_advice(error: ModelError, endpoint: ModelEndpoint, model: str) -> None:

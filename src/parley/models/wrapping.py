@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.anthropic import is_content, parse_event
+from parley.models.backends.base import is_content, parse_event
 from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.faults import Fault, FaultPlan, Reset
 from parley.models.http.call import LATE, Deadlines

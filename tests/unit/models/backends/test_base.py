@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import ModelError
-from parley.models.backends.unsupported_fields import UnsupportedFields, find_rejected_field
+from parley.models.backends.base import UnsupportedFields, find_rejected_field
 
 SENT = ("new-beta-1", "anthropic-beta", "thinking", "output_config", "cache_control")
 
