@@ -39,7 +39,7 @@ LAYERS = (
     {"memory implementation"},
     {"engine"},
     FAMILIES,
-    {"host", "observer", "_threads", "_launched", "entry_points"},
+    {"host", "observer", "_threads", "_launched", "entry_points", "jsonrpc"},
     {"protocol"},
     {"errors", "version"},
 )
@@ -49,10 +49,9 @@ DIALECTS = "parley.protocol.dialects"
 # Parts of a family that are no variety: words and rules that its users share with it. Each has its reason.
 SHARED = {
     "parley.memory.outline": "the tree at a glance: pure, and the same for a model and a person",
-    "parley.mcp.manifest": "a handshake that the client performed in advance: no I/O of its own",
-    "parley.mcp.naming": "the names of what servers offer: whoever lists or judges them needs it",
-    "parley.mcp.content": "what servers give, as models read it: pure",
-    "parley.mcp.tool_policies": "what a client says of a server's tools: pure, and the handshake says it, too",
+    "parley.mcp.host_transport": "a handshake that the client performed in advance: no I/O of its own",
+    "parley.mcp.content": "what servers give, as models read it, and its names: pure",
+    "parley.mcp.config": "what a client says of a server's tools: pure, and the handshake says it, too",
     "parley.mcp.server_connection": "one server's life: the same over every wire",
     "parley.mcp.tool_server": "the other end of the protocol, without I/O: whoever serves tools",
     "parley.models.catalog": "what a model's name stands for, and what it costs: whoever names or counts one needs it",

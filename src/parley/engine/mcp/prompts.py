@@ -16,8 +16,7 @@ from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.prompts import Prompt
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX
-from parley.mcp.content import clean, convert_messages
-from parley.mcp.naming import qualify
+from parley.mcp.content import clean, convert_messages, qualify
 from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from parley.acp.editor_files import EditorFiles, EditorLink
-from parley.acp.rpc import Method, RpcConnection, RpcError
+from parley.acp.editor_engine import EditorFiles, EditorLink
 from parley.errors import ToolError
+from parley.jsonrpc import Method, RpcConnection, RpcError
 from parley.protocol.base import Json
 from parley.workspace.base import FileSnapshot, Scope
 from parley.workspace.checkpoint.store import CheckpointStore
