@@ -48,7 +48,7 @@ DIALECTS = "parley.protocol.dialects"
 
 # Parts of a family that are no variety: words and rules that its users share with it. Each has its reason.
 SHARED = {
-    "parley.memory.outline": "the tree at a glance: pure, and the same for a model and a person",
+    "parley.memory.base": "the tree at a glance: pure, and the same for a model and a person",
     "parley.mcp.host_transport": "a handshake that the client performed in advance: no I/O of its own",
     "parley.mcp.content": "what servers give, as models read it, and its names: pure",
     "parley.mcp.config": "what a client says of a server's tools: pure, and the handshake says it, too",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.resident.admission import find_difference, is_peer_alive, read_status
+from parley.resident.adoption import find_difference, is_peer_alive, read_status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 CONNECT = "import socket, sys; one = socket.socket(socket.AF_UNIX); one.connect(sys.argv[1]); sys.stdin.read()"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.resident.address import server_environment, server_name
+from parley.resident.protocol import server_environment, server_name
 from parley.version import __version__
 
 

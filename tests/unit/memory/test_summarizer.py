@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from parley.engine.context.history import is_paired, message_tokens, tokens_from_chars
 from parley.memory.base import Summary
-from parley.memory.summary_levels import (
+from parley.memory.summarizer import (
     FAN,
     INTRO,
     ROW_SHARE,

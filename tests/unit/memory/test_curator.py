@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.memory.base import KnowledgeEntry, LogMessage
-from parley.memory.outline import order_entries, outline
-from parley.memory.transcript_excerpt import excerpt_lines, format_line, split_pieces
+from parley.memory.base import KnowledgeEntry, LogMessage, order_entries, outline
+from parley.memory.curator import excerpt_lines, format_line, split_pieces
 from parley.protocol.base import Json
 from parley.stores.base import Entry as LogEntry
 
