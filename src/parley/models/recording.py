@@ -1,17 +1,17 @@
-"""`--record FILE`: record the requests to the model and its answers. One JSON object per line.
+"""`--record FILE`: record the requests to the model and its answers, as records (`stores/records.py`).
 
-    {"type":"tape","version":1,"by":"parley 0.1.0","places":{"cwd":"/home/me/project"}}
-    {"type":"request","number":1,"at_ms":12.1,"model":"claude-opus-5-5","system":[…],"tools":[…],"messages":[…]}
-    {"type":"event","number":1,"at_ms":840.9,"data":{"type":"message_start",…}}
-    {"type":"end","number":1,"at_ms":2210.0}
+    {"parley_records":"model","version":1,"by":"parley 0.1.0","places":{"cwd":"/home/me/project"}}
+    {"n":1,"at_ms":12.1,"type":"request","call":1,"model":"claude-opus-5-5","system":[…],"tools":[…],"messages":[…]}
+    {"n":2,"at_ms":840.9,"type":"event","call":1,"data":{"type":"message_start",…}}
+    {"n":3,"at_ms":2210.0,"type":"end","call":1}
 
-`number` links lines to their request, because calls may run concurrently. A request contains only what changed: `kept`
+`call` links the records of one call, because calls may run concurrently. A request contains only what changed: `kept`
 counts the messages that it shares with the previous request, and a missing field is the same as there. `data` is the
 event as received. An end may have an `error`, or `closed` if the engine aborted the call.
 
     writer = RecordingWriter(path, header, redactor, clock, warn)
     model = Recorder(model, writer)         # any model; several can share one recording
-    read_recording(path).exchanges          # what `replay.py` plays
+    read_recording(path).calls              # what `replay.py` plays
 
 Each line is written at once, so that a crash keeps what was recorded. The events of a block are written when it ends,
 because a secret may span several of them. If the file cannot be written, one warning is given and the run continues.
@@ -20,7 +20,6 @@ because a secret may span several of them. If the file cannot be written, one wa
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -32,17 +31,15 @@ from parley.errors import ModelError, UsageError
 from parley.models.base import Model, ModelEvent, ModelRequest, read_event, read_model_file
 from parley.models.redaction import Redactor
 from parley.protocol.base import Json, Struct
-from parley.workspace import private_files
+from parley.stores.records import MODEL, FiledRecord, RecordWriter, parse_records
 
-VERSION = 1
 PIECES = ("text", "thinking", "partial_json")
 """Delta fields that are pieces of a longer text."""
 
 
-class RecordingHeader(Struct, frozen=True, kw_only=True, tag="tape", tag_field="type"):
-    """The first line."""
+class RecordingHeader(Struct, frozen=True, kw_only=True):
+    """The header of the file."""
 
-    version: int = VERSION
     by: str = ""
     at: str = ""
     places: dict[str, str] = {}
@@ -52,8 +49,7 @@ class RecordingHeader(Struct, frozen=True, kw_only=True, tag="tape", tag_field="
 class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_field="type", omit_defaults=True):
     """A request. Headers are not recorded, and so no key is."""
 
-    number: int
-    at_ms: float = 0
+    call: int
     model: str = ""
     max_tokens: int = 0
     thinking: Json | None = None
@@ -66,8 +62,7 @@ class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_fiel
 
 
 class RecordedEvent(Struct, frozen=True, kw_only=True, tag="event", tag_field="type", omit_defaults=True):
-    number: int
-    at_ms: float = 0
+    call: int
     data: msgspec.Raw
     request_id: str | None = None
 
@@ -93,8 +88,7 @@ class RecordedError(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RecordedEnd(Struct, frozen=True, kw_only=True, tag="end", tag_field="type", omit_defaults=True):
     """The end of an answer."""
 
-    number: int
-    at_ms: float = 0
+    call: int
     error: RecordedError | None = None
     closed: bool = False
     """Whether the engine aborted the call because the turn was interrupted."""
@@ -105,19 +99,21 @@ class RecordedCall(Struct, kw_only=True):
 
     request: RecordedRequest
     """With all messages."""
+    at_ms: float
     events: list[tuple[float, ModelEvent]] = []
     """Each with its time in milliseconds."""
     end: RecordedEnd | None = None
     """None if the recording stopped before the end."""
+    ended_ms: float = 0
 
 
 class Recording(Struct, frozen=True):
     name: str
     head: RecordingHeader
-    exchanges: list[RecordedCall]
+    calls: list[RecordedCall]
 
 
-_line = msgspec.json.Decoder(RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd)
+_record = msgspec.json.Decoder(RecordedRequest | RecordedEvent | RecordedEnd)
 
 
 def read_recording(path: Path) -> Recording:
@@ -127,61 +123,45 @@ def read_recording(path: Path) -> Recording:
     except OSError as exc:
         raise UsageError(f"cannot read recording {path}: {exc.strerror}") from None
     # A crash leaves an incomplete last line. Everything before it is used.
-    lines = data.split(b"\n")[:-1]
-    if not lines:
-        raise UsageError(f"{path} is not a recording: the file is empty")
-    head = _read(lines[0], path, 1)
-    if not isinstance(head, RecordingHeader):
-        raise UsageError(f"{path} is not a recording: the first line is not a header")
-    if head.version != VERSION:
-        raise UsageError(f"recording {path} has version {head.version}; only version {VERSION} is supported")
-    exchanges: dict[int, RecordedCall] = {}
-    for at, line in enumerate(lines[1:], 2):
+    found = parse_records(data, str(path), MODEL)
+    calls: dict[int, RecordedCall] = {}
+    for record in found.records:
         try:
-            _add(_read(line, path, at), exchanges)
+            _add(record, calls)
         except (ValueError, msgspec.DecodeError) as exc:
-            raise UsageError(f"invalid recording {path}: line {at}: {exc}") from None
-    if not exchanges:
+            raise UsageError(f"{record.place}: {exc}") from None
+    if not calls:
         raise UsageError(f"recording {path} contains no request")
-    return Recording(str(path), head, list(exchanges.values()))
+    return Recording(str(path), found.decode_header(RecordingHeader), list(calls.values()))
 
 
-def _read(line: bytes, path: Path, at: int) -> Any:
-    try:
-        return _line.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        what = f"{path} is not a recording" if at == 1 else f"invalid recording {path}"
-        raise UsageError(f"{what}: line {at}: {exc}") from None
-
-
-def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
-    """Add a line to its call. Raises ValueError or msgspec.DecodeError."""
-    if isinstance(line, RecordingHeader):
-        raise ValueError("only the first line can be a header")
+def _add(record: FiledRecord, calls: dict[int, RecordedCall]) -> None:
+    """Add a record to its call. Raises UsageError, ValueError or msgspec.DecodeError."""
+    line = record.decode(_record)
     if isinstance(line, RecordedRequest):
-        if line.number in exchanges:
-            raise ValueError(f"there are two requests with the number {line.number}")
-        exchanges[line.number] = RecordedCall(request=_with_shared_fields(line, exchanges))
+        if line.call in calls:
+            raise ValueError(f"there are two requests of call {line.call}")
+        calls[line.call] = RecordedCall(request=_with_shared_fields(line, calls), at_ms=record.at_ms)
         return
-    exchange = exchanges.get(line.number)
-    if exchange is None:
-        raise ValueError(f"there is no request {line.number} before this line")
-    if exchange.end is not None:
-        raise ValueError(f"request {line.number} has already ended")
+    call = calls.get(line.call)
+    if call is None:
+        raise ValueError(f"there is no request of call {line.call} before this line")
+    if call.end is not None:
+        raise ValueError(f"call {line.call} has already ended")
     if isinstance(line, RecordedEvent):
         event = read_event(bytes(line.data))
         event.request_id = line.request_id
-        exchange.events.append((line.at_ms, event))
+        call.events.append((record.at_ms, event))
     else:
-        exchange.end = line
+        call.end, call.ended_ms = line, record.at_ms
 
 
-def _with_shared_fields(request: RecordedRequest, exchanges: dict[int, RecordedCall]) -> RecordedRequest:
+def _with_shared_fields(request: RecordedRequest, calls: dict[int, RecordedCall]) -> RecordedRequest:
     """The request with the fields that it shares with the previous one."""
-    before = list(exchanges.values())[-1].request if exchanges else RecordedRequest(number=0, system=[], tools=[])
+    before = list(calls.values())[-1].request if calls else RecordedRequest(call=0, system=[], tools=[])
     if request.kept > len(before.messages):
         raise ValueError(
-            f"request {request.number} reuses {request.kept} messages of the previous request, which "
+            f"request {request.call} reuses {request.kept} messages of the previous request, which "
             f"has {len(before.messages)}"
         )
     return msgspec.structs.replace(
@@ -205,7 +185,7 @@ class RecordingWriter:
     ) -> None:
         """Raises UsageError. An existing file is not touched."""
         try:
-            self._file = private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False)
+            self._file = RecordWriter.create(path, MODEL, head)
         except FileExistsError:
             raise UsageError(f"option '--record': {path} already exists; recordings are not overwritten") from None
         except OSError as exc:
@@ -216,15 +196,14 @@ class RecordingWriter:
         self._started = clock()
         self._warn = warn
         self._requests = 0
-        self._last = RecordedRequest(number=0)
-        self.write(head)
+        self._last = RecordedRequest(call=0)
 
     def write_request(self, request: ModelRequest) -> int:
-        """Write a request and return its number."""
+        """Write a request and return the number of its call."""
         self._requests += 1
+        at_ms = self.now_ms()
         recorded = RecordedRequest(
-            number=self._requests,
-            at_ms=self.now_ms(),
+            call=self._requests,
             model=request.model,
             max_tokens=request.max_tokens,
             thinking=request.thinking,
@@ -234,28 +213,22 @@ class RecordingWriter:
             tools=self.redaction.redact_value(request.tools),
             messages=self.redaction.redact_value(without_cache_marks(request.messages)),
         )
-        self.write(without_repeats(recorded, self._last))
+        self.write(at_ms, without_repeats(recorded, self._last))
         self._last = recorded
-        return recorded.number
+        return recorded.call
 
-    def write(self, line: RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd) -> None:
-        if self._file < 0:
-            return
-        data = msgspec.json.encode(line) + b"\n"
+    def write(self, at_ms: float, record: RecordedRequest | RecordedEvent | RecordedEnd) -> None:
         try:
-            while data:
-                data = data[os.write(self._file, data) :]
+            if self._file.is_open:
+                self._file.append(at_ms, record)
         except OSError as exc:
             self._warn(f"cannot write to recording {self._path}; the recording is incomplete: {exc.strerror}")
-            self.close()
 
     def now_ms(self) -> float:
         return round((self._clock() - self._started) * 1000, 1)
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()
 
 
 def without_repeats(request: RecordedRequest, before: RecordedRequest) -> RecordedRequest:
@@ -316,9 +289,9 @@ class Recorder:
 class ResponseRecorder:
     """Records one answer."""
 
-    def __init__(self, writer: RecordingWriter, number: int) -> None:
+    def __init__(self, writer: RecordingWriter, call: int) -> None:
         self._writer = writer
-        self._number = number
+        self._call = call
         self._waiting: list[tuple[float, ModelEvent]] = []
         """The events of the open blocks."""
         self._open: set[int] = set()
@@ -337,15 +310,14 @@ class ResponseRecorder:
         redaction = self._writer.redaction
         if error is not None:
             error = msgspec.structs.replace(error, message=redaction.redact_text(error.message))
-        self._writer.write(RecordedEnd(number=self._number, at_ms=self._writer.now_ms(), error=error, closed=closed))
+        self._writer.write(self._writer.now_ms(), RecordedEnd(call=self._call, error=error, closed=closed))
 
     def _write(self) -> None:
         for (at_ms, event), data in zip(
             self._waiting, redact_events([event for _, event in self._waiting], self._writer.redaction), strict=True
         ):
-            self._writer.write(
-                RecordedEvent(number=self._number, at_ms=at_ms, data=msgspec.Raw(data), request_id=event.request_id)
-            )
+            record = RecordedEvent(call=self._call, data=msgspec.Raw(data), request_id=event.request_id)
+            self._writer.write(at_ms, record)
         self._waiting.clear()
 
 
