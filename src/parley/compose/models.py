@@ -203,8 +203,8 @@ class ModelFactory:
     def open_unwrapped(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
         self.check(choice)
-        model = load_backend(self.find_adapter(choice))(self, choice.name)
         replaced = self._replace(choice)
+        model = load_backend(self.find_adapter(choice))(self, replaced.name)
         if replaced == choice:
             return model
         from parley.models.wrapping import RenamedModel
