@@ -33,7 +33,7 @@ import msgspec
 
 from parley.conformance.scenario_log import EngineRun, LogEntry, ScenarioLog, content_blocks, kind_of, matches
 from parley.models.base import ModelRequest
-from parley.models.fake.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
+from parley.models.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
 from parley.protocol.base import Json
 from parley.testing.model_server import ModelServer, SourceAnswer
 

@@ -10,7 +10,7 @@ offline model to all clients, in the order of their requests. A scripted error b
 body; one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are kept,
 without keys. `complete` of an exchange is final once the server is closed.
 
-See also: `models/fake/script.py` for the script format, `messages_api.py` and `openai_apis.py` for the APIs,
+See also: `models/script.py` for the script format, `messages_api.py` and `openai_apis.py` for the APIs,
 `cli/commands/model_server.py` for the command.
 """
 
@@ -34,10 +34,10 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model, ModelEvent, ModelRequest
-from parley.models.fake.offline import Offline
-from parley.models.fake.script import Script, ScriptPlayer, play
-from parley.models.faults.catalog import NO_FAULT, Fault, FaultPlan, Reset, read_fault
-from parley.models.recording.replay import Replay
+from parley.models.fakes import Offline
+from parley.models.faults import NO_FAULT, Fault, FaultPlan, Reset, read_fault
+from parley.models.replay import Replay
+from parley.models.script import Script, ScriptPlayer, play
 from parley.protocol.base import Json, Struct
 from parley.testing.messages_api import ApiFormat, MessagesApi, request_error
 from parley.testing.openai_apis import ChatCompletionsApi, ResponsesApi

@@ -23,7 +23,7 @@ from parley.conformance.conditions import (
 from parley.conformance.driver import ASK, BYPASS, EngineDriver, bash, read_body, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, need
-from parley.models.fake.script import ScriptedError, ScriptedTurn
+from parley.models.script import ScriptedError, ScriptedTurn
 
 ANSWER = "The answer is 42."
 BETA = "context-1m-2025-08-07"
@@ -93,6 +93,27 @@ async def unknown_command(engine: EngineDriver) -> None:
     engine.model.play(say(ANSWER), say(ANSWER))
     await engine.one_shot("-p", "/no-such:command with words", "--output-format", "stream-json", "--verbose")
     await engine.one_shot("-p", "/etc/hosts is odd", "--output-format", "stream-json", "--verbose")
+
+
+def goal_continues_the_turn(log: ScenarioLog) -> None:
+    need("goal" in log.first("system/init")["slash_commands"], "init does not list the command")
+    need(log.told_model("the tests pass") and log.told_model("TWO-FAIL"), log.summary())
+    found = log.all("result")
+    need(len(found) == 1 and found[0].get("result") == ANSWER, log.summary())
+
+
+@scenario(
+    "goal",
+    check("command.goal init.slash_commands", "the documentation of Claude Code, and CLI 2.1.327",
+          "`/goal CONDITION` is a prompt; while a model judges that the condition is not met, the turn continues with "
+          "the reason, and it has one result",
+          goal_continues_the_turn),
+)  # fmt: skip
+async def goal(engine: EngineDriver) -> None:
+    """A goal that is judged twice: the second time it is met."""
+    verdicts = [json.dumps({"ok": ok, "reason": reason}) for ok, reason in ((False, "TWO-FAIL"), (True, "all pass"))]
+    engine.model.play(say("Half."), say(verdicts[0]), say(ANSWER), say(verdicts[1]))
+    await engine.one_shot("-p", "/goal the tests pass", "--output-format", "stream-json", "--verbose")
 
 
 @scenario(
@@ -268,7 +289,7 @@ async def config_folder(engine: EngineDriver) -> None:
     engine.model.play(bash("echo $FROM_USER; pwd", "toolu_user"), bash("sleep 20", "toolu_slow"), say("one"))
     env: dict[str, str | None] = {
         "CLAUDE_CONFIG_DIR": str(folder), "BASH_DEFAULT_TIMEOUT_MS": "1000", "BASH_MAX_TIMEOUT_MS": "1000",
-        "CLAUDE_CODE_ENTRYPOINT": "sdk-py", "CLAUDE_AGENT_SDK_VERSION": "0.2.183", "PWD": str(engine.cwd),
+        "CLAUDE_CODE_ENTRYPOINT": "sdk-py", "CLAUDE_AGENT_SDK_VERSION": "0.2.184", "PWD": str(engine.cwd),
         "CLAUDE_AGENT_SDK_CLIENT_APP": "conform/1", "MCP_TIMEOUT": "5000", "MCP_TOOL_TIMEOUT": "5000",
         "TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "ANTHROPIC_CUSTOM_HEADERS": "x-conform: yes",

@@ -22,7 +22,7 @@ from parley.conformance.conditions import (
 from parley.conformance.driver import ASK, BYPASS, EngineDriver, ErrorReply, bash, say, use
 from parley.conformance.registry import check, fields, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
-from parley.models.fake.script import ScriptedTurn
+from parley.models.script import ScriptedTurn
 from parley.protocol.base import Json
 
 TOUCH = bash("touch x.txt", "toolu_touch")
