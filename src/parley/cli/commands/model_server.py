@@ -6,13 +6,11 @@ It prints its URL on one line when it is ready, and serves until SIGINT or SIGTE
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from pathlib import Path
 from uuid import uuid4
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command
+from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
 from parley.models.fake.script import read_script
@@ -25,15 +23,9 @@ KEPT_REQUESTS = 0
 """Keep no requests: this command does not show them."""
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["model-server"], argv, {"": run_server})
-
-
 def run_server(given: GivenArgs) -> int:
     port = int(read_number(given, "port", 65_535, is_whole=True))
     faults = [part for text in given.all("fault") for part in text.split(",") if part]
-    gc.enable()  # main() disabled it, but a server runs for long
     server = ModelServer(
         open_source(given),
         port=port,

@@ -10,7 +10,6 @@ See also: `parley/mcp/tool_server.py` speaks the protocol, `session_tools.py` ha
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parley.acp.local_sessions import LocalSessions
-from parley.cli.commands.mcp.health import NoHost
+from parley.cli.commands.acp import cancel_at_signals
+from parley.cli.commands.mcp.servers import NoHost
 from parley.cli.commands.mcp.session_tools import SessionTools
-from parley.cli.commands.network.acp import cancel_at_signals
-from parley.cli.commands.network.serve import require_server
+from parley.cli.commands.serve import require_server
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.run import build_config, open_session
@@ -59,7 +58,6 @@ def serve(given: GivenArgs) -> int:
     for warning in list_without_effect(given.options):
         warn(warning)
     settings = read_http_settings(given)
-    gc.enable()  # main() disabled it, but a server runs for long
     environment = dict(os.environ)
     erase()
     options = CliOptions(**{name: value for name, value in given.options.given.items() if name not in ONE_SESSION})

@@ -1,14 +1,18 @@
-"""The text of `--help`, made from the tables of options and subcommands."""
+"""`parley --help` and `parley help [COMMAND [ACTION]]`, made from the tables of options and subcommands."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 from textwrap import fill, wrap
 from typing import Any
 
-from parley.cli.commands.catalog import COMMANDS, Command
+from parley.cli.commands.catalog import BY_NAME, COMMANDS, Command, Flag
+from parley.cli.commands.subcommand import GivenArgs, unknown_action, usage_line, write_lines
+from parley.cli.nearest import find_nearest
 from parley.cli.stdio import write
 from parley.cli.style import PLAIN, Style, choose_style, terminal_width
+from parley.errors import UnknownCommand
 from parley.protocol.options import ROWS, Option
 
 USAGE = """\
@@ -48,6 +52,7 @@ Example:
   echo '{"type":"user","message":{"role":"user","content":"say hello"}}' |
     parley-miriad --db agent.db --model offline
 """
+SESSION_OPTIONS = "This command also accepts the session options: see `parley --help`."
 INDENT = 30
 """The column of the sentences."""
 WIDTH = 100
@@ -106,3 +111,57 @@ def list_sources(row: Option[Any]) -> list[str]:
     default = row.default if row.default not in (None, False, ()) else ""
     named = {"default": default, "variable": row.variable, "setting": row.setting}
     return [f"{name} {value}" for name, value in named.items() if value != ""]
+
+
+def show_help(given: GivenArgs) -> int:
+    if not given.words:
+        return write_help()
+    name, *action = given.words
+    command = BY_NAME.get(name)
+    if command is None:
+        raise UnknownCommand(f"unknown command `{name}`{find_nearest(name, BY_NAME)}; see `parley help`")
+    if not action:
+        return write_lines([format_command(command)])
+    if action[0] not in command.actions:
+        raise unknown_action(command, action[0])
+    return write_lines([format_action(command, action[0])])
+
+
+def format_command(command: Command) -> str:
+    """The help of a command: all its actions, and what they have in common."""
+    if command.single is not None:
+        return format_action(command, "")
+    style, width = choose_style(), terminal_width(WIDTH)
+    parts = [
+        f"Usage: parley {command.name} COMMAND [arguments]\n\n{fill(command.help, width)}\n",
+        f"\n{style.bold('Commands')} (parley {command.name} COMMAND --help):\n",
+        *(
+            format_line(f"  {name} {action.arguments}".rstrip(), action.help, width)
+            for name, action in command.actions.items()
+        ),
+    ]
+    flags = {flag.names: flag for action in command.actions.values() for flag in action.flags}
+    parts += format_flags(flags.values(), style, width)
+    return join(command, parts, any(action.takes_options for action in command.actions.values()), width)
+
+
+def format_action(command: Command, name: str) -> str:
+    """The help of one action."""
+    style, width = choose_style(), terminal_width(WIDTH)
+    action = command.actions[name]
+    usage = fill(f"Usage: {usage_line(command, name)}", width, subsequent_indent=" " * 7, break_on_hyphens=False)
+    parts = [f"{usage}\n\n{fill(action.help, width)}\n", *format_flags(action.flags, style, width)]
+    return join(command, parts, action.takes_options, width)
+
+
+def format_flags(flags: Iterable[Flag], style: Style, width: int) -> Iterable[str]:
+    rows = [
+        format_line(f"  {', '.join(flag.names.split())} {flag.metavar}".rstrip(), flag.help, width) for flag in flags
+    ]
+    return [f"\n{style.bold('Options:')}\n", *rows] if rows else []
+
+
+def join(command: Command, parts: list[str], takes_options: bool, width: int) -> str:
+    aliases = f"Also called {', '.join(command.aliases)}." if command.aliases else ""
+    notes = (SESSION_OPTIONS if takes_options else "", command.notes, aliases)
+    return "".join(parts + [f"\n{fill(note, width)}\n" for note in notes if note]).rstrip("\n")

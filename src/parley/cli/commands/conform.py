@@ -1,15 +1,16 @@
-"""`parley conform`: run the conformance suite on an engine, or compare reports."""
+"""`parley conform` and `conform-client`: run the conformance suite on an engine or a client, or compare reports."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 from pathlib import Path
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import warn
 from parley.conformance.behaviours import LEVELS
+from parley.conformance.client.runner import run_client_suite, select_client_checks
 from parley.conformance.gateway import gateway_command, gateway_plan, is_gateway
 from parley.conformance.report import (
     format_comparison,
@@ -24,11 +25,6 @@ from parley.conformance.runner import DEADLINE_SECONDS, Plan, SuiteOutcome, run_
 from parley.errors import InvalidArguments, UsageError
 
 MAX_WORKERS = 32
-
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["conform"], argv, {"": conform})
 
 
 def conform(given: GivenArgs) -> int:
@@ -46,8 +42,6 @@ def conform(given: GivenArgs) -> int:
         raise InvalidArguments("missing argument ENGINE: the executable to check, after --")
     if not select_checks(plan):
         raise InvalidArguments(f"no check matches --only {','.join(plan.only)}; `parley conform --list` shows the ids")
-    import asyncio
-
     if is_gateway(given.words[0]):
         command, plan = gateway_command(given.words[0]), gateway_plan(plan)
     else:
@@ -98,3 +92,12 @@ def report(outcome: SuiteOutcome, given: GivenArgs) -> int:
             except OSError as exc:
                 raise UsageError(f"cannot write the report {given.one(key)}: {exc.strerror}") from None
     return write_lines(format_text(outcome), int(score(outcome.checks).failed > 0))
+
+
+def conform_client(given: GivenArgs) -> int:
+    """Raises UsageError."""
+    plan = read_plan(given)
+    if not select_client_checks(plan):
+        raise InvalidArguments(f"no check matches --only {','.join(plan.only)}; without --only, all checks run")
+    command = (find_executable(given.words[0]), *given.words[1:])
+    return report(asyncio.run(run_client_suite(command, plan, show_progress)), given)

@@ -5,7 +5,6 @@ This process passes the bytes on; a second one, which is forked before the engin
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -15,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import StderrWriter, warn
 from parley.errors import InvalidArguments, UsageError
 from parley.inspector.relay import REPORT_SECONDS, STARTED, CopyPipe, Relay, exit_like, start_engine
@@ -35,11 +33,6 @@ class TapFiles(Struct, frozen=True, kw_only=True):
     html: Path | None
     show: int | None
     """A descriptor."""
-
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["tap"], argv, {"": run_tap})
 
 
 def run_tap(given: GivenArgs) -> int:
@@ -82,7 +75,7 @@ def replace_with_engine(command: Sequence[str]) -> NoReturn:
 
 def open_files(given: GivenArgs) -> TapFiles:
     """Raises UsageError."""
-    from parley.cli.commands.wire.recordings import choose_path
+    from parley.cli.commands.recordings import choose_path
 
     if given.has("quiet") and given.has("show"):
         raise InvalidArguments("--quiet and --show cannot be combined; use one")
@@ -150,7 +143,6 @@ def run_observer(observe: Callable[[socket.socket], None], line: socket.socket, 
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for descriptor in (0, 1) if keeps_stderr else (0, 1, 2):
             os.dup2(nothing, descriptor)
-        gc.enable()
         observe(line)
         code = 0
     except BaseException as exc:

@@ -7,8 +7,8 @@ from itertools import groupby
 from textwrap import wrap
 
 from parley.cli.commands.catalog import COMMANDS, Command
-from parley.cli.commands.subcommand import GivenArgs, run_command, usage_line, write_lines
-from parley.cli.help import ABOUT, FOOT, format_value, list_sources
+from parley.cli.commands.help import ABOUT, FOOT, format_value, list_sources
+from parley.cli.commands.subcommand import GivenArgs, usage_line, write_lines
 from parley.protocol.options import FIELDS, ROWS
 from parley.version import PROTOCOL_LEVEL, __version__
 
@@ -36,11 +36,6 @@ KEYS = {
     "CLAUDE_CONFIG_DIR": "The configuration directory, instead of ~/.claude.",
     "NO_COLOR, FORCE_COLOR": "Turn colours off or on.",
 }
-
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["man"], argv, {"": write_page})
 
 
 def write_page(given: GivenArgs) -> int:

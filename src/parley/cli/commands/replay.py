@@ -1,4 +1,7 @@
-"""`parley replay`: play one side of a recorded conversation, and compare the other side with it."""
+"""`parley replay` and `parley fake`: play one side of a recorded conversation, or the engine of a scenario file.
+
+`replay` compares the other side with the recording.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
 from parley.inspector.recording import WireRecording, read_wire_recording
+from parley.testing.fake.scenario import Scenario, load_scenario
 from parley.testing.launcher_script import write_launcher
 from parley.version import PROTOCOL_LEVEL
 
 MAX_SECONDS = 86_400.0
-
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["replay"], argv, {"": run_replay})
 
 
 def run_replay(given: GivenArgs) -> int:
@@ -108,3 +106,20 @@ def read_seconds(given: GivenArgs, key: str, default: float) -> float:
     if not 0 <= value <= MAX_SECONDS:
         raise InvalidArguments(f"invalid value {text!r} for option '--{key}' (expected a number from 0 to 86400)")
     return value
+
+
+def run_fake(given: GivenArgs) -> int:
+    scenario = load_scenario(given.words[0])
+    if given.has("check"):
+        return write_lines([describe(scenario)])
+    if given.has("install"):
+        write_launcher(Path(given.one("install")), ["fake", str(Path(given.words[0]).absolute()), "--"])
+        return write_lines([f"{given.one('install')} plays {given.words[0]}"])
+    from parley.testing.fake.serve import serve_scenario
+
+    return serve_scenario(scenario, given.words[1:], warn)
+
+
+def describe(scenario: Scenario) -> str:
+    steps = sum(len(turn.steps) for turn in scenario.turns)
+    return f"{scenario.name}: turns: {len(scenario.turns)}, steps: {steps}, version: {scenario.file.version}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from parley.cli.commands.catalog import BY_NAME, COMMANDS, Action
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
+from parley.cli.commands.subcommand import GivenArgs, open_launch, write_lines
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
 from parley.protocol.options import ROWS, is_flag
@@ -86,6 +86,7 @@ function __parley_complete
 end
 complete -c parley -f -a '(__parley_complete)'
 """
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 FILES, DIRECTORIES = ":files", ":dirs"
 MAX_SESSIONS = 50
 
@@ -115,15 +116,8 @@ class Position(Struct, frozen=True):
     """Whether the flag needs it as a value."""
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    scripts = {"bash": BASH, "zsh": ZSH, "fish": FISH}
-    handlers = {shell: partial(write_script, text) for shell, text in scripts.items()}
-    return run_command(COMMANDS["completion"], argv, {**handlers, "words": write_words})
-
-
-def write_script(text: str, given: GivenArgs) -> int:
-    return write_lines([text.rstrip()])
+def write_script(given: GivenArgs) -> int:
+    return write_lines([SCRIPTS[given.action].rstrip()])
 
 
 def write_words(given: GivenArgs) -> int:
@@ -224,7 +218,6 @@ def list_models() -> Sequence[str]:
 
 def list_sessions() -> Iterator[str]:
     """The sessions of this directory: short ids with their titles, then the titles."""
-    from parley.cli.commands.launch import open_launch
     from parley.cli.commands.sessions import shorten
     from parley.compose.stores import SessionStores
     from parley.settings.base import printable

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 
 from parley.acp.agent import AcpAgent
 from parley.acp.local_sessions import LocalSessions
 from parley.acp.rpc import PARSE_ERROR, RpcConnection, RpcError
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command
+from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments
@@ -23,19 +21,13 @@ NOT_FOR_ALL = ("resume", "continue_conversation", "session_id", "fork_session", 
 """Options that name one session, or end with one prompt."""
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["acp"], argv, {"": serve})
-
-
-def serve(given: GivenArgs) -> int:
+def serve_acp(given: GivenArgs) -> int:
     """Serve until stdin ends. Raises UsageError."""
     for row in ROWS:
         if row.field in NOT_FOR_ALL and row.field in given.options.given:
             raise InvalidArguments(
                 f"option '{row.flags[0]}' cannot be used with `parley acp`, because the editor opens the sessions"
             )
-    gc.enable()  # main() disabled it, but an agent runs for long
     environment = dict(os.environ)
     erase()
     return asyncio.run(run_agent(LocalSessions(options=given.options, environment=environment, warn=warn)))
