@@ -14,8 +14,7 @@ from typing import Any, Self
 from parley import Client, Options
 from parley.terminal.base import Row
 from parley.terminal.commands import find_command
-from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.themes import THEMES, Theme
+from parley.terminal.rendering.style import THEMES, Styles, Theme
 from tests.helpers.terminal import make_environment
 
 

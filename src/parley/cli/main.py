@@ -353,7 +353,7 @@ def can_ask_prompt(options: CliOptions) -> bool:
 
 def can_converse(options: CliOptions) -> bool:
     """Whether a conversation can be held at the terminal: a process in the background would be stopped."""
-    from parley.cli.terminal.tty import can_read_keys
+    from parley.cli.terminal.keyboard import can_read_keys
 
     return can_read_keys() and not (options.fork_session and not (options.resume or options.continue_conversation))
 

@@ -23,15 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import Row
+from parley.terminal.frames import FrameTimer
 from parley.terminal.interfaces.picker import Picker
 from parley.terminal.prompts.pastes import Pastes
 from parley.terminal.prompts.prompt_log import PromptLog, find_folder
 from parley.terminal.prompts.shell import ShellCommand
-from parley.terminal.rendering.conversation import ConversationTranscript
-from parley.terminal.rendering.style import Styles, is_dumb
+from parley.terminal.rendering.style import THEMES, Styles, Theme, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
-from parley.terminal.rendering.themes import THEMES, Theme
-from parley.terminal.rendering.transcript import make_answer
+from parley.terminal.rendering.transcript import Transcript, make_answer
 from parley.terminal.session.launch import Callbacks, Target
 from parley.terminal.session.session import QueuedPrompt, TerminalSession
 from parley.terminal.status_line import StatusLine
@@ -44,11 +43,6 @@ if TYPE_CHECKING:
     from parley.terminal.interfaces.base import Interface
     from parley.terminal.questions import Questions
 
-FRAME_SECONDS = 0.05
-"""How often text that arrives is drawn."""
-SPIN_SECONDS = 0.1
-PAUSE_FACTOR = 4
-"""After a frame that took long, messages have the loop for this many times as long."""
 TWICE_SECONDS = 1.0
 """Two presses of Escape or Ctrl-C within this time belong together."""
 HINT_SECONDS = 2.0
@@ -67,14 +61,14 @@ class ConversationApplication:
         self._log = PromptLog(find_folder(environment))
         self._pastes = Pastes()
         self.interface: Interface = self._make_interface()
-        self._transcript = ConversationTranscript(self.interface.print, self.styles, self._get_width, monotonic)
+        self._transcript = Transcript(self.interface.print, self.styles, self._get_width, monotonic)
         self._transcript.echoes = not self._is_plain
+        self._transcript.more_hint = "" if self._is_plain else " (ctrl-o shows all)"
         callbacks = Callbacks(self._decide, self._elicit, self._warn)
         self._session = TerminalSession(target, callbacks, self._transcript, self._changed)
         self._session.on_lost = self._lose
-        self._status_line = StatusLine(self, self._schedule)
-        self._timer: asyncio.TimerHandle | None = None
-        self._pause = FRAME_SECONDS
+        self._frames = FrameTimer(self._draw)
+        self._status_line = StatusLine(self, self._frames.schedule)
         self._live: list[str] = []
         self._hint = ""
         self._escaped_at = self._cancelled_at = float("-inf")
@@ -127,7 +121,7 @@ class ConversationApplication:
         try:
             await self._session.connect()
         except (ClaudeSDKError, ValueError, OSError) as exc:
-            if not self._transcript.results:  # a result has said it
+            if not self._transcript.has_result:  # a result has said it
                 self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
@@ -181,14 +175,14 @@ class ConversationApplication:
         """End the conversation. The session is stored and can be resumed."""
         if not self._is_closing:
             self._is_closing, self._exit_code = True, code
+            self._frames.close()
             self._transcript.finish_answer()
             self._live = []
             self.interface.close()
 
     async def _close(self) -> None:
         self._is_closing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._frames.close()
         if self._shell is not None:
             self._shell.stop()
         for task in list(self._tasks):
@@ -227,24 +221,13 @@ class ConversationApplication:
     def _changed(self) -> None:
         """Something that is shown may have changed."""
         self._status_line.update(self._session.status)
-        self._schedule()
+        self._frames.schedule()
 
-    def _schedule(self) -> None:
-        if self._timer is None and not self._is_closing:
-            self._timer = asyncio.get_running_loop().call_later(self._pause, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if self._is_closing:
-            return
-        started_at = monotonic()
+    def _draw(self) -> bool:
         self._transcript.advance()
         self._live = self._transcript.live_lines(" · esc interrupts")
         self.interface.draw()
-        self._pause = max(FRAME_SECONDS, PAUSE_FACTOR * (monotonic() - started_at))
-        if self._transcript.is_moving and not self._is_plain:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(SPIN_SECONDS, self._pause), self._tick)
+        return self._transcript.is_moving and not self._is_plain
 
     def live_lines(self) -> list[str]:
         return self._live
@@ -266,12 +249,12 @@ class ConversationApplication:
     def _show_hint(self, text: str) -> None:
         """Show something in the status line for a moment."""
         self._hint = text
-        self._schedule()
+        self._frames.schedule()
 
         def forget() -> None:
             if self._hint == text:
                 self._hint = ""
-                self._schedule()
+                self._frames.schedule()
 
         asyncio.get_running_loop().call_later(HINT_SECONDS, forget)
 
@@ -281,7 +264,7 @@ class ConversationApplication:
             self._early_warnings.append(text)
         elif text.strip():
             self._transcript.warn(text)
-            self._schedule()
+            self._frames.schedule()
 
     def _print_early_warnings(self) -> None:
         lines, self._early_warnings = self._early_warnings, []
@@ -294,7 +277,7 @@ class ConversationApplication:
         """The person sent what is typed."""
         text = text.strip()
         if not text:
-            self._schedule()
+            self._frames.schedule()
             return
         self.interface.clear_input()
         self._log.append(text)
@@ -359,7 +342,7 @@ class ConversationApplication:
 
     def _print_output(self, line: str) -> None:
         self._transcript.print("output", [f"  {reveal_text(line)}"])
-        self._schedule()
+        self._frames.schedule()
 
     def escape(self) -> None:
         """Escape: interrupt what runs; twice, rewind."""
@@ -420,7 +403,7 @@ class ConversationApplication:
         title, text = found
         lines = [f"  {line}" for line in reveal_text(text).split("\n")]
         self._transcript.print("output", [self.styles.bold(reveal_line(title)), *lines])
-        self._schedule()
+        self._frames.schedule()
 
     def expand_thinking(self) -> None:
         """Print the model's last thinking."""
@@ -429,7 +412,7 @@ class ConversationApplication:
             self._show_hint("the model has not shown its thinking")
             return
         self._transcript.print("output", [self.styles.dim(f"  {line}") for line in reveal_text(text).split("\n")])
-        self._schedule()
+        self._frames.schedule()
 
     def search_history(self) -> None:
         self.run_task(self._search_history())
@@ -508,7 +491,7 @@ class ConversationApplication:
 
     def print(self, lines: Sequence[str]) -> None:
         self._transcript.print("output", list(lines))
-        self._schedule()
+        self._frames.schedule()
 
     async def edit(self, path: str) -> None:
         await self.interface.edit(path, self.folders)

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.themes import Theme
+from parley.terminal.rendering.style import Styles, Theme
 
 if TYPE_CHECKING:
     from parley.sdk.client import Client

@@ -9,7 +9,7 @@ Escape denies the call and ends the turn. A request that another client of the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from parley.permissions.rule import split_alternatives
@@ -24,7 +24,6 @@ from parley.sdk.permissions import (
 from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.details import paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (
     MAX_LINES,
@@ -36,13 +35,16 @@ from parley.terminal.rendering.requests import (
     label_lines,
     list_input,
 )
-from parley.terminal.rendering.text import reveal_line, reveal_text
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text
+from parley.terminal.rendering.transcript import Transcript
 from parley.tools.catalog import find_traits
 
 DENIED = "The user denied this call."
 INTERRUPTED = "The user interrupted the turn."
 NOT_APPROVED = "The user did not approve the plan."
 MAX_DIFF_LINES = 30
+LABEL_CELLS = 32
+"""What the row of a choice needs besides its detail."""
 PLACES = (("s", "session", "for this session"), ("l", "localSettings", "always here"), ("u", "userSettings", "always"))
 """Where a rule can be kept: the key, the destination, and how the choice is called."""
 OTHER = "Something else…"
@@ -62,7 +64,7 @@ class Dialogs(Protocol):
 
 
 class Questions:
-    def __init__(self, dialogs: Dialogs, transcript: ConversationTranscript, width: Callable[[], int]) -> None:
+    def __init__(self, dialogs: Dialogs, transcript: Transcript, width: Callable[[], int]) -> None:
         self._dialogs = dialogs
         self._transcript = transcript
         self._width = width
@@ -104,9 +106,12 @@ class Questions:
         if find_traits(tool_name).effect == "writes_files":
             self._transcript.seen_diffs.add(context.tool_use_id)
         reason = explain(context.decision_reason, context.blocked_path)
-        why = label_lines("why: ", reason, styles, width)
-        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines, *why], is_new=True)
+        lines += label_lines("why: ", reason, styles, width)
         choices = build_choices(context)
+        for granted in dict.fromkeys(detail for _, detail, _ in choices.values()):
+            if cell_width(granted) > width - LABEL_CELLS:  # its row has no room for all of it
+                lines += label_lines("grants: ", granted, styles, width)
+        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines], is_new=True)
         rows = [Row(key, label, detail) for key, (label, detail, _) in choices.items()]
         if is_cut:
             rows.append(Row("v", "View everything"))
@@ -198,7 +203,13 @@ class Questions:
             for number, option in enumerate(options, 1)
         ]
         rows.append(Row("0", OTHER))
-        picked = await self._pick(rows, several=question.get("multiSelect") is True)
+        about = {
+            row.key: f"{row.detail}\n{option.get('preview') or ''}".strip()
+            for row, option in zip(rows, options, strict=False)
+        }
+        if all("\n" not in text and cell_width(text) <= self._width() - LABEL_CELLS for text in about.values()):
+            about = {}  # the rows have room for it
+        picked = await self._pick(rows, several=question.get("multiSelect") is True, about=about)
         if picked is None:
             return None
         labels = [row.label for row in picked if row.key != "0"]
@@ -269,8 +280,14 @@ class Questions:
                 content[field.name] = value
             return True
 
-    async def _pick(self, rows: Sequence[Row], *, several: bool = False, selected: int = 0) -> list[Row] | None:
-        picker = Picker("", rows, search=False, several=several, selected=selected, escape="ends the turn")
+    async def _pick(
+        self, rows: Sequence[Row], *, several: bool = False, selected: int = 0, about: Mapping[str, str] | None = None
+    ) -> list[Row] | None:
+        """`about`: what is shown of the selected row, by its key."""
+        preview = (lambda row: about.get(row.key, "")) if about else None
+        picker = Picker(
+            "", rows, search=False, several=several, preview=preview, selected=selected, escape="ends the turn"
+        )
         return await self._dialogs.pick(picker)
 
     def _print_answer(self, text: str) -> None:

@@ -17,8 +17,8 @@ from parley.sdk.permissions import (
 from parley.terminal.base import Row
 from parley.terminal.interfaces.picker import Picker
 from parley.terminal.questions import Questions, build_choices
-from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.transcript import Transcript
 
 RULE = PermissionUpdate(
     "addRules", rules=[PermissionRuleValue("Bash", "git *")], behavior="allow", destination="localSettings"
@@ -47,7 +47,7 @@ class Person:
 
 def make(*answers: str | None) -> tuple[Questions, Person, list[str]]:
     printed: list[str] = []
-    transcript = ConversationTranscript(printed.extend, Styles(attributes=False), lambda: 60, lambda: 0.0)
+    transcript = Transcript(printed.extend, Styles(attributes=False), lambda: 60, lambda: 0.0)
     person = Person(*answers)
     return Questions(person, transcript, lambda: 60), person, printed
 

@@ -27,7 +27,7 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 from parley.stores.base import Entry
-from parley.terminal.rendering.decisions import format_decision, format_rows
+from parley.terminal.rendering.requests import format_decision, format_rows
 from parley.tools.catalog import find_traits
 
 EXIT_CODES = {"allow": 0, "ask": 1, "deny": 2}

@@ -47,14 +47,14 @@ def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     """Show a session that another process holds, without control over it; returns the exit code."""
     from parley.protocol.base import decode
     from parley.terminal.interfaces.sizes import terminal_size
-    from parley.terminal.rendering.conversation import ConversationTranscript
     from parley.terminal.rendering.style import Styles
+    from parley.terminal.rendering.transcript import Transcript
 
     def print_lines(lines: list[str]) -> None:
         write("".join(f"{line}\n" for line in lines).encode(errors="replace"), raw=True)
 
     styles = Styles.from_environment(os.environ)
-    transcript = ConversationTranscript(print_lines, styles, lambda: terminal_size()[0], monotonic)
+    transcript = Transcript(print_lines, styles, lambda: terminal_size()[0], monotonic)
     transcript.calls.shows_time = False
     transcript.note("Another process holds this session: you can watch it. Ctrl-C ends this.")
     try:

@@ -11,9 +11,9 @@ from typing import Any
 from parley.protocol.base import Json
 from parley.terminal.base import Row, View
 from parley.terminal.commands import COMMANDS
+from parley.terminal.rendering.style import THEMES
 from parley.terminal.rendering.tables import pad
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
-from parley.terminal.rendering.themes import THEMES
 from parley.workspace.search_path import with_absolute_python_path
 
 DOCTOR_SECONDS = 60

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from parley.protocol.base import Message, Refused, decode, encode_json
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User
-from parley.terminal.rendering.conversation import INTERRUPTED
+from parley.terminal.rendering.transcript import INTERRUPTED
 
 SHOWN_MESSAGES = 40
 """How many messages of a resumed session are shown."""

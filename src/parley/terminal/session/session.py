@@ -23,7 +23,7 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import SessionStatus
-from parley.terminal.rendering.conversation import ConversationTranscript
+from parley.terminal.rendering.transcript import Transcript
 from parley.terminal.session.history import Past, prompt_text, read_past
 from parley.terminal.session.launch import Callbacks, Target, make_client
 from parley.version import __version__
@@ -46,7 +46,7 @@ class TerminalSession:
         self,
         target: Target,
         callbacks: Callbacks,
-        transcript: ConversationTranscript,
+        transcript: Transcript,
         on_change: Callable[[], None],
     ) -> None:
         self.target = target

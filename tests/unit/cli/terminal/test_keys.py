@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.keys import KeyDecoder, KeyPress, LineEditor
+from parley.cli.terminal.keyboard import KeyDecoder, KeyPress, LineEditor
 
 PASTE = "\x1b[200~line one\r\nline two\n\x1b[201~"
 
