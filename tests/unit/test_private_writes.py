@@ -56,7 +56,7 @@ ALLOWED = {
     "parley.cli.stdio": "/dev/null in place of a closed stream",
     "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",
     "parley.terminal.application": "/dev/null in place of a terminal that was closed",
-    "parley.terminal.commands.memory": "the folder of a memory file, which the person opens in an editor",
+    "parley.terminal.commands.overview": "the folder of a memory file, which the person opens in an editor",
     "parley.testing.plugin": "the folders of a test",
     "parley.workspace.sandbox.cleanup": "a record in a private folder, and empty folders that hold a mask",
     "parley.workspace.sandbox.contents": "protected files, by the descriptor of their folder, no link followed",

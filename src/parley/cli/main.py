@@ -282,7 +282,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
             return 0
         options = pending.options
     elif options.await_initialize or options.managed_settings_in_initialize:
-        from parley.cli.await_initialize import receive_initialize
+        from parley.cli.handshake import receive_initialize
 
         pending = receive_initialize(options)
         if pending is None:
@@ -407,7 +407,7 @@ def read_prompt(prompt: str, options: CliOptions) -> str:
         return prompt
     try:
         if options.dialect is not None and interrupts_early(options):
-            from parley.cli.early_interrupt import answer_interrupts
+            from parley.cli.handshake import answer_interrupts
 
             with answer_interrupts(options) as woken:
                 data = read_stdin(needed=not prompt.strip(), woken=woken)

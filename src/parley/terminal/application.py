@@ -25,14 +25,11 @@ from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import Row
 from parley.terminal.frames import FrameTimer
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.prompts.pastes import Pastes
-from parley.terminal.prompts.prompt_log import PromptLog, find_folder
-from parley.terminal.prompts.shell import ShellCommand
+from parley.terminal.prompts import Pastes, PromptLog, ShellCommand, find_folder
 from parley.terminal.rendering.style import THEMES, Styles, Theme, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.terminal.rendering.transcript import Transcript, make_answer
-from parley.terminal.session.launch import Callbacks, Target
-from parley.terminal.session.session import QueuedPrompt, TerminalSession
+from parley.terminal.session import Callbacks, QueuedPrompt, Target, TerminalSession
 from parley.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -59,7 +56,7 @@ class ConversationApplication:
         self._environment = environment
         self._is_plain = is_plain or is_dumb(environment)
         self._log = PromptLog(find_folder(environment))
-        self._pastes = Pastes()
+        self.pastes = Pastes()
         self.interface: Interface = self._make_interface()
         self._transcript = Transcript(self.interface.print, self.styles, self._get_width, monotonic)
         self._transcript.echoes = not self._is_plain
@@ -69,7 +66,7 @@ class ConversationApplication:
         self._session.on_lost = self._lose
         self._frames = FrameTimer(self._draw)
         self._status_line = StatusLine(self, self._frames.schedule)
-        self._live: list[str] = []
+        self.live_lines: list[str] = []
         self._hint = ""
         self._escaped_at = self._cancelled_at = float("-inf")
         self._shell: ShellCommand | None = None
@@ -177,7 +174,7 @@ class ConversationApplication:
             self._is_closing, self._exit_code = True, code
             self._frames.close()
             self._transcript.finish_answer()
-            self._live = []
+            self.live_lines = []
             self.interface.close()
 
     async def _close(self) -> None:
@@ -225,12 +222,9 @@ class ConversationApplication:
 
     def _draw(self) -> bool:
         self._transcript.advance()
-        self._live = self._transcript.live_lines(" · esc interrupts")
+        self.live_lines = self._transcript.live_lines(" · esc interrupts")
         self.interface.draw()
         return self._transcript.is_moving and not self._is_plain
-
-    def live_lines(self) -> list[str]:
-        return self._live
 
     def queue_lines(self) -> list[str]:
         width = self.interface.width
@@ -293,7 +287,7 @@ class ConversationApplication:
 
     def _send(self, text: str) -> None:
         try:
-            content = self._pastes.build_prompt(text)
+            content = self.pastes.build_prompt(text)
         except ValueError as exc:
             self._transcript.warn(str(exc))
             return
@@ -362,7 +356,7 @@ class ConversationApplication:
             self._show_hint("esc again clears the input" if self.interface.input_text else "esc again rewinds")
 
     async def _rewind(self) -> None:
-        from parley.terminal.rewind import rewind
+        from parley.terminal.commands.sessions import rewind
 
         text = await rewind(self)
         if text is not None:
@@ -382,9 +376,6 @@ class ConversationApplication:
             self.run_task(self._session.interrupt())
         self._cancelled_at = now
         self._show_hint("ctrl-c again quits")
-
-    def end_of_input(self) -> None:
-        self.leave()
 
     def cycle_mode(self) -> None:
         options = self._session.target.options
@@ -414,31 +405,19 @@ class ConversationApplication:
         self._transcript.print("output", [self.styles.dim(f"  {line}") for line in reveal_text(text).split("\n")])
         self._frames.schedule()
 
-    def search_history(self) -> None:
-        self.run_task(self._search_history())
-
-    async def _search_history(self) -> None:
+    async def search_history(self) -> None:
         texts = self._log.read()
         rows = [Row(str(index + 10), reveal_line(text)) for index, text in enumerate(texts)]
         picked = await self.interface.pick(Picker("Prompts", rows))
         if picked:
             self.interface.set_input(texts[int(picked[0].key) - 10])
 
-    def fold_paste(self, text: str) -> str:
-        return self._pastes.fold(text)
+    async def paste_image(self) -> None:
+        from parley.terminal.prompts import save_image
 
-    def paste_image(self) -> None:
-        self.run_task(self._paste_image())
+        self.interface.insert_text(f"{self.pastes.add_image(await save_image(self.folders))} ")
 
-    async def _paste_image(self) -> None:
-        from parley.terminal.prompts.clipboard import save_image
-
-        self.interface.insert_text(f"{self._pastes.add_image(await save_image(self.folders))} ")
-
-    def edit_prompt(self) -> None:
-        self.run_task(self._edit_prompt())
-
-    async def _edit_prompt(self) -> None:
+    async def edit_prompt(self) -> None:
         with tempfile.TemporaryDirectory(prefix="parley-prompt-") as folder:
             file = Path(folder, "prompt.md")
             file.write_text(self.interface.input_text)  # noqa: ASYNC240  # a short text, and nothing else to do

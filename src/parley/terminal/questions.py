@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from parley.permissions.rule import split_alternatives
 from parley.protocol.base import Json
@@ -23,6 +23,7 @@ from parley.sdk.permissions import (
 )
 from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
+from parley.terminal.interfaces.base import Dialogs
 from parley.terminal.interfaces.picker import Picker
 from parley.terminal.rendering.details import paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (
@@ -48,19 +49,6 @@ LABEL_CELLS = 32
 PLACES = (("s", "session", "for this session"), ("l", "localSettings", "always here"), ("u", "userSettings", "always"))
 """Where a rule can be kept: the key, the destination, and how the choice is called."""
 OTHER = "Something else…"
-
-
-class Dialogs(Protocol):
-    """How a person is asked, with a screen or line by line."""
-
-    async def wait_for_pause(self) -> None:
-        """Wait while a prompt is being typed, so that a key for it does not answer a question."""
-
-    async def pick(self, picker: Picker) -> list[Row] | None:
-        """The picked rows; None after Escape."""
-
-    async def ask(self, prompt: str, initial: str = "") -> str | None:
-        """A line of text; None after Escape."""
 
 
 class Questions:

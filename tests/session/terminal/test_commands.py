@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parley import Client, Options
-from parley.terminal.rewind import rewind
+from parley.terminal.commands.sessions import rewind
 from tests.helpers import paths
 from tests.helpers.terminal import make_environment
 from tests.helpers.terminal_view import PersonView

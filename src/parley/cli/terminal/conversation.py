@@ -24,7 +24,7 @@ def start_conversation(options: CliOptions) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.session.launch import choose_target
+        from parley.terminal.session import choose_target
 
         return run_conversation(choose_target(options, find_cwd()), is_plain=is_plain)
 
@@ -37,7 +37,7 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.session.launch import Target
+        from parley.terminal.session import Target
 
         target = Target(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
         return run_conversation(target, is_plain=is_plain)
@@ -46,7 +46,7 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
 def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     """Show a session that another process holds, without control over it; returns the exit code."""
     from parley.protocol.base import decode
-    from parley.terminal.interfaces.sizes import terminal_size
+    from parley.terminal.interfaces.base import terminal_size
     from parley.terminal.rendering.style import Styles
     from parley.terminal.rendering.transcript import Transcript
 

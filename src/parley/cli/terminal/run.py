@@ -26,7 +26,6 @@ from parley.cli.terminal.dialogs import LiveDialogs
 from parley.cli.terminal.keyboard import Keyboard, KeyPress, can_read_keys
 from parley.cli.terminal.screen import Screen
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.hub import Hub
 from parley.engine.session.session import Session
 from parley.host import HostError, HostGone
 from parley.protocol.base import UNSET, Message, to_builtins
@@ -159,8 +158,7 @@ class TerminalRun:
     async def run(self, config: SessionConfig, prompt: str) -> int:
         """Run the prompt and show it; returns the exit code. Raises UsageError."""
         self._loop = asyncio.get_running_loop()
-        hub = Hub()
-        session = open_session(hub, config, self._host)
+        session = open_session(config, self._host)
         session.outbox.is_client_gone = not self._has_keyboard
         with TerminalSignals(session, self) as stop, ExitStack() as stack:
             # The terminal is restored before the signal handlers are: a signal in between would leave it as it is.
@@ -173,7 +171,7 @@ class TerminalRun:
                 threading.Thread(target=self._make_answer, daemon=True).start()
             session.close_input()
             await session.run_turns()
-            hub.close(session)
+            session.journal.close()
         if self._host.results:
             self._summarize()
         return stop.exit_code()

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from parley.cli.stdio import write
-from parley.terminal.interfaces.sizes import terminal_size
+from parley.terminal.interfaces.base import terminal_size
 from parley.terminal.rendering.text import cell_width
 
 SEQUENCE = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.terminal.prompts.clipboard import save_image
+from parley.terminal.prompts import save_image
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.terminal.prompts.pastes import MAX_IMAGE_BYTES, Pastes
+from parley.terminal.prompts import MAX_IMAGE_BYTES, Pastes
 
 
 def test_a_short_paste_is_text() -> None:

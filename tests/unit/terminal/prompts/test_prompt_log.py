@@ -5,7 +5,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from parley.terminal.prompts.prompt_log import PromptLog
+from parley.terminal.prompts import PromptLog
 
 
 def test_prompts_are_read_newest_first_and_each_once(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ from parley.cli.run import build_config, open_session
 from parley.cli.stdio import warn
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.hub import Hub
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.errors import UsageError
 from parley.mcp.tool_server import ToolServer
@@ -94,8 +93,7 @@ def read_http_settings(given: GivenArgs) -> ServerSettings | None:
 @asynccontextmanager
 async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIterator[MakeServer]:
     """All tools, until the end of the context."""
-    hub = Hub()
-    session = open_session(hub, config, NoHost())
+    session = open_session(config, NoHost())
     session.outbox.is_client_gone = True
     calls = ToolCalls(session.tool_executor, lambda: session.mode, session.clock.new_uuid)
     session_tools = SessionTools(sessions, config.cwd)
@@ -111,7 +109,7 @@ async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIte
         await session_tools.close()
         session.stop()
         await session.run_turns()  # no turn is left; it closes every part
-        hub.close(session)
+        session.journal.close()
 
 
 async def serve_stdio(config: SessionConfig, sessions: LocalSessions) -> int:
