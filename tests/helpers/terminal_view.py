@@ -14,7 +14,7 @@ from typing import Any, Self
 from parley import Client, Options
 from parley.terminal.base import Row
 from parley.terminal.commands import find_command
-from parley.terminal.rendering.style import THEMES, Styles, Theme
+from parley.terminal.rendering.style import THEMES, Styles
 from tests.helpers.terminal import make_environment
 
 
@@ -62,10 +62,6 @@ class PersonView:
     @property
     def session_id(self) -> str:
         return self.client.session_id or ""
-
-    @property
-    def theme(self) -> Theme:
-        return self.styles.theme
 
     def print(self, lines: Sequence[str]) -> None:
         self.lines += lines

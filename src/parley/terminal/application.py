@@ -26,7 +26,7 @@ from parley.terminal.base import Row
 from parley.terminal.frames import FrameTimer
 from parley.terminal.interfaces.picker import Picker
 from parley.terminal.prompts import Pastes, PromptLog, ShellCommand, find_folder
-from parley.terminal.rendering.style import THEMES, Styles, Theme, is_dumb
+from parley.terminal.rendering.style import THEMES, Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.terminal.rendering.transcript import Transcript, make_answer
 from parley.terminal.session import Callbacks, QueuedPrompt, Target, TerminalSession
@@ -455,10 +455,6 @@ class ConversationApplication:
     @property
     def folders(self) -> Sequence[str]:
         return self._session.folders
-
-    @property
-    def theme(self) -> Theme:
-        return self.styles.theme
 
     @property
     def prompts(self) -> Sequence[tuple[str, str]]:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from parley.terminal.rendering.style import Styles, Theme
+from parley.terminal.rendering.style import Styles
 
 if TYPE_CHECKING:
     from parley.sdk.client import Client
@@ -50,9 +50,6 @@ class View(Protocol):
     @property
     def folders(self) -> Sequence[str]:
         """The working directories, `cwd` first. Programs that we start come from none of them."""
-
-    @property
-    def theme(self) -> Theme: ...
 
     @property
     def prompts(self) -> Sequence[tuple[str, str]]:

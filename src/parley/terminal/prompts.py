@@ -26,6 +26,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.settings.secret_variables import without_secrets
+from parley.terminal.programs import run_program
 from parley.workspace.search_path import find_trusted, with_trusted_path
 
 MAX_LINES = 8
@@ -139,32 +140,18 @@ async def save_image(folders: Sequence[str]) -> Path:
     if not found:
         names = ", ".join(program[0] for program in PROGRAMS)
         raise ValueError(f"cannot read the clipboard: none of {names} is installed; paste the path of the image")
+    environment = with_trusted_path(without_secrets(os.environ), folders)
     for program in found:
-        data = await read_output(program, folders)
-        if data.startswith(SIGNATURE):
+        try:
+            code, data = await run_program(program, environment, TIMEOUT_SECONDS)
+        except TimeoutError:
+            continue
+        if code == 0 and data.startswith(SIGNATURE):
             descriptor, path = tempfile.mkstemp(prefix="clipboard-", suffix=".png")
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
             return Path(path)
     raise ValueError("there is no image on the clipboard")
-
-
-async def read_output(program: tuple[str, ...], folders: Sequence[str]) -> bytes:
-    """What a program prints; nothing if it fails."""
-    process = await asyncio.create_subprocess_exec(
-        *program,
-        env=with_trusted_path(without_secrets(os.environ), folders),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        data, _ = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        return b""
-    return data if process.returncode == 0 else b""
 
 
 def find_folder(environment: Mapping[str, str]) -> Path:

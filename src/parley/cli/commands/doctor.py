@@ -18,7 +18,7 @@ from parley.cli.commands.resident import describe, list_servers, read_idle_secon
 from parley.cli.commands.setup import find_installation
 from parley.cli.commands.subcommand import GivenArgs, open_launch, write_result
 from parley.cli.main import RESIDENT
-from parley.cli.style import Style, choose_style
+from parley.cli.style import choose_style
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.permissions import is_bare_root
@@ -29,6 +29,7 @@ from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
 from parley.settings.base import printable
 from parley.stores.base import Store
+from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.tables import format_size
 from parley.version import PROTOCOL_LEVEL, __version__, how_to_install
 from parley.workspace.search_path import find_trusted
@@ -75,8 +76,8 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def format_check(check: Check, style: Style) -> str:
-    paint = {"ok": style.green, "warning": style.yellow, "error": style.red}[check.level]
+def format_check(check: Check, style: Styles) -> str:
+    paint = {"ok": style.good, "warning": style.warning, "error": style.bad}[check.level]
     return f"{paint(MARKS[check.level])} {style.bold(check.name)}: {printable(check.detail, 2_000)}"
 
 

@@ -237,7 +237,7 @@ def format_report(folder: Path, rates: Sequence[PassRate], records: Sequence[Run
     lines = format_table(RATE_TITLES, [format_rate(rate) for rate in rates], right=right, width=width)
     failed = [record for record in records if record.outcome in ("failed", "error")]
     if failed:
-        lines += ["", style.red(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} did not pass:")]
+        lines += ["", style.bad(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} did not pass:")]
     for record in failed[:MAX_LISTED]:
         lines.append(f"  {record.case} [{record.configuration}] run {record.run}")
         lines += [f"    {line}" for reason in record.reasons for line in reason.splitlines() or [""]]

@@ -11,9 +11,10 @@ from parley.cli.commands.catalog import BY_NAME, COMMANDS, Command, Flag
 from parley.cli.commands.subcommand import GivenArgs, unknown_action, usage_line, write_lines
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import write
-from parley.cli.style import PLAIN, Style, choose_style, terminal_width
+from parley.cli.style import PLAIN, choose_style, terminal_width
 from parley.errors import UnknownCommand
 from parley.protocol.options import ROWS, Option
+from parley.terminal.rendering.style import Styles
 
 USAGE = """\
 Usage: parley [options] [prompt]
@@ -64,7 +65,7 @@ def write_help() -> int:
     return 0 if write(help_text(terminal_width(WIDTH), choose_style()).encode()) else 1
 
 
-def help_text(width: int = WIDTH, style: Style = PLAIN) -> str:
+def help_text(width: int = WIDTH, style: Styles = PLAIN) -> str:
     parts = [
         f"{USAGE}\n{fill(ABOUT, width)}\n",
         f"\n{style.bold('Commands')} (parley help COMMAND):\n",
@@ -154,7 +155,7 @@ def format_action(command: Command, name: str) -> str:
     return join(command, parts, action.takes_options, width)
 
 
-def format_flags(flags: Iterable[Flag], style: Style, width: int) -> Iterable[str]:
+def format_flags(flags: Iterable[Flag], style: Styles, width: int) -> Iterable[str]:
     rows = [
         format_line(f"  {', '.join(flag.names.split())} {flag.metavar}".rstrip(), flag.help, width) for flag in flags
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import warn, write
-from parley.errors import InvalidArguments, UsageError
+from parley.errors import UsageError
 from parley.inspector.recording import WireRecording, read_wire_recording
 from parley.testing.fake.scenario import Scenario, load_scenario
 from parley.testing.launcher_script import write_launcher
@@ -24,7 +24,7 @@ MAX_SECONDS = 86_400.0
 
 def run_replay(given: GivenArgs) -> int:
     path, *words = given.words
-    pace = read_seconds(given, "pace", 0)
+    pace = given.decimal("pace", 0, MAX_SECONDS)
     if given.has("client"):
         return replay_clients(given, Path(path), words, pace)
     recording = read_wire_recording(path, allow_cut=given.has("allow-cut"))
@@ -63,7 +63,7 @@ def replay_clients(given: GivenArgs, path: Path, command: Sequence[str], pace: f
             broken.append(str(exc))  # the others are replayed all the same
     started = time.monotonic()
     jobs = given.number("jobs", os.cpu_count() or 1)
-    wait_seconds = read_seconds(given, "wait-seconds", 10)
+    wait_seconds = given.decimal("wait-seconds", 10, MAX_SECONDS)
     differences = asyncio.run(compare_all(recordings, command, jobs=jobs, pace=pace, wait_seconds=wait_seconds))
     differences = [*broken, *differences]
     for difference in differences:
@@ -94,18 +94,6 @@ async def compare_all(
         return None
 
     return [found for found in await asyncio.gather(*map(compare, recordings)) if found is not None]
-
-
-def read_seconds(given: GivenArgs, key: str, default: float) -> float:
-    """Raises InvalidArguments."""
-    text = given.one(key, f"{default:g}")
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= MAX_SECONDS:
-        raise InvalidArguments(f"invalid value {text!r} for option '--{key}' (expected a number from 0 to 86400)")
-    return value
 
 
 def run_fake(given: GivenArgs) -> int:

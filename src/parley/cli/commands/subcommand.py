@@ -109,6 +109,18 @@ class GivenArgs(Struct, frozen=True, kw_only=True):
         """Raises InvalidArguments."""
         return parse_number(f"--{key}", self.one(key)) if self.has(key) else default
 
+    def decimal(self, key: str, default: float, most: float, *, is_whole: bool = False) -> float:
+        """A number from 0 to `most`. Raises InvalidArguments."""
+        text = self.one(key, f"{default:g}")
+        try:
+            value = int(text) if is_whole else float(text)
+        except ValueError:
+            value = -1
+        if not 0 <= value <= most:
+            expected = f"expected a number from 0 to {most:g}"
+            raise InvalidArguments(f"invalid value {text!r} for option '--{key}' ({expected})")
+        return value
+
 
 def run_subcommand(name: str, argv: Sequence[str]) -> int:
     """Returns the exit code. Raises UsageError or SessionError."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterable
@@ -12,6 +11,7 @@ from typing import Any
 from parley.protocol.base import Json
 from parley.terminal.base import Row, View
 from parley.terminal.commands import COMMANDS
+from parley.terminal.programs import run_program
 from parley.terminal.rendering.calls import format_seconds
 from parley.terminal.rendering.style import THEMES, Styles
 from parley.terminal.rendering.tables import format_count, format_table, pad
@@ -97,23 +97,11 @@ def describe_agent(agent: Json) -> str:
 async def run_doctor(view: View, argument: str) -> None:
     """Runs `parley doctor`, which checks this machine, in a process of its own."""
     environment = with_absolute_python_path({**os.environ, **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"})
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "parley", "doctor"),
-        cwd=local_folder(view),
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    argv = (sys.executable, "-P", "-m", "parley", "doctor")
     try:
-        async with asyncio.timeout(DOCTOR_SECONDS):
-            output, _ = await process.communicate()
+        _, output = await run_program(argv, environment, DOCTOR_SECONDS, cwd=local_folder(view), with_errors=True)
     except TimeoutError:
         raise OSError(f"parley doctor has not finished within {DOCTOR_SECONDS} s") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     text = reveal_text(output.decode(errors="replace").rstrip())
     view.print([line for part in text.split("\n") for line in wrap(part, view.width)])
 
@@ -144,7 +132,7 @@ async def choose_theme(view: View, argument: str) -> None:
     """The theme is stored in the user's settings, unless the session is on another machine."""
     name = argument
     if not name:
-        rows = [Row(one, one, describe_theme(one), "●" if one == view.theme.name else " ") for one in THEMES]
+        rows = [Row(one, one, describe_theme(one), "●" if one == view.styles.theme.name else " ") for one in THEMES]
         picked = await view.choose("Theme", rows, search=False)
         if picked is None:
             return

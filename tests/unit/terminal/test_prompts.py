@@ -1,13 +1,14 @@
-"""Pastes and images in prompts."""
+"""What goes into a prompt: pastes, images, the clipboard, earlier prompts."""
 
 from __future__ import annotations
 
 import base64
+import stat
 from pathlib import Path
 
 import pytest
 
-from parley.terminal.prompts import MAX_IMAGE_BYTES, Pastes
+from parley.terminal.prompts import MAX_IMAGE_BYTES, Pastes, PromptLog, save_image
 
 
 def test_a_short_paste_is_text() -> None:
@@ -58,3 +59,53 @@ def test_an_image_that_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(ValueError, match="cannot read the image"):
         pastes.build_prompt(folded)
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, **scripts: str) -> None:
+    for name, script in scripts.items():
+        path = folder / name.replace("_", "-")
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+
+
+async def test_the_first_program_with_an_image_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, monkeypatch, wl_paste="exit 1", xclip="printf '\\211PNG picture'")
+    path = await save_image([])
+
+    assert path.read_bytes() == b"\x89PNG picture"
+    path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("scripts", "message"), [({}, "none of wl-paste, xclip"), ({"xclip": "echo text"}, "no image on the clipboard")]
+)
+async def test_without_an_image_the_reason_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripts: dict[str, str], message: str
+) -> None:
+    install(tmp_path, monkeypatch, **scripts)
+
+    with pytest.raises(ValueError, match=message):
+        await save_image([])
+
+
+def test_prompts_are_read_newest_first_and_each_once(tmp_path: Path) -> None:
+    log = PromptLog(tmp_path / "parley")
+    for text in ("one", "two\nlines", "one", "three"):
+        log.append(text)
+
+    assert log.read() == ["three", "one", "two\nlines"]
+
+
+def test_only_the_owner_can_read_them(tmp_path: Path) -> None:
+    PromptLog(tmp_path).append("secret")
+
+    assert stat.S_IMODE((tmp_path / "history.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_damaged_or_missing_file_is_no_error(tmp_path: Path) -> None:
+    log = PromptLog(tmp_path)
+    assert log.read() == []
+    (tmp_path / "history.jsonl").write_bytes(b'{"text": "good"}\n[1]\nno json\n{"text": 7}\n')
+
+    assert log.read() == ["good"]
