@@ -9,9 +9,9 @@ from pathlib import Path
 
 from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import warn
-from parley.conformance.behaviours import LEVELS
-from parley.conformance.client.runner import run_client_suite, select_client_checks
+from parley.conformance.client import run_client_suite, select_client_checks
 from parley.conformance.gateway import gateway_command, gateway_plan, is_gateway
+from parley.conformance.registry import LEVELS
 from parley.conformance.report import (
     format_comparison,
     format_html,

@@ -27,8 +27,15 @@ from parley.engine.context.conversation import ModelPool
 from parley.engine.session.identity import SessionIdentity
 from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import ModelError, Refusal, SessionError, UnknownSession, UsageError
-from parley.memory.base import CURATOR, PERSON, ConsolidationReport, DecideCall, KnowledgeEntry, curator_decision
-from parley.memory.outline import order_entries
+from parley.memory.base import (
+    CURATOR,
+    PERSON,
+    ConsolidationReport,
+    DecideCall,
+    KnowledgeEntry,
+    curator_decision,
+    order_entries,
+)
 from parley.models.catalog import ModelRef
 from parley.protocol.base import Json, Struct, to_builtins
 from parley.settings.base import printable

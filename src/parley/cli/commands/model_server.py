@@ -13,8 +13,8 @@ from uuid import uuid4
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
-from parley.models.fake.script import read_script
-from parley.models.faults.catalog import FaultPlan
+from parley.models.faults import FaultPlan
+from parley.models.script import read_script
 from parley.settings.base import printable
 from parley.testing.model_server import Exchange, ModelServer
 from parley.testing.source import AnswerSource, from_recording, offline, to_source

@@ -18,11 +18,10 @@ from parley.cli.commands.subcommand import GivenArgs, write_lines, write_result
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments, UsageError
-from parley.inspector.clean_lines import CleanLines, KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
 from parley.inspector.observer import describe_ending
-from parley.inspector.recording import WireHeader, WireLine, WireRecording, read_wire_recording
-from parley.inspector.recording_sink import DIRECTIONS
+from parley.inspector.recorder import CleanLines
+from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireLine, WireRecording, read_wire_recording
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
 from parley.inspector.text import TextView, count

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from parley.gateway.database import MEMORY, Database
+from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.errors import error_response
 from parley.gateway.http.replies import PacedReplies, receive_body
@@ -37,17 +37,8 @@ from parley.gateway.server import (
     watch_signals,
 )
 from parley.gateway.server_log import ServerLog
-from parley.mcp.tool_server import (
-    HANDSHAKE_VERSIONS,
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    META_VERSIONS,
-    METHOD_NOT_FOUND,
-    VERSION_KEY,
-    ToolServer,
-)
+from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from parley.mcp.tool_server import HANDSHAKE_VERSIONS, HEADER_MISMATCH, META_VERSIONS, VERSION_KEY, ToolServer
 from parley.protocol.base import Json, encode_json
 
 VERSION_HEADER = "mcp-protocol-version"
@@ -60,7 +51,7 @@ async def serve_http(
 ) -> None:
     """Serve until a signal. Raises UsageError."""
     token = find_token(settings, log)
-    gate = Gate(Tokens(Database(MEMORY), token), is_open=token is None)
+    gate = Gate(Tokens(MEMORY, token), is_open=token is None)
     apply_config(gate, settings)
     listener = listen(settings.address)
     app = Starlette(
