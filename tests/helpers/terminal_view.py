@@ -70,7 +70,12 @@ class PersonView:
         self.edited.append(path)
 
     async def choose(
-        self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        preview: Callable[[Row], str] | None = None,
     ) -> Row | None:
         self.asked += [title, *(f"{row.mark} {row.label} {row.detail}".strip() for row in rows)]
         answer = self.answers.pop(0)

@@ -28,8 +28,8 @@ from parley.terminal.interfaces.picker import Picker
 from parley.terminal.prompts import Pastes, PromptLog, ShellCommand, find_folder
 from parley.terminal.rendering.style import THEMES, Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
-from parley.terminal.rendering.transcript import Transcript, make_answer
-from parley.terminal.session import Callbacks, QueuedPrompt, Target, TerminalSession
+from parley.terminal.rendering.transcript import TerminalTranscript, make_answer
+from parley.terminal.session import Callbacks, QueuedPrompt, SessionTarget, TerminalSession
 from parley.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from parley.sdk.options import Options
     from parley.sdk.permissions import PermissionResult, ToolPermissionContext
     from parley.terminal.interfaces.base import Interface
-    from parley.terminal.questions import Questions
+    from parley.terminal.questions import TerminalQuestions
 
 TWICE_SECONDS = 1.0
 """Two presses of Escape or Ctrl-C within this time belong together."""
@@ -51,14 +51,14 @@ EXIT_COMMANDS = ("/exit", "/quit")
 
 
 class ConversationApplication:
-    def __init__(self, target: Target, environment: Mapping[str, str], *, is_plain: bool = False) -> None:
+    def __init__(self, target: SessionTarget, environment: Mapping[str, str], *, is_plain: bool = False) -> None:
         self.styles = Styles.from_environment(environment)
         self._environment = environment
         self._is_plain = is_plain or is_dumb(environment)
         self._log = PromptLog(find_folder(environment))
         self.pastes = Pastes()
         self.interface: Interface = self._make_interface()
-        self._transcript = Transcript(self.interface.print, self.styles, self._get_width, monotonic)
+        self._transcript = TerminalTranscript(self.interface.print, self.styles, self._get_width, monotonic)
         self._transcript.echoes = not self._is_plain
         self._transcript.more_hint = "" if self._is_plain else " (ctrl-o shows all)"
         callbacks = Callbacks(self._decide, self._elicit, self._warn)
@@ -142,10 +142,10 @@ class ConversationApplication:
             self.interface.set_vi(found.get("editorMode") in ("vim", "vi"))
 
     @cached_property
-    def _questions(self) -> Questions:
-        from parley.terminal.questions import Questions  # not needed for the first frame
+    def _questions(self) -> TerminalQuestions:
+        from parley.terminal.questions import TerminalQuestions  # not needed for the first frame
 
-        return Questions(self.interface, self._transcript, self._get_width)
+        return TerminalQuestions(self.interface, self._transcript, self._get_width)
 
     async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
         return await self._questions.decide(tool_name, given, context)
@@ -472,7 +472,12 @@ class ConversationApplication:
         await self.interface.edit(path, self.folders)
 
     async def choose(
-        self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        preview: Callable[[Row], str] | None = None,
     ) -> Row | None:
         picked = await self.interface.pick(Picker(title, rows, search=search, preview=preview))
         return picked[0] if picked else None
@@ -516,6 +521,6 @@ def is_terminal_open() -> bool:
     return True
 
 
-def run_conversation(target: Target, *, is_plain: bool = False) -> int:
+def run_conversation(target: SessionTarget, *, is_plain: bool = False) -> int:
     """Run a conversation at this terminal; returns the exit code."""
     return asyncio.run(ConversationApplication(target, os.environ, is_plain=is_plain).run())

@@ -66,7 +66,12 @@ class View(Protocol):
         """Open a file in the person's editor, and wait until it is closed."""
 
     async def choose(
-        self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        preview: Callable[[Row], str] | None = None,
     ) -> Row | None:
         """Let the person pick a row; None after Escape."""
 

@@ -1,6 +1,6 @@
 """Requests of the engine to the person: permissions, plans, questions of the model, forms of MCP servers.
 
-    questions = Questions(dialogs, transcript)
+    questions = TerminalQuestions(dialogs, transcript)
     Options(can_use_tool=questions.decide, on_elicitation=questions.elicit)
 
 Escape denies the call and ends the turn. A request that another client of the session answers is withdrawn.
@@ -37,7 +37,7 @@ from parley.terminal.rendering.requests import (
     list_input,
 )
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text
-from parley.terminal.rendering.transcript import Transcript
+from parley.terminal.rendering.transcript import TerminalTranscript
 from parley.tools.catalog import find_traits
 
 DENIED = "The user denied this call."
@@ -51,8 +51,8 @@ PLACES = (("s", "session", "for this session"), ("l", "localSettings", "always h
 OTHER = "Something else…"
 
 
-class Questions:
-    def __init__(self, dialogs: Dialogs, transcript: Transcript, width: Callable[[], int]) -> None:
+class TerminalQuestions:
+    def __init__(self, dialogs: Dialogs, transcript: TerminalTranscript, width: Callable[[], int]) -> None:
         self._dialogs = dialogs
         self._transcript = transcript
         self._width = width
@@ -269,7 +269,12 @@ class Questions:
             return True
 
     async def _pick(
-        self, rows: Sequence[Row], *, several: bool = False, selected: int = 0, about: Mapping[str, str] | None = None
+        self,
+        rows: Sequence[Row],
+        *,
+        several: bool = False,
+        selected: int = 0,
+        about: Mapping[str, str] | None = None,
     ) -> list[Row] | None:
         """`about`: what is shown of the selected row, by its key."""
         preview = (lambda row: about.get(row.key, "")) if about else None

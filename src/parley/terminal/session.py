@@ -28,7 +28,7 @@ from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import SessionStatus
-from parley.terminal.rendering.transcript import INTERRUPTED, Transcript
+from parley.terminal.rendering.transcript import INTERRUPTED, TerminalTranscript
 from parley.version import __version__
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ SHOWN_MESSAGES = 40
 
 
 @dataclass(frozen=True)
-class Target:
+class SessionTarget:
     """The session that a terminal shows."""
 
     options: CliOptions
@@ -59,11 +59,11 @@ class Target:
     """The URL of the gateway; empty for a session of this machine."""
     token: str = ""
 
-    def switch(self, session_id: str, cwd: str | None = None, at: str | None = None) -> Target:
+    def switch(self, session_id: str, cwd: str | None = None, at: str | None = None) -> SessionTarget:
         """Another session in the same terminal."""
         return replace(self, session_id=session_id, is_resumed=True, cwd=cwd or self.cwd, at=at)
 
-    def restart(self) -> Target:
+    def restart(self) -> SessionTarget:
         """A new session in the same terminal."""
         return replace(self, session_id=str(uuid4()), is_resumed=False, at=None)
 
@@ -77,7 +77,7 @@ class Callbacks:
     on_stderr: Callable[[str], None]
 
 
-def choose_target(options: CliOptions, cwd: str) -> Target:
+def choose_target(options: CliOptions, cwd: str) -> SessionTarget:
     """The session that the command line names: a new one, the last one, or one by its id. Raises UsageError."""
     if options.continue_conversation:
         from parley.sdk.sessions import list_sessions
@@ -85,13 +85,13 @@ def choose_target(options: CliOptions, cwd: str) -> Target:
         found = list_sessions(cwd, limit=1, include_worktrees=False, store=options.store)
         if not found:
             raise UsageError(f"no session to continue in {cwd}: start one with `parley`")
-        return Target(options, cwd, found[0].session_id, is_resumed=True)
+        return SessionTarget(options, cwd, found[0].session_id, is_resumed=True)
     if options.resume:
-        return Target(options, cwd, options.resume, is_resumed=True)
-    return Target(options, cwd, options.session_id or str(uuid4()))
+        return SessionTarget(options, cwd, options.resume, is_resumed=True)
+    return SessionTarget(options, cwd, options.session_id or str(uuid4()))
 
 
-def make_client(target: Target, callbacks: Callbacks) -> Client[Any]:
+def make_client(target: SessionTarget, callbacks: Callbacks) -> Client[Any]:
     """A client that is not connected. Raises ValueError, CLIConnectionError."""
     from parley.sdk.client import Client
     from parley.sdk.options import Options
@@ -112,7 +112,7 @@ def make_client(target: Target, callbacks: Callbacks) -> Client[Any]:
     return Client(options, transport=wire)
 
 
-def open_process(target: Target, callbacks: Callbacks) -> Wire:
+def open_process(target: SessionTarget, callbacks: Callbacks) -> Wire:
     from parley.protocol.options import format_args
     from parley.sdk.launch.find_cli import find_engine
     from parley.sdk.launch.process import EngineProcess
@@ -139,7 +139,7 @@ def open_process(target: Target, callbacks: Callbacks) -> Wire:
     return EngineProcess(argv, target.cwd, environment, callbacks.on_stderr)
 
 
-def open_gateway(target: Target) -> Wire:
+def open_gateway(target: SessionTarget) -> Wire:
     from parley.sdk.launch.network import NetworkWire
 
     session_id = target.session_id if target.is_resumed else None
@@ -208,9 +208,9 @@ class QueuedPrompt:
 class TerminalSession:
     def __init__(
         self,
-        target: Target,
+        target: SessionTarget,
         callbacks: Callbacks,
-        transcript: Transcript,
+        transcript: TerminalTranscript,
         on_change: Callable[[], None],
     ) -> None:
         self.target = target
@@ -322,7 +322,7 @@ class TerminalSession:
             self.is_connected = self.is_busy = False
             self.on_lost(reason)
 
-    async def switch(self, target: Target) -> None:
+    async def switch(self, target: SessionTarget) -> None:
         """Continue another session. Raises what `connect` raises."""
         await self.close()
         past = Past()
@@ -341,7 +341,7 @@ class TerminalSession:
         index = self._uuids.index(uuid)
         return self._uuids[index - 1] if index else None
 
-    def find_return(self) -> Target:
+    def find_return(self) -> SessionTarget:
         """What continues this session, if another cannot be opened."""
         if not self.prompts:
             return self.target.restart()

@@ -44,8 +44,8 @@ class SessionsCommand:
     def __init__(self, given: GivenArgs) -> None:
         self.given = given
         self.as_json = given.has("json")
-        self.basis = open_launch(given.options)
-        self.sessions = SessionStores(self.basis)
+        self.launch = open_launch(given.options)
+        self.sessions = SessionStores(self.launch)
 
     def locate(self, name: str) -> tuple[str, Store]:
         """The id of a session that is named by its id, its title or the start of its id, and its store."""
@@ -64,12 +64,12 @@ class SessionsCommand:
     def list(self) -> Iterator[bytes]:
         given = self.given
         limit = given.number("limit", 0) if given.has("limit") else None
-        project = None if given.has("all") else self.basis.cwd
+        project = None if given.has("all") else self.launch.cwd
         found = self.sessions.store().list(project, limit, given.number("offset", 0))
         if self.as_json:
             return json_lines(found)
         if not found:
-            where = "" if given.has("all") else f" of {self.basis.cwd} (--all lists those of all directories)"
+            where = "" if given.has("all") else f" of {self.launch.cwd} (--all lists those of all directories)"
             warn(f"No sessions{where}.")
             return iter(())
         return text_lines(format_sessions(found, with_folder=given.has("all")))
@@ -134,7 +134,7 @@ class SessionsCommand:
 
     def fork(self, name: str) -> Iterator[bytes]:
         store, info = self.find(name)
-        new = self.new_id(self.basis.clock.new_uuid())
+        new = self.new_id(self.launch.clock.new_uuid())
         if store.exists(new):
             raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another id.")
         import_session(store, new, copy_entries(store.read(info.id), new))
@@ -165,9 +165,9 @@ class SessionsCommand:
         if not self.given.has("yes") and not self.may_delete(name, session_id, store):
             raise SessionError(f"session {session_id} was not deleted")
         store.delete(session_id)
-        memory.forget(self.basis, session_id)
+        memory.forget(self.launch, session_id)
         # Without the session, its file checkpoints cannot be restored.
-        forget_history(self.basis, session_id)
+        forget_history(self.launch, session_id)
         return self.report({"id": session_id, "deleted": True}, f"Deleted session {session_id}")
 
     def may_delete(self, name: str, session_id: str, store: Store) -> bool:

@@ -37,9 +37,9 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.session import Target
+        from parley.terminal.session import SessionTarget
 
-        target = Target(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
+        target = SessionTarget(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
         return run_conversation(target, is_plain=is_plain)
 
 
@@ -48,13 +48,13 @@ def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     from parley.protocol.base import decode
     from parley.terminal.interfaces.base import terminal_size
     from parley.terminal.rendering.style import Styles
-    from parley.terminal.rendering.transcript import Transcript
+    from parley.terminal.rendering.transcript import TerminalTranscript
 
     def print_lines(lines: list[str]) -> None:
         write("".join(f"{line}\n" for line in lines).encode(errors="replace"), raw=True)
 
     styles = Styles.from_environment(os.environ)
-    transcript = Transcript(print_lines, styles, lambda: terminal_size()[0], monotonic)
+    transcript = TerminalTranscript(print_lines, styles, lambda: terminal_size()[0], monotonic)
     transcript.calls.shows_time = False
     transcript.note("Another process holds this session: you can watch it. Ctrl-C ends this.")
     try:

@@ -35,11 +35,11 @@ from parley.protocol.messages.result import Result
 from parley.protocol.options import CliOptions
 from parley.sdk.permissions import Signal, build_context, encode_decision
 from parley.terminal.frames import FrameTimer
-from parley.terminal.questions import Questions
+from parley.terminal.questions import TerminalQuestions
 from parley.terminal.rendering.calls import format_seconds
 from parley.terminal.rendering.style import Styles, is_dumb
 from parley.terminal.rendering.text import reveal_text
-from parley.terminal.rendering.transcript import Answer, PlainAnswer, Transcript, make_answer
+from parley.terminal.rendering.transcript import Answer, PlainAnswer, TerminalTranscript, make_answer
 from parley.version import how_to_install
 
 EXTRA = f"To see formatted answers, install an extra: {how_to_install('tui')}"
@@ -56,7 +56,7 @@ class TerminalHost:
     def __init__(self, screen: Screen, styles: Styles) -> None:
         self._screen = screen
         self._styles = styles
-        self.transcript = Transcript(self._print, styles, lambda: screen.width, monotonic)
+        self.transcript = TerminalTranscript(self._print, styles, lambda: screen.width, monotonic)
         self.results: list[Result] = []
         """One for the prompt, and one for each background task that was reported to the model later."""
         self._frames = FrameTimer(self._draw)
@@ -68,7 +68,7 @@ class TerminalHost:
         """Ask with this keyboard. Without one, nobody can be asked."""
         self._keyboard = keyboard
         dialogs = LiveDialogs(self._screen, keyboard, self._styles)
-        self._questions = Questions(dialogs, self.transcript, lambda: self._screen.width)
+        self._questions = TerminalQuestions(dialogs, self.transcript, lambda: self._screen.width)
 
     # The interface of a host.
 

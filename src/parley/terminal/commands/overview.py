@@ -20,7 +20,7 @@ from parley.workspace.search_path import with_absolute_python_path
 
 DOCTOR_SECONDS = 60
 MAX_NAME_CELLS = 26
-UNTOLD = frozenset({"help", "model", "context", "usage", "cost"})
+ANSWERED_HERE = frozenset({"help", "model", "context", "usage", "cost"})
 """Commands of the engine that the terminal answers itself."""
 BLOCKS = " ▏▎▍▌▋▊▉"
 """Parts of a cell in eighths."""
@@ -57,7 +57,7 @@ async def show_help(view: View, argument: str) -> None:
     theirs = [
         (f"/{row.get('name', '')} {row.get('argumentHint', '')}".rstrip(), str(row.get("description", "")))
         for row in await view.client.supported_commands()
-        if row.get("name") not in UNTOLD
+        if row.get("name") not in ANSWERED_HERE
     ]
     if theirs:
         lines += ["", styles.bold("Commands of the session"), *list_pairs(theirs, view)]

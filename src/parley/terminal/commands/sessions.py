@@ -179,7 +179,11 @@ def list_choices(report: Json) -> list[Row]:
     talk = Row(TALK, "the conversation", "files stay as they are")
     if not (report.get("canRewind") and report.get("filesChanged")):
         return [talk]
-    return [Row(BOTH, "the conversation and the files"), talk, Row(FILES, "the files", "the conversation stays")]
+    return [
+        Row(BOTH, "the conversation and the files"),
+        talk,
+        Row(FILES, "the files", "the conversation stays"),
+    ]
 
 
 def format_report(report: Json, view: View) -> list[str]:

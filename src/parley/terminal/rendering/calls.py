@@ -24,7 +24,7 @@ SEPARATOR = " · "
 MAX_REASON_LINES = 3
 
 
-class RunningCall:
+class ShownCall:
     """A call that has no result yet."""
 
     def __init__(self, call: ToolUse, started_at: float) -> None:
@@ -57,7 +57,7 @@ class CallLines:
         self._styles = styles
         self._width = width
         self._clock = clock
-        self.running: dict[str, RunningCall] = {}
+        self.running: dict[str, ShownCall] = {}
         self.shows_time = True
         """False while messages of the past are shown."""
         self.asked: set[str | None] = set()
@@ -68,7 +68,7 @@ class CallLines:
         """The task that a call waits for."""
 
     def start(self, call: ToolUse) -> None:
-        self.running[call.id] = RunningCall(call, self._clock())
+        self.running[call.id] = ShownCall(call, self._clock())
 
     def resume(self, call_id: str, *, is_dialog: bool) -> None:
         """The call runs from now on: until here it waited for an answer."""
@@ -94,7 +94,7 @@ class CallLines:
         outcome = f"ok{elapsed}" if agent is None else self._figures(agent)
         return [self._fit(styles.good("✓"), describe(running.call), outcome)]
 
-    def _explain(self, running: RunningCall, mark: str, outcome: str, reason: str) -> list[str]:
+    def _explain(self, running: ShownCall, mark: str, outcome: str, reason: str) -> list[str]:
         """The line of a call that did not succeed; its reason is on the next line if it does not fit."""
         what = describe(running.call)
         if cell_width(f"? {what}{SEPARATOR}{outcome}: {reason}") <= self._width():

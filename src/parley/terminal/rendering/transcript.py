@@ -1,6 +1,6 @@
 """A conversation as lines: what is finished is printed once, what is still open is live.
 
-    transcript = Transcript(print_lines, styles, width, clock)
+    transcript = TerminalTranscript(print_lines, styles, width, clock)
     transcript.show(message)        a message of the session
     transcript.advance()            prints the lines that will not change any more, once per frame
     transcript.live_lines()         how the rest looks now
@@ -125,7 +125,7 @@ class ModelStreamEvent(Struct, frozen=True):
     content_block: StartedBlock = StartedBlock()
 
 
-class Transcript:
+class TerminalTranscript:
     def __init__(
         self,
         print_lines: Callable[[list[str]], None],
@@ -412,16 +412,16 @@ class Transcript:
         self.enter("")
 
 
-Transcript.shown = {
-    StreamEvent: Transcript._show_event,
-    Assistant: Transcript._show_assistant,
-    User: Transcript._show_user,
-    Status: Transcript._show_status,
-    ApiRetry: Transcript._show_retry,
-    Informational: Transcript._show_information,
-    TaskStarted: Transcript._show_task,
-    TaskProgress: Transcript._show_progress,
-    TaskNotification: Transcript._show_task_end,
-    CompactBoundary: Transcript._show_compaction,
-    Result: Transcript._show_result,
+TerminalTranscript.shown = {
+    StreamEvent: TerminalTranscript._show_event,
+    Assistant: TerminalTranscript._show_assistant,
+    User: TerminalTranscript._show_user,
+    Status: TerminalTranscript._show_status,
+    ApiRetry: TerminalTranscript._show_retry,
+    Informational: TerminalTranscript._show_information,
+    TaskStarted: TerminalTranscript._show_task,
+    TaskProgress: TerminalTranscript._show_progress,
+    TaskNotification: TerminalTranscript._show_task_end,
+    CompactBoundary: TerminalTranscript._show_compaction,
+    Result: TerminalTranscript._show_result,
 }

@@ -7,7 +7,7 @@ from typing import Any
 from parley.protocol.base import decode, encode_json
 from parley.terminal.rendering.details import compare
 from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.transcript import Transcript
+from parley.terminal.rendering.transcript import TerminalTranscript
 
 
 class Viewer:
@@ -17,7 +17,7 @@ class Viewer:
         self.now = 0.0
         self.printed: list[str] = []
         styles = Styles(attributes=False)
-        self.transcript = Transcript(self.printed.extend, styles, lambda: 60, lambda: self.now)
+        self.transcript = TerminalTranscript(self.printed.extend, styles, lambda: 60, lambda: self.now)
         self.transcript.more_hint = " (ctrl-o shows all)"
 
     def show(self, **message: Any) -> None:

@@ -95,7 +95,7 @@ async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIte
     """All tools, until the end of the context."""
     session = open_session(config, NoHost())
     session.outbox.is_client_gone = True
-    calls = ToolCalls(session.tool_executor, lambda: session.mode, session.clock.new_uuid)
+    calls = ServedToolCalls(session.tool_executor, lambda: session.mode, session.clock.new_uuid)
     session_tools = SessionTools(sessions, config.cwd)
     names = {tool["name"] for tool in session_tools.descriptions}
     tools = [*session_tools.descriptions, *list_tools(session.tool_executor.tools)]
@@ -159,7 +159,7 @@ def list_tools(tools: Mapping[str, Tool]) -> list[Json]:
     ]
 
 
-class ToolCalls:
+class ServedToolCalls:
     """Runs the calls of clients. Calls that change something run one after the other."""
 
     def __init__(self, executor: ToolExecutor, mode: Callable[[], str], new_uuid: Callable[[], str]) -> None:
