@@ -23,7 +23,7 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.occasional import CommandsChanged, ElicitationComplete
 from parley.protocol.messages.system import Init, Status
 from parley.sdk.client import Client
-from parley.sdk.errors import ClaudeSDKError
+from parley.sdk.errors import ClaudeSDKError, ResultError
 from parley.sdk.options import Options
 from parley.sdk.permissions import (
     PermissionResult,
@@ -274,11 +274,14 @@ class AcpSession:
         """Run a turn; returns the result of `session/prompt`. Raises RpcError."""
         prompt = RunningPrompt()
         self._prompts.add(prompt)
+        result: ResultMessage | None
         try:
             result = await (await self._engine.ask(content)).wait(check=False)
         except asyncio.CancelledError:
             await self.cancel()
             raise
+        except ResultError as exc:  # the prompt was withdrawn
+            result = exc.result_message
         except (ClaudeSDKError, ValueError) as exc:
             raise RpcError(INTERNAL_ERROR, str(exc)) from None
         finally:
