@@ -114,7 +114,7 @@ ALLOWED = {
     ): "an entry point chooses its transport",
     ("parley.cli.commands.network.host", "parley.workspace.process.tree"): "a host hides its token, too",
     ("parley.cli.commands.network.workspace", "parley.workspace.remote.handshake"): "and who may come in",
-    ("parley.cluster.operations.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
+    ("parley.cluster.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
     ("parley.cli.run", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.cli.run", "parley.transports.reader"): "an entry point chooses its transport",
     ("parley.cli.spare", "parley.transports.stdio"): "an entry point chooses its transport",

@@ -13,15 +13,15 @@ from typing import Protocol
 
 import msgspec
 
+from parley.cluster.session_log.batches import LoadedLog
 from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.reading import LoadedLog
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.gateway.engines import Engine, EngineStart
 from parley.gateway.hub import HubSettings, SessionHub, require_created
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import ServerLog
 from parley.gateway.security.access import Principal, Quotas
-from parley.gateway.server_log import ServerLog
 from parley.gateway.session_log.records import AnyRecord
 from parley.gateway.session_log.session_log import Follower, SessionLog
 from parley.stores.base import Store

@@ -32,9 +32,9 @@ from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings
+from parley.gateway.reporting import ServerLog
 from parley.gateway.security.tokens import Tokens
 from parley.gateway.server import keep_up, measure_lag
-from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 from parley.version import __version__
 from parley.workspace.remote.choice import SessionWorkspace

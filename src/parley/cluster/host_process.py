@@ -23,9 +23,8 @@ from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.join import warn_of_exposure
 from parley.compose.workspace.server import format_address, serve_workspace
-from parley.gateway.metrics_server import MetricsServer
+from parley.gateway.reporting import MetricsServer, ServerLog
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
-from parley.gateway.server_log import ServerLog
 
 FOLDER_PREFIX = "parley-host-"
 LEFTOVER_SECONDS = 60

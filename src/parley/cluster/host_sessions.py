@@ -25,9 +25,8 @@ import msgspec
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
 from parley.cluster.cluster_hub import ClusterHub
 from parley.cluster.resting_sessions import RestingSessions
-from parley.cluster.session_log.batches import Batch, NewerVersion, encode_batch, encode_snapshot
+from parley.cluster.session_log.batches import Batch, LoadedLog, NewerVersion, encode_batch, encode_snapshot, read_log
 from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.reading import LoadedLog, read_log
 from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 from parley.cluster.session_summaries import Summaries
 from parley.cluster.takeovers import HostsFailed, Takeovers
@@ -37,7 +36,7 @@ from parley.gateway.engines import Engine
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
-from parley.gateway.server_log import ServerLog
+from parley.gateway.reporting import ServerLog
 from parley.gateway.session_log.records import AnyRecord, CommandRecord, EngineEndedRecord, LineRecord, OwnerRecord
 from parley.gateway.session_log.state import SessionState, Transcript, transcript_records
 from parley.stores.base import Entry

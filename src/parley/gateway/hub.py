@@ -28,7 +28,6 @@ from parley.engine.recovery.interrupted_turn import find_interrupted_turn
 from parley.errors import SessionError, UsageError
 from parley.gateway.database import open_projections
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
-from parley.gateway.fork import Source, copy_session, discard_copy
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.index.session_list import (
     SELECT_SESSIONS,
@@ -38,13 +37,11 @@ from parley.gateway.index.session_list import (
     describe_session,
 )
 from parley.gateway.live_session import LiveSession, Services
-from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import Principal, Quotas, Scope
-from parley.gateway.security.audit import AuditLog
 from parley.gateway.security.quotas import OpenConnections, Spending, TenantThreads
-from parley.gateway.server_log import ServerLog
 from parley.gateway.session_log.records import (
     AnyRecord,
     CreatedRecord,
@@ -57,8 +54,8 @@ from parley.gateway.session_log.rows import SessionRows
 from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.session_log.state import SessionState
 from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
-from parley.gateway.transcript import missing_lines, open_stores, open_transcript
-from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
+from parley.gateway.transcript import Source, copy_session, discard_copy, missing_lines, open_stores, open_transcript
+from parley.gateway.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
 from parley.models.base import MODEL_ROOTS, find_model_file
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse

@@ -13,13 +13,13 @@ from parley.cluster.session_log.batches import (
     VERSION,
     Batch,
     BatchReader,
+    LoadedLog,
     Message,
     NewerVersion,
     decode_snapshot,
     encode_batch,
     encode_snapshot,
 )
-from parley.cluster.session_log.reading import LoadedLog
 from parley.gateway.session_log.records import (
     AgentRecord,
     AnyRecord,

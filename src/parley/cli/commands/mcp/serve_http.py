@@ -21,10 +21,10 @@ from starlette.routing import Route
 
 from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
-from parley.gateway.http.errors import error_response
-from parley.gateway.http.replies import PacedReplies, receive_body
+from parley.gateway.http.replies import PacedReplies, error_response, receive_body
 from parley.gateway.http.routes import refuse_route, report_fault
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import ServerLog
 from parley.gateway.security.tokens import Tokens
 from parley.gateway.server import (
     QuietServer,
@@ -36,7 +36,6 @@ from parley.gateway.server import (
     make_config,
     watch_signals,
 )
-from parley.gateway.server_log import ServerLog
 from parley.mcp.tool_server import (
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,

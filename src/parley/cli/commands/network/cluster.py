@@ -1,6 +1,6 @@
 """`parley cluster`: the status of a cluster, draining and moving, and a demo on this machine.
 
-See also: `cluster/operations/`.
+See also: `cluster/`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from parley.workspace.search_path import find_trusted
 
 if TYPE_CHECKING:
     from parley.cluster.base import Cluster
-    from parley.cluster.operations.demo import Demo
-    from parley.cluster.operations.status import ClusterStatus
+    from parley.cluster.demo import Demo
+    from parley.cluster.status import ClusterStatus
 
 T = TypeVar("T")
 WAIT_SECONDS = 60
@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
 
 def show_status(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.status import read_status
+    from parley.cluster.status import read_status
 
     status = run_connected(given, read_status)
     code = 1 if status.problems else 0
@@ -79,7 +79,7 @@ def format_status(status: ClusterStatus) -> list[str]:
 
 def drain(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.moves import cancel_drain, drain_host
+    from parley.cluster.status import cancel_drain, drain_host
 
     (host,) = given.words
     if given.has("cancel"):
@@ -92,7 +92,7 @@ def drain(given: GivenArgs) -> int:
 
 def move(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.moves import cancel_move, find_shard, move_shard
+    from parley.cluster.status import cancel_move, find_shard, move_shard
 
     what, *target = given.words
     if given.has("cancel") == bool(target):
@@ -153,7 +153,7 @@ def run_demo(given: GivenArgs) -> int:
     """Raises UsageError."""
     from parley.cli.commands.network.console import open_browser
     from parley.cli.commands.network.serve import require_server
-    from parley.cluster.operations.demo import Demo
+    from parley.cluster.demo import Demo
 
     require_server("cluster demo")
     server = find_nats_server()

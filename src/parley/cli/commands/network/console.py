@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
 def open_console(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
     require_server("console")
+    from parley.gateway.reporting import ServerLog
     from parley.gateway.server import Address, ServerSettings, run_server
-    from parley.gateway.server_log import ServerLog
 
     address = Address.parse(given.one("listen", DEFAULT_ADDRESS))
     if address.path:

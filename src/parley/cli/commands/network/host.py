@@ -38,7 +38,7 @@ def run(given: GivenArgs) -> int:
     from parley.cluster.host import HostSettings
     from parley.cluster.host_process import run_host
     from parley.compose.workspace.server import read_workspace_token
-    from parley.gateway.server_log import FaultLog, ServerLog
+    from parley.gateway.reporting import FaultLog, ServerLog
     from parley.workspace.process.tree import hide_memory
 
     # Another process with the same name would take the shards of this one.

@@ -20,7 +20,7 @@ from parley.settings.secret_variables import KEYS
 
 if TYPE_CHECKING:
     from parley.gateway.hub import HubSettings
-    from parley.gateway.notifications import NotifySettings
+    from parley.gateway.questions import NotifySettings
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
 
@@ -35,8 +35,8 @@ def serve(given: GivenArgs) -> int:
     require_server("serve")
     check_flags(given)
     from parley.gateway.hub import HubSettings
+    from parley.gateway.reporting import FaultLog, ServerLog
     from parley.gateway.server import Address, ServerSettings, check_prefix, run_server
-    from parley.gateway.server_log import FaultLog, ServerLog
 
     is_cluster = given.has("nats")
     # A gateway of a cluster has neither sessions nor files.
@@ -78,7 +78,7 @@ def require_server(command: str) -> None:
 def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
     """`folder`: where the files of the server are by default, in the config folder. Raises UsageError."""
     from parley.gateway.hub import HubSettings
-    from parley.gateway.wire.wire_log import WIRE_BYTES
+    from parley.gateway.wire_log import WIRE_BYTES
 
     gc.enable()  # main() disabled it, but a server runs for long
     erase()  # commands of sessions could read /proc/PID/environ
@@ -105,7 +105,7 @@ def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
 
 def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:
     """Raises UsageError."""
-    from parley.gateway.notifications import NotifySettings
+    from parley.gateway.questions import NotifySettings
 
     url, path = given.one("notify-url"), given.one("notify-secret-file")
     if url and not url.startswith(("http://", "https://")):

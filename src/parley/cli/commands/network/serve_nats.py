@@ -12,8 +12,8 @@ from parley.cli.process_secrets import erase
 from parley.errors import InvalidArguments
 
 if TYPE_CHECKING:
+    from parley.gateway.reporting import ServerLog
     from parley.gateway.server import ServerSettings
-    from parley.gateway.server_log import ServerLog
 
 OF_HOSTS = (
     "root",

@@ -12,8 +12,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from parley.gateway.http.auth import Gate
-from parley.gateway.http.errors import error_response
-from parley.gateway.http.query import read_prefix
+from parley.gateway.http.replies import error_response, read_prefix
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import Struct
 

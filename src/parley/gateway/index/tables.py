@@ -1,6 +1,7 @@
-"""What turns used: by turn, session, model and day.
+"""What is found in stored lines: the texts that a search looks through, and what turns used.
 
-Turns stay when their session is deleted: the money is spent.
+`StoredLine` has the fields of a line that are looked at. `Search` is SQLite FTS5 over the texts of prompts and answers.
+`Turns` has what was used by turn, session, model and day, also of sessions that were deleted: the money is spent.
 """
 
 from __future__ import annotations
@@ -12,11 +13,128 @@ from typing import Any
 import msgspec
 
 from parley.gateway.database import Database
-from parley.gateway.index.line_reading import StoredLine
 from parley.gateway.security.access import Principal, Scope
 from parley.gateway.security.quotas import growth
-from parley.gateway.session_log.records import TurnFigures
-from parley.protocol.base import Json, Struct
+from parley.gateway.session_log.records import KeptTurn
+from parley.protocol.base import UNSET, Json, Struct
+from parley.stores.search_text import first_prompt, make_excerpt, split_words
+
+LONGEST_TEXT = 100_000
+"""How many characters of a message are searched."""
+LONGEST_PREVIEW = 200
+SYNTHETIC = "<synthetic>"
+"""The model of messages that no model wrote."""
+
+
+class StoredLine(Struct):
+    """The fields of a line that are looked at."""
+
+    type: Any = UNSET
+    subtype: Any = UNSET
+    uuid: Any = UNSET
+    message: Any = UNSET
+    parent_tool_use_id: Any = None
+    model: Any = UNSET
+    permissionMode: Any = UNSET
+    is_replay: Any = msgspec.field(name="isReplay", default=False)
+    is_synthetic: Any = msgspec.field(name="isSynthetic", default=False)
+    is_error: Any = False
+    errors: Any = UNSET
+    result: Any = UNSET
+    terminal_reason: Any = UNSET
+    duration_ms: Any = None
+    duration_api_ms: Any = None
+    model_usage: Any = msgspec.field(name="modelUsage", default=UNSET)
+    model_usage_since_last_result: Any = UNSET
+
+    @property
+    def blocks(self) -> list[Json]:
+        """The content of a message."""
+        content = self.message.get("content") if isinstance(self.message, dict) else None
+        if isinstance(content, str):
+            return [{"type": "text", "text": content}]
+        return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+decode_line = msgspec.json.Decoder(StoredLine).decode
+
+
+def read_prompt(line: StoredLine) -> str | None:
+    """The start of a prompt; None if the line is not one. A prompt of images alone has no text."""
+    if line.type != "user" or line.parent_tool_use_id is not None or line.is_replay or line.is_synthetic:
+        return None
+    text = first_prompt("user", {"message": line.message})
+    if text is None and any(block.get("type") in ("image", "document") for block in line.blocks):
+        return ""
+    return text
+
+
+def read_said(line: StoredLine) -> str:
+    """The text of a message, without tool calls and their results."""
+    if line.type not in ("user", "assistant") or line.is_replay or line.is_synthetic:
+        return ""
+    texts = [block["text"] for block in line.blocks if isinstance(block.get("text"), str)]
+    return "\n".join(texts)[:LONGEST_TEXT]
+
+
+def read_model(line: StoredLine) -> str | None:
+    """The model that a line names as that of the session."""
+    found = line.model if line.subtype == "init" else None
+    if line.type == "assistant" and line.parent_tool_use_id is None and isinstance(line.message, dict):
+        found = line.message.get("model")
+    return found if isinstance(found, str) and found != SYNTHETIC else None
+
+
+def read_error(line: StoredLine) -> str | None:
+    """Why a turn failed; None if it did not, or if a person stopped it."""
+    if not line.is_error or str(line.terminal_reason).startswith("aborted_"):
+        return None
+    errors = [str(error) for error in line.errors] if isinstance(line.errors, list) else []
+    return "; ".join(errors) or (line.result if isinstance(line.result, str) and line.result else str(line.subtype))
+
+
+def shorten(text: str, most: int = LONGEST_PREVIEW) -> str:
+    flat = " ".join(text[: most * 4].split())
+    return flat if len(flat) <= most else flat[:most].rstrip() + "…"
+
+
+MOST_WORDS = 32
+
+
+class Search:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, session: str, number: int, uuid: str | None, at: float, text: str, *, is_prompt: bool) -> None:
+        """Add a message."""
+        self._database.change(
+            "INSERT INTO messages (session, number, uuid, time, is_prompt, text) VALUES (?, ?, ?, ?, ?, ?)",
+            *(session, number, uuid, at, is_prompt, text),
+        )
+
+    def find(self, principal: Principal, text: str) -> dict[str, str]:
+        """The sessions in which all words were said in one message, with an excerpt. The last word may be a part."""
+        words = split_words(text)[:MOST_WORDS]
+        if not words:
+            return {}
+        tenant = None if Scope.ADMIN in principal.scopes else principal.tenant
+        rows = self._database.rows(
+            "SELECT session, messages.text, max(number) FROM message_words"
+            " JOIN messages ON messages.id = message_words.rowid JOIN sessions ON sessions.id = session"
+            " WHERE message_words MATCH ? AND (? IS NULL OR tenant = ?) GROUP BY session",
+            *(" ".join(f'"{word}"' for word in words) + "*", tenant, tenant),
+        )
+        return {row["session"]: make_excerpt(row["text"], words) for row in rows}
+
+    def prompts(self, session: str) -> list[Json]:
+        """The prompts of a session, oldest first."""
+        rows = self._database.rows(
+            "SELECT number, uuid, time, substr(text, 1, 200) AS text FROM messages"
+            " WHERE session=? AND is_prompt ORDER BY number",
+            session,
+        )
+        return [{**dict(row), "text": " ".join(row["text"].split())} for row in rows]
+
 
 DAY_SECONDS = 86_400
 FIGURES = ("costUSD", "inputTokens", "outputTokens", "cacheReadInputTokens")
@@ -76,7 +194,7 @@ class Turns:
         )
         return [{**dict(row), "is_error": bool(row["is_error"])} for row in rows]
 
-    def figures(self, session: str) -> tuple[str, list[TurnFigures]]:
+    def figures(self, session: str) -> tuple[str, list[KeptTurn]]:
         """The title of a session and its turns, which stay when it is deleted."""
         title = self._database.row("SELECT title FROM sessions WHERE id=?", session)
         turns = []
@@ -87,7 +205,7 @@ class Turns:
                 *(session, row["number"]),
             )
             turns.append(
-                TurnFigures(
+                KeptTurn(
                     *(row["number"], row["time"], row["model"], row["duration_ms"], row["duration_api_ms"]),
                     *(bool(row["is_error"]), [tuple(use) for use in uses]),
                 )
