@@ -30,7 +30,7 @@ from typing import Any
 import msgspec
 
 from parley.gateway.engines import Engine
-from parley.inspector.records import Direction, Record
+from parley.inspector.recording import Direction, Record
 from parley.protocol.base import Json
 from parley.protocol.options import parse
 

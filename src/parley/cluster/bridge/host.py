@@ -22,7 +22,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from parley.acp.host import Editor, SessionLink
-from parley.acp.rpc import RpcConnection, RpcError
 from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
 from parley.cluster.base import Bus, ClusterError, SessionKey, Subscription
 from parley.cluster.base import Request as BusRequest
@@ -58,6 +57,7 @@ from parley.gateway.http.replies import error_response, json_response
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import STATUS, Refusal, error_body
 from parley.gateway.security.access import Principal
+from parley.jsonrpc import RpcConnection, RpcError
 from parley.protocol.base import Json, Struct
 
 WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")

@@ -31,6 +31,8 @@ from parley.gateway.session_log.state import SessionState
 from parley.protocol.base import Struct
 
 VERSION = 2
+OLDEST_VERSION = 2
+"""Older logs have rows of a database instead of records. No release wrote them."""
 ENVELOPE_BYTES = 1024
 """More than a message needs besides its part of the records."""
 
@@ -115,8 +117,8 @@ class BatchReader:
 def check_version(version: int) -> None:
     """Raises NewerVersion or LogDamaged."""
     if version > VERSION:
-        raise NewerVersion(f"the log has records of version {version}, this host reads version {VERSION}")
-    if version < VERSION:
+        raise NewerVersion(f"the log has records of version {version}, this host reads up to version {VERSION}")
+    if version < OLDEST_VERSION:
         raise LogDamaged(f"the log has records of version {version}, which this Parley does not read any more")
 
 

@@ -1,6 +1,7 @@
 """The slash commands and skills of a session.
 
     /cost               answered without a model call (local.py)
+    /goal CONDITION     a prompt that sets the goal of the session (goal.py)
     /compact, /clear    work on the whole conversation (compact_clear.py)
     /name arguments     replaced by the text of a template (expansion.py)
     /unknown            an error that names the nearest command; the model is not called
@@ -19,8 +20,16 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from parley.engine.commands.local import ALIASES, LOCAL, TERMINAL, CommandCall, CommandReply, unavailable_reply
-from parley.engine.commands.standard import STANDARD
+from parley.engine.commands.local import (
+    ALIASES,
+    CLEARING,
+    LOCAL,
+    STANDARD,
+    TERMINAL,
+    CommandCall,
+    CommandReply,
+    unavailable_reply,
+)
 from parley.engine.context.conversation import Conversation
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.prompts import Prompt, PromptQueue
@@ -35,7 +44,7 @@ from parley.settings.base import PromptTemplate
 from parley.tools.base import lists_skills
 
 if TYPE_CHECKING:
-    from parley.engine.commands.turn_overrides import TurnOverrides
+    from parley.engine.commands.expansion import TurnOverrides
     from parley.engine.turn.outcome import TurnOutcome
     from parley.engine.turn.turn import Turn
     from parley.models.catalog import ModelRef
@@ -232,6 +241,8 @@ class Commands:
         """Expand the prompts of a turn in place. Returns an outcome if the turn ends with that."""
         if len(turn.prompts) == 1 and (called := self._parse_local(turn.prompts[0])):
             row = LOCAL.get(called[0])
+            if called[0] == "goal" and called[1] and called[1] not in CLEARING:
+                return await self._set_goal(turn, called[1])
             if row is None or row.run is not None:
                 before = self._conversation.model
                 refusal = await self._guard_model(*called)
@@ -245,6 +256,21 @@ class Commands:
             turn.prompts[:] = [await self.expand_prompt(prompt) for prompt in turn.prompts]
         except ToolError as exc:
             return self._fail(turn.prompts, str(exc))
+        return None
+
+    async def _set_goal(self, turn: Turn, condition: str) -> TurnOutcome | None:
+        """Set the goal and make its condition the prompt. Returns an outcome if that fails."""
+        from parley.engine.goal import STARTED
+
+        [prompt] = turn.prompts
+        try:
+            contexts = await self._check_expansion("goal", condition, "builtin", first_text(prompt))
+            reply = self._reply_message(CommandReply(text=f"Goal set: {condition}"), "goal", condition)
+            self._conversation.services.open_goal().start(condition, reply)
+        except ToolError as exc:
+            return self._fail(turn.prompts, str(exc))
+        text = {"type": "text", "text": STARTED.format(condition=condition)}
+        turn.prompts[:] = [msgspec.structs.replace(prompt, expansion=[text, *prompt.content[1:], *contexts])]
         return None
 
     async def expand_joining(self, prompts: list[Prompt]) -> list[Prompt]:
@@ -270,7 +296,7 @@ class Commands:
             return await self._with_files(prompt)
         template = self._find_template(called[0])
         if template is None:
-            from parley.engine.commands.unknown import refuse_unknown
+            from parley.engine.commands.expansion import refuse_unknown
 
             refuse_unknown(called[0], self.templates(), self.list_names())
             return prompt
@@ -301,7 +327,7 @@ class Commands:
         from parley.engine.commands.expansion import expand_template
 
         if template.is_trusted and (template.tools or template.model):
-            from parley.engine.commands.turn_overrides import TurnOverrides
+            from parley.engine.commands.expansion import TurnOverrides
 
             self._overrides = self._overrides or TurnOverrides(self._conversation)
             self._overrides.apply(template)

@@ -16,6 +16,50 @@ from parley.errors import NotPossible
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.settings.base import PromptTemplate
 
+TERMINAL = frozenset(
+    {
+        *("agents", "bug", "config", "doctor", "exit", "export", "hooks", "ide", "keys", "login", "logout", "mcp"),
+        *("memory", "permissions", "privacy-settings", "quit", "resume", "statusline", "status"),
+        *("terminal-setup", "theme", "upgrade", "vim"),
+    }
+)
+"""Commands of a terminal: answered as unavailable instead of sent to a model."""
+INIT = """\
+Read this project and write a CLAUDE.md in its root for the next developer. Describe how to build, run, lint and
+test it, and how to run a single test. Describe the architecture as far as it takes more than one file to
+understand, and the conventions that are not obvious. Leave out what a look at the files shows. Invent nothing.
+If there is a CLAUDE.md already, keep what is correct and improve the rest. Include what matters from README,
+AGENTS.md and the rules of other tools.
+
+$ARGUMENTS"""
+REVIEW = """\
+Review a change: $ARGUMENTS
+
+If no change is named, review the uncommitted changes, or else the last commit. For a pull request, get its
+description and its diff with the tools you have. Read the code around a change before you judge it. Report
+problems first: errors, missing cases, security, what breaks for users. Then report what is needlessly hard to
+read, and which behaviour has no test. Give file and line for each point and say how sure you are. If nothing
+is wrong, say so. Change no file."""
+STANDARD = (
+    PromptTemplate(
+        name="init",
+        kind="command",
+        source="builtin",
+        text=INIT,
+        description="Write a CLAUDE.md for this project",
+        model_invocable=False,
+    ),
+    PromptTemplate(
+        name="review",
+        kind="command",
+        source="builtin",
+        text=REVIEW,
+        description="Review the changes that are not committed, or a pull request",
+        hint="[pull request]",
+        model_invocable=False,
+    ),
+)
+
 
 class CommandCall(Struct, frozen=True, kw_only=True):
     """A call of a local command, with what it can report on."""
@@ -146,6 +190,12 @@ def help(call: CommandCall) -> CommandReply:
     return CommandReply(text="\n".join(rows))
 
 
+def goal(call: CommandCall) -> CommandReply:
+    """Show or clear the goal. `/goal CONDITION` is a prompt (commands.py)."""
+    current = call.conversation.services.open_goal()
+    return CommandReply(text=current.clear() if call.arguments else current.describe())
+
+
 def unavailable_reply(name: str) -> CommandReply:
     """The reply to a command that only a terminal has."""
     return CommandReply(text=f"/{name} isn't available in this environment.", was_run=False)
@@ -161,6 +211,9 @@ LOCAL: dict[str, LocalCommand] = {
         hint="[what the summary should focus on]",
     ),
     "context": LocalCommand(run=context, description="Show what fills the context window"),
+    "goal": LocalCommand(
+        run=goal, description="Work until a condition is met; show or clear it", hint="[condition | clear]"
+    ),
     "help": LocalCommand(run=help, description="List the commands"),
     "model": LocalCommand(
         run=model, description="Show the model, or set another", hint="[model]", for_next_prompt=True
@@ -176,12 +229,6 @@ ALIASES = {
     if not row.alias_of
 }
 """The other names of each command."""
+CLEARING = frozenset({"clear", "stop", "off", "reset", "none", "cancel"})
+"""The arguments of `/goal` that clear the goal."""
 FOR_NEXT_PROMPT = {name for name, row in LOCAL.items() if row.for_next_prompt}
-TERMINAL = frozenset(
-    {
-        *("agents", "bug", "config", "doctor", "exit", "export", "hooks", "ide", "keys", "login", "logout", "mcp"),
-        *("memory", "permissions", "privacy-settings", "quit", "resume", "statusline", "status"),
-        *("terminal-setup", "theme", "upgrade", "vim"),
-    }
-)
-"""Commands of a terminal: answered as unavailable instead of sent to a model."""

@@ -32,8 +32,7 @@ from parley.protocol.messages.system import ServerState
 if TYPE_CHECKING:
     from parley.engine.mcp.login import Logins
     from parley.engine.mcp.manifests import ParkedManifests
-    from parley.engine.mcp.notifications import StatusNotifier
-    from parley.engine.mcp.resources import ResourceReader
+    from parley.engine.mcp.resources import ResourceReader, StatusNotifier
     from parley.mcp.server_connection import McpServer
 
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
@@ -100,7 +99,7 @@ class ServerManager:
     def _load(self) -> None:
         specs, self._unstarted = self._unstarted, []
         if len(specs) > 1:
-            from parley.mcp.naming import normalize
+            from parley.mcp.content import normalize
 
             # Rules use normalized names: of `a.b` and `a_b` they mean the second, whatever the order.
             specs.sort(key=lambda spec: normalize(spec.name) != spec.name)
@@ -109,7 +108,7 @@ class ServerManager:
                 self._add(spec)
 
     def _add(self, spec: ServerSpec) -> McpServer:
-        from parley.engine.mcp.notifications import StatusNotifier
+        from parley.engine.mcp.resources import StatusNotifier
 
         self._notifier = self._notifier or StatusNotifier(self._outbox.send, self._config.warn)
         if not spec.problem and (reason := self._name_conflict(spec.name, self.names())):
@@ -142,7 +141,7 @@ class ServerManager:
 
     def _add_policies(self, server: str, policies: Mapping[str, str]) -> None:
         """Make the client's policies for tools of a server rules of the session."""
-        from parley.mcp.naming import qualify
+        from parley.mcp.content import qualify
 
         rules = {qualify(server, tool): policy for tool, policy in policies.items()}
         self._config.permissions.policy.add_server_rules(server, rules)
@@ -154,7 +153,7 @@ class ServerManager:
 
     def _name_conflict(self, name: str, others: Iterable[str]) -> str:
         """Why a name cannot be used beside others; empty if it can."""
-        from parley.mcp.naming import clash_reason, find_clash
+        from parley.mcp.content import clash_reason, find_clash
 
         other = find_clash(name, others)
         return "" if other is None else clash_reason(name, other)
@@ -200,7 +199,7 @@ class ServerManager:
 
     def _add_host_policies(self, name: str, configs: Json | None) -> None:
         """Add the policies of a repeated handshake. It never removes one."""
-        from parley.mcp.tool_policies import parse_host_policies
+        from parley.mcp.config import parse_host_policies
 
         policies = parse_host_policies(configs, name)
         if policies:
@@ -275,7 +274,7 @@ class ServerManager:
         """The instructions of the servers, for the system prompt."""
         if self._notifier is None:
             return ""
-        from parley.engine.mcp.notifications import instructions
+        from parley.engine.mcp.resources import instructions
 
         return instructions(self)
 
@@ -283,7 +282,7 @@ class ServerManager:
         """The instructions of each server, as they are in the system prompt."""
         if self._notifier is None:
             return {}
-        from parley.engine.mcp.notifications import quote_instructions
+        from parley.engine.mcp.resources import quote_instructions
 
         return {server.spec.name: quote_instructions(server) for server in self if server.instructions}
 
@@ -336,7 +335,7 @@ class ServerManager:
 
     async def call_hidden_tool(self, name: str, arguments: Json) -> Json:
         """Call a tool for the engine itself, even if the model is not offered it. Raises ToolError."""
-        from parley.mcp.naming import qualify
+        from parley.mcp.content import qualify
 
         assert self._sources is not None
         for server in self:
@@ -362,7 +361,7 @@ class ServerManager:
         """The prompts of servers, as slash commands."""
         if not any(server.prompts for server in self._servers.values()):
             return []
-        from parley.engine.mcp.prompts import list_commands
+        from parley.engine.mcp.resources import list_commands
 
         return list_commands(self)
 
@@ -370,7 +369,7 @@ class ServerManager:
         """Expand a prompt that is a command of a server. Raises ToolError."""
         if not any(server.prompts for server in self._servers.values()):
             return prompt
-        from parley.engine.mcp.prompts import expand_prompt
+        from parley.engine.mcp.resources import expand_prompt
 
         return await expand_prompt(prompt, self, self._hooks)
 

@@ -48,10 +48,11 @@ from parley.version import PROTOCOL_LEVEL, __version__
 from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
-    from parley.engine.agents.environment import AgentEnvironment
     from parley.engine.agents.main_agent import MainAgent
-    from parley.engine.agents.session_worktree import SessionWorktree
+    from parley.engine.agents.resources import AgentEnvironment
     from parley.engine.agents.subagents import Subagents
+    from parley.engine.agents.worktrees import SessionWorktree
+    from parley.engine.goal import SessionGoal
     from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.recovery.resumed_turn import ResumedTurn
     from parley.engine.schedule.scheduler import Scheduler
@@ -221,6 +222,7 @@ class Session:
             set_mode=self.permission_mode.change,
             open_schedule=lambda: self.scheduler,
             open_worktrees=lambda: self.worktree,
+            open_goal=lambda: self.goal,
             describe_plan_mode=self.declared.describe_plan_mode,
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
@@ -244,6 +246,7 @@ class Session:
             hooks=self.hooks,
             mode=lambda: self.mode,
             memory_worker=self.memory_worker,
+            open_goal=lambda: self.goal,
         )
         return Conversation(self.config, self.journal, self.outbox.host.send, self.tool_executor, services)
 
@@ -267,7 +270,7 @@ class Session:
 
     def _make_dispatcher(self) -> HookDispatcher:
         from parley.engine.hooks.dispatcher import HookDispatcher
-        from parley.engine.hooks.state import SessionActions, SessionState
+        from parley.engine.hooks.session_hooks import SessionActions, SessionState
 
         def get_state() -> SessionState:
             return SessionState(
@@ -311,7 +314,7 @@ class Session:
         return self.outbox.host if config.asks_host else None
 
     def _agent_environment(self) -> AgentEnvironment:
-        from parley.engine.agents.environment import AgentEnvironment
+        from parley.engine.agents.resources import AgentEnvironment
 
         def add_denials(denials: Sequence[Denial]) -> None:
             if self.turn is not None:
@@ -346,9 +349,16 @@ class Session:
         return Scheduler(self.journal, self.prompt_queue, self.clock, self.config.warn)
 
     @cached_property
+    def goal(self) -> SessionGoal:
+        """The goal of the session; loaded at the first use."""
+        from parley.engine.goal import SessionGoal, make_judge
+
+        return SessionGoal(self.conversation, make_judge(self.side_query.ask_small), self.tasks, self.prompt_queue)
+
+    @cached_property
     def worktree(self) -> SessionWorktree:
         """The session's own worktree; loaded at the first use."""
-        from parley.engine.agents.session_worktree import SessionWorktree
+        from parley.engine.agents.worktrees import SessionWorktree
 
         return SessionWorktree(self.config, self.journal, self.tool_executor, self.hooks)
 

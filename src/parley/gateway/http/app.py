@@ -58,7 +58,7 @@ from parley.gateway.security.tokens import TokenRequest
 from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.session_options import SessionRequest
 from parley.gateway.wire_log import WireLog, make_recording
-from parley.inspector.records import Record
+from parley.inspector.recording import Record
 from parley.inspector.redaction import WireRedactor
 from parley.protocol.base import Json
 

@@ -11,7 +11,7 @@ says which flags are allowed and which operands are read and written. A command 
 If a line changes to an unknown folder, or names too many files to check, there is an `unknown_reason`, and the files
 are not complete.
 
-See also: the files of commands that only read (readonly/check.py).
+See also: the files of commands that only read (readers.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from parley.permissions.base import Filesystem
-from parley.permissions.paths.filesystem import MAX_ENTRIES, normalize_path
-from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments, unwrap
-from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
-from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
-from parley.permissions.shell.readonly.check import (
+from parley.permissions.filesystem import MAX_ENTRIES, Filesystem, normalize_path
+from parley.permissions.shell.arguments import (
+    CD_COMMANDS,
+    IN_SHELL,
+    Program,
+    find_cd_target,
+    parse_arguments,
+    unwrap,
+)
+from parley.permissions.shell.file_names import GlobLookup, expand, find_feed, is_pattern
+from parley.permissions.shell.readers import (
     files_read,
     find_checksum_lists,
     find_followed_folders,
@@ -35,8 +40,7 @@ from parley.permissions.shell.readonly.check import (
     parse_checksum_list,
     program_name,
 )
-from parley.permissions.shell.readonly.feeds import find_feed
-from parley.permissions.shell.readonly.scripts import edits_lines
+from parley.permissions.shell.special_readers import edits_lines
 from parley.permissions.shell.strict_parser import ONE_WORD, CommandLine, SimpleCommand
 from parley.protocol.base import Struct
 
@@ -334,10 +338,6 @@ def find_targets(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> T
     return track_files(line, cwd, fs)[0]
 
 
-def find_steps(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> tuple[Step, ...]:
-    return track_files(line, cwd, fs)[1]
-
-
 def find_file_operands(command: SimpleCommand) -> FileOperands | None:
     """The files of a command; None if it is neither a known editor nor a known reader."""
     if not has_safe_assignments(command):
@@ -413,7 +413,7 @@ SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? e
 def _parse_written(program: Program) -> EditParser:
     def edit(words: Sequence[str]) -> FileOperands | None:
         found = parse_arguments(program, words)
-        return None if found is None else FileOperands(writes=_operands(words, found))
+        return None if found is None else FileOperands(writes=found.list_operands(words))
 
     return edit
 
@@ -422,7 +422,7 @@ def _parse_touch(words: Sequence[str]) -> FileOperands | None:
     found = parse_arguments(TOUCH, words)
     if found is None:
         return None
-    return FileOperands(_values(found, "r", "reference"), _operands(words, found))
+    return FileOperands(found.values("r", "reference"), found.list_operands(words))
 
 
 def _parse_move(program: Program, keeps_source: bool) -> EditParser:
@@ -430,7 +430,7 @@ def _parse_move(program: Program, keeps_source: bool) -> EditParser:
         found = parse_arguments(program, words)
         if found is None:
             return None
-        operands, into = _operands(words, found), _values(found, "t", "target-directory")
+        operands, into = found.list_operands(words), found.values("t", "target-directory")
         if not into and len(operands) < 2:
             return None
         sources, destination = (operands, into[-1]) if into else (operands[:-1], operands[-1])
@@ -454,12 +454,12 @@ def _parse_sed(words: Sequence[str]) -> FileOperands | None:
     found = parse_arguments(SED, words)
     if found is None or not found.has_flag("i", "in-place"):
         return None
-    scripts, operands = _values(found, "e", "expression"), _operands(words, found)
+    scripts, operands = found.values("e", "expression"), found.list_operands(words)
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
     if not scripts or not operands or not all(map(edits_lines, scripts)):
         return None
-    suffixes = [suffix for suffix in _values(found, "i", "in-place") if suffix]
+    suffixes = [suffix for suffix in found.values("i", "in-place") if suffix]
     if any("/" in suffix or "*" in suffix for suffix in suffixes):
         return None
     return FileOperands(writes=(*operands, *(operand + suffix for suffix in suffixes for operand in operands)))
@@ -467,14 +467,6 @@ def _parse_sed(words: Sequence[str]) -> FileOperands | None:
 
 def _last_part(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _operands(words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
-    return tuple(words[index] for index in found.operands)
-
-
-def _values(found: ParsedArguments, *names: str) -> tuple[str, ...]:
-    return tuple(value for flag, value in found.flags if flag in names)
 
 
 EDITS: dict[str, EditParser] = {

@@ -36,17 +36,8 @@ from parley.gateway.server import (
     make_config,
     watch_signals,
 )
-from parley.mcp.tool_server import (
-    HANDSHAKE_VERSIONS,
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    META_VERSIONS,
-    METHOD_NOT_FOUND,
-    VERSION_KEY,
-    ToolServer,
-)
+from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from parley.mcp.tool_server import HANDSHAKE_VERSIONS, HEADER_MISMATCH, META_VERSIONS, VERSION_KEY, ToolServer
 from parley.protocol.base import Json, encode_json
 
 VERSION_HEADER = "mcp-protocol-version"

@@ -24,7 +24,7 @@ from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-    from parley.engine.turn.client_tool_specs import ClientToolSpec
+    from parley.engine.turn.client_tools import ClientToolSpec
     from parley.engine.turn.structured_output import OutputSchema
 
 PROTOCOL_VERSION = "1.0"
@@ -142,7 +142,7 @@ def list_server_configs(request: requests.Initialize) -> Iterable[tuple[str, Any
 
 def check_policies(name: str, request: requests.Initialize) -> list[str]:
     """What has no effect in the policies for the tools of a server. Raises NotPossible if they are invalid."""
-    from parley.mcp.tool_policies import parse_policies, parse_tools
+    from parley.mcp.config import parse_policies, parse_tools
 
     configs: Json = dict(list_server_configs(request))
     try:
@@ -197,7 +197,7 @@ def list_notices(session: Session, request: requests.Initialize, answer: request
 
 
 def list_server_notices(request: requests.Initialize) -> Iterator[str]:
-    from parley.mcp.tool_policies import HOST_FIELDS
+    from parley.mcp.config import HOST_FIELDS
 
     for name, config in list_server_configs(request):
         field = f"initialize.sdkMcpServerConfigs: {name!r:.200}"
@@ -296,7 +296,7 @@ def parse_schema(session: Session, schema: Json) -> OutputSchema:
 
 def parse_tools(tools: list[Json]) -> list[ClientToolSpec]:
     """Raises NotPossible if the declarations are invalid."""
-    from parley.engine.turn.client_tool_specs import parse_client_tools
+    from parley.engine.turn.client_tools import parse_client_tools
 
     try:
         return parse_client_tools(tools)
