@@ -7,26 +7,16 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import msgspec
 
+from parley.cluster.session_log.writer import SessionWriter
 from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.gateway.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
 from parley.gateway.session_log.state import Transcript
 from parley.protocol.base import Json, encode_json
 from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
-
-
-class Recorder(Protocol):
-    """What transcripts are written to: a `SessionWriter`."""
-
-    def add(self, record: AnyRecord) -> int: ...
-
-    async def wait_committed(self, position: int) -> None: ...
-
-    def wait_in_thread(self, position: int) -> None: ...
 
 
 class EngineLog:
@@ -62,7 +52,7 @@ class EngineLog:
 class EngineStore:
     """The store of one session of the gateway. Its engine may begin further transcripts, with `/clear`."""
 
-    def __init__(self, transcripts: dict[str, Transcript], recorder: Recorder | None, cwd: str = "") -> None:
+    def __init__(self, transcripts: dict[str, Transcript], recorder: SessionWriter | None, cwd: str = "") -> None:
         """Without a recorder, nothing is written: for a copy that is recorded when it is complete."""
         self.transcripts = transcripts
         self._recorder = recorder
