@@ -10,7 +10,6 @@ to a folder.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -104,9 +103,7 @@ class ResultsFolder:
 
     def append(self, record: RunRecord) -> None:
         """Raises OSError."""
-        data = msgspec.json.encode(record) + b"\n"
-        while data:
-            data = data[os.write(self._file, data) :]
+        private_files.write_all(self._file, msgspec.json.encode(record) + b"\n")
         self.records[record.key] = record
 
     def close(self) -> None:
@@ -118,8 +115,8 @@ class ResultsFolder:
 def create_results(folder: Path, header: ResultsHeader) -> ResultsFolder:
     """Raises UsageError if the folder has results already."""
     try:
-        (folder / RECORDINGS).mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(folder / FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with private_files.open_folder(folder / RECORDINGS, make=True):
+            file = private_files.open_file(folder / FILE_NAME, private_files.NEW | os.O_APPEND)
     except FileExistsError:
         raise UsageError(
             f"{folder} has results already; add --resume to continue them, or choose another folder with --results"
@@ -135,7 +132,7 @@ def resume_results(folder: Path, digest: str) -> ResultsFolder:
     """Open the results of an interrupted run. Raises UsageError."""
     path = folder / FILE_NAME
     try:
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        file = private_files.open_file(path, os.O_RDWR | os.O_APPEND)
     except OSError as exc:
         raise UsageError(f"cannot resume: {path}: {exc.strerror}") from None
     lock(file, folder)
@@ -154,13 +151,11 @@ def resume_results(folder: Path, digest: str) -> ResultsFolder:
 
 def lock(file: int, folder: Path) -> None:
     """Raises UsageError if another process writes the results."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    if not private_files.lock(file, timeout_seconds=0):
         os.close(file)
         raise UsageError(
             f"another process is writing the results in {folder}; wait for it, or choose another folder with --results"
-        ) from None
+        )
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -7,7 +7,6 @@ one takes effect.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -164,7 +163,7 @@ def append_label(path: Path, line: Json) -> None:
     try:
         file = private_files.open_file(path, os.O_RDWR | os.O_APPEND, below=BELOW)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be removing a partial line
+            private_files.lock(file)  # the holder may be removing a partial line
             before = os.fstat(file)
             size = before.st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"

@@ -14,7 +14,6 @@ See also: the lines of an entry (entry_codec.py), the checksums (../checksum_cha
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -291,11 +290,11 @@ class Transcript:
     def append_all(self, entries: Sequence[Entry]) -> None:
         try:
             file = self._ensure_open()
-            fcntl.flock(file, fcntl.LOCK_EX)  # a process that steals the session waits here for a write in progress
+            private_files.lock(file)  # a process that steals the session waits here for a write in progress
             try:
                 self._write(file, self._encoder.encode(entries))
             finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
+                private_files.unlock(file)
         except OSError as exc:
             raise write_error(self._path, exc.errno, exc.strerror) from None
 

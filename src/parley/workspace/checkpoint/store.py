@@ -247,7 +247,7 @@ class CheckpointStore:
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in self._unwritten)
         index, size = self._open_index()
         try:
-            write_all(index, lines)
+            private_files.write_all(index, lines)
         except OSError:
             os.ftruncate(index, size)
             raise
@@ -289,7 +289,7 @@ class CheckpointStore:
         try:
             for part in read_chunks(opened):
                 hashed.update(part)
-                write_all(copy, part)
+                private_files.write_all(copy, part)
             if durable:
                 os.fdatasync(copy)
         finally:
@@ -327,9 +327,3 @@ def hash_bytes(data: bytes) -> str:
     import hashlib
 
     return hashlib.sha256(data).hexdigest()
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
