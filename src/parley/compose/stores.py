@@ -174,7 +174,7 @@ class SessionStores:
         """The same for a subagent, whose transcript has its own path next to the session's."""
         if not self._launch.options.session_mirror:
             return log
-        from parley.stores.files.sidechain import agent_path
+        from parley.stores.files.base import agent_path
         from parley.stores.mirror import MirroredLog
 
         path = str(agent_path(self._mirror_path(session_id), agent_id))
@@ -214,7 +214,7 @@ class SessionStores:
         return MemoryStore()
 
     def agent_transcript(self, session_id: str, agent_id: str) -> str:
-        from parley.stores.files.sidechain import agent_path
+        from parley.stores.files.base import agent_path
 
         path = self.transcript_path(session_id)
         return str(agent_path(path, agent_id)) if path else ""

@@ -13,27 +13,29 @@ from parley.stores.base import (
     AgentInfo,
     Entry,
     Info,
+    Log,
     RepairReport,
     SearchHit,
+    Store,
     StoreSetup,
     check_id,
 )
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 
 
-class MemoryLog:
+class MemoryLog(Log):
     def __init__(self, session_id: str, sessions: dict[str, list[Entry]], holders: dict[str, MemoryLog]) -> None:
         self._session_id = session_id
         self._sessions = sessions
         self._holders = holders
         holders[session_id] = self
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *entries: Entry) -> None:
         if self._holders.get(self._session_id) is not self:
             raise SessionBusy(self._session_id, TAKEN_OVER)
         # The most recently written session is last in the dict.
         kept = self._sessions.pop(self._session_id, [])
-        kept.append(entry)
+        kept += entries
         self._sessions[self._session_id] = kept
 
     def sync(self) -> None:
@@ -47,7 +49,7 @@ class MemoryLog:
             del self._holders[self._session_id]
 
 
-class MemoryStore:
+class MemoryStore(Store):
     def __init__(self, cwd: str = "") -> None:
         self._cwd = cwd
         self._sessions: dict[str, builtins.list[Entry]] = {}

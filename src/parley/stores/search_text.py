@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from parley.protocol.base import Json
 from parley.stores.base import Entry, SearchHit
@@ -89,6 +90,25 @@ def make_hit(session_id: str, entry: Entry, query_words: list[str]) -> SearchHit
     return SearchHit(
         id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=make_excerpt(text, query_words)
     )
+
+
+def rank_entries(session_id: str, entries: Iterable[Entry], text: str, limit: int) -> list[SearchHit]:
+    """Search a session without an index: most matching words first, then the latest."""
+    words, scored = significant_words(text), list[tuple[int, int, SearchHit]]()
+    for entry in entries:
+        content = "" if is_repetition(entry) else entry_text(entry.kind, entry.message)
+        score = len(set(words) & set(split_words(content)))
+        if score:
+            excerpt = find_passage(content, words)
+            hit = SearchHit(id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=excerpt)
+            scored.append((score, entry.seq, hit))
+    return [hit for _, _, hit in sorted(scored, key=lambda each: each[:2], reverse=True)[:limit]]
+
+
+def is_repetition(entry: Entry) -> bool:
+    """Whether an entry is a summary or the result of a memory tool."""
+    detail = entry.message.get("tool_use_result")
+    return bool(entry.context.get("isCompactSummary") or (isinstance(detail, dict) and detail.get("recalled")))
 
 
 def make_excerpt(text: str, query_words: list[str]) -> str:

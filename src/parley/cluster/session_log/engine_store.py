@@ -15,7 +15,7 @@ from parley.cluster.session_log.fold import Transcript
 from parley.cluster.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
 from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
+from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, Log, RepairReport, SearchHit, Store, check_id
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 
 
@@ -29,7 +29,7 @@ class Recorder(Protocol):
     def wait_in_thread(self, position: int) -> None: ...
 
 
-class EngineLog:
+class EngineLog(Log):
     """The transcript of a session or a subagent, held by its only writer."""
 
     def __init__(self, store: EngineStore, session_id: str, agent: str, release: Callable[[EngineLog], None]) -> None:
@@ -41,10 +41,11 @@ class EngineLog:
         self.is_lost = False
         """Whether another holder took it over."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *entries: Entry) -> None:
         if self.is_lost:
             raise SessionBusy(self._session_id, TAKEN_OVER)
-        self._position = self._store.append(self._session_id, self._agent, entry)
+        for entry in entries:
+            self._position = self._store.append(self._session_id, self._agent, entry)
 
     def sync(self) -> None:
         self._store.wait_in_thread(self._position)
@@ -59,7 +60,7 @@ class EngineLog:
         self._release(self)
 
 
-class EngineStore:
+class EngineStore(Store):
     """The store of one session of the gateway. Its engine may begin further transcripts, with `/clear`."""
 
     def __init__(self, transcripts: dict[str, Transcript], recorder: Recorder | None, cwd: str = "") -> None:

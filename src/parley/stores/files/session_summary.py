@@ -145,16 +145,6 @@ def utc(seconds: float) -> str:
     return f"{whole}.{int(seconds * 1000) % 1000:03}Z"
 
 
-def write_title(path: Path, session_id: str, title: str) -> None:
-    """Raises SessionError."""
-    append_label(path, {"type": "custom-title", "customTitle": title, "sessionId": session_id})
-
-
-def write_tag(path: Path, session_id: str, tag: str | None) -> None:
-    """Raises SessionError."""
-    append_label(path, {"type": "tag", "tag": tag or "", "sessionId": session_id})
-
-
 def append_label(path: Path, line: Json) -> None:
     """Append a line without a checksum, because the holder of the session may write at the same time.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, Struct, encode_json
-from parley.stores.base import FOREIGN, TAKEN_OVER, Entry
+from parley.stores.base import FOREIGN, TAKEN_OVER, Entry, Log
 from parley.stores.checksum_chain import (
     DIGITS,
     OWN,
@@ -255,7 +255,7 @@ def is_label(raw: bytes) -> bool:
         return False
 
 
-class Transcript:
+class Transcript(Log):
     """The log of a session as a transcript file."""
 
     def __init__(
@@ -284,10 +284,7 @@ class Transcript:
         self._names_leaf = self._leaf_due = False
         """Whether the file has `last-prompt` lines, and whether the next message needs one."""
 
-    def append(self, entry: Entry) -> None:
-        self.append_all((entry,))
-
-    def append_all(self, entries: Sequence[Entry]) -> None:
+    def append(self, *entries: Entry) -> None:
         try:
             file = self._ensure_open()
             private_files.lock(file)  # a process that steals the session waits here for a write in progress
