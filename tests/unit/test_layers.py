@@ -307,7 +307,7 @@ def test_an_exception_that_no_one_uses_is_taken_out_of_the_table(module: str, im
         ("parley.models.x", "from parley.models.fake.scripted import Scripted"),
         (
             "parley.compose",
-            "from parley.models.fake.offline import Offline\nROWS = {'a': 'parley.stores.files.claude:Claude'}",
+            "from parley.models.fake.offline import Offline\nROWS = {'a': 'parley.stores.files.store:Claude'}",
         ),
         ("parley.compose", "import parley.protocol.dialects.stream_json"),
         ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.hub import Hub"),
@@ -335,8 +335,8 @@ VARIETY = "a variety, which only compose may know"
         ("parley.engine.x", "from parley.models.fake import offline", [(1, "parley.models.fake.offline", VARIETY)]),
         (
             "parley.engine.x",
-            "def f():\n    import parley.stores.files.claude",
-            [(2, "parley.stores.files.claude", VARIETY)],
+            "def f():\n    import parley.stores.files.store",
+            [(2, "parley.stores.files.store", VARIETY)],
         ),
         (
             "parley.engine.x",

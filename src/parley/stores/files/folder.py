@@ -17,9 +17,9 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Info, Log, StoreSetup, is_id
-from parley.stores.files.base import FileStore, log_exists, translate_os_errors
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.session_summary import sort_by_age, summarize
+from parley.stores.files.store import FileStore, log_exists, translate_os_errors
 from parley.stores.files.transcript import BELOW, Transcript
 from parley.tools.catalog import find_traits
 from parley.workspace import private_files

@@ -12,7 +12,7 @@ import msgspec
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import RepairReport
-from parley.stores.checksum_chain import ChainBroken, ChecksumChain
+from parley.stores.files.checksum_chain import ChainBroken, ChecksumChain
 from parley.stores.files.transcript import is_intact_copy, was_ours
 from parley.workspace import private_files
 

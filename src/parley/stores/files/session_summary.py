@@ -18,9 +18,9 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import Info, SearchHit
+from parley.stores.base import Entry, Info, SearchHit
 from parley.stores.files.transcript import BELOW, TAIL_BYTES, TranscriptReader
-from parley.stores.search_text import first_prompt, make_hit, split_words
+from parley.stores.search_text import first_prompt, search_entries
 from parley.workspace import private_files
 
 TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))
@@ -171,19 +171,11 @@ def append_label(path: Path, line: Json) -> None:
 
 
 def search_files(files: Iterable[tuple[str, Path]], text: str, limit: int) -> list[SearchHit]:
-    query_words = split_words(text)
-    found: list[SearchHit] = []
-    for session_id, path in files:
-        if len(found) >= limit:
-            break
-        found += reversed(list(find_hits(path, session_id, query_words)))
-    return found[:limit]
+    """Search transcripts, most recently written first."""
+    return search_entries(((session_id, sound_entries(path, session_id)) for session_id, path in files), text, limit)
 
 
-def find_hits(path: Path, session_id: str, query_words: list[str]) -> Iterator[SearchHit]:
-    try:
-        for entry in TranscriptReader(path, session_id).entries():
-            if (found := make_hit(session_id, entry, query_words)) is not None:
-                yield found
-    except (DamagedSession, SessionError):
-        return  # the part before the damage was searched
+def sound_entries(path: Path, session_id: str) -> Iterator[Entry]:
+    """The entries of a transcript, up to the first damage."""
+    with suppress(DamagedSession, SessionError):
+        yield from TranscriptReader(path, session_id).entries()

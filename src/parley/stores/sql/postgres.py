@@ -285,7 +285,17 @@ class PostgresStore(SqlStore):
         finally:
             database.close()
 
-    connect_for_bytes = connect
+    @contextmanager
+    def connect_for_bytes(self) -> Iterator[PostgresConnection]:
+        from psycopg.adapt import Loader
+
+        class BytesLoader(Loader):
+            def load(self, data: bytes | bytearray | memoryview) -> bytes:
+                return bytes(data)
+
+        with self.connect() as database:
+            database.raw.adapters.register_loader("text", BytesLoader)
+            yield database
 
     @contextmanager
     def transaction(self) -> Iterator[PostgresConnection]:

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from parley.errors import SessionBusy, SessionError
 from parley.protocol.base import Json
 from parley.stores.base import TAKEN_OVER, SearchHit, StoreSetup, check_id
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.files.lease import BorrowedLease, Lease, acquire, is_leased
+from parley.stores.lease import BorrowedLease, Lease, acquire, is_leased
 from parley.stores.search_text import build_queries, find_passage, significant_words, split_words
 from parley.stores.sql.store import ON_CONFLICT, Database, SqlLog, SqlStore, make_hits, row_text
 from parley.workspace import private_database, private_files
@@ -126,11 +126,9 @@ class SqliteStore(SqlStore):
     def from_setup(cls, setup: StoreSetup) -> SqliteStore:
         return cls(setup.path, setup.context)
 
-    @contextmanager
-    def translate_errors(self) -> Iterator[None]:
-        """Raises SessionError for errors of SQLite and of the system."""
-        with private_database.translate_errors(f"the database {self.file}"):
-            yield
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Raise errors of SQLite and of the system as SessionError."""
+        return private_database.translate_errors(f"the database {self.file}")
 
     @contextmanager
     def connect(self) -> Iterator[sqlite3.Connection]:

@@ -135,7 +135,7 @@ class SqlStore(Store):
 
     @abstractmethod
     def connect_for_bytes(self) -> AbstractContextManager[Database]:
-        """A connection that may return text as bytes, because damaged text may be invalid UTF-8."""
+        """A connection that returns text as bytes: checksums are of bytes, and damaged text may be invalid UTF-8."""
 
     @abstractmethod
     def _open_log(self, session_id: str, agent_id: str = "", *, steal: bool = False) -> SqlLog:
@@ -313,9 +313,9 @@ def next_checksum(before: int, seq: int, kind: bytes, at: bytes, message: bytes,
 
 
 def read_rows(database: Database, key: str, after: int = -1) -> Iterator[Row]:
+    """The rows after a number, over a connection for bytes."""
     while page := database.execute(ENTRIES, {"key": key, "after": after, "page": PAGE}).fetchall():
-        for row in page:
-            yield tuple(value.encode() if isinstance(value, str) else value for value in row)
+        yield from page
         after = page[-1][0]
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.files.claude import ClaudeStore, project_key
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore, project_key
 from tests.helpers.store_conformance import (
     CALL,
     CONVERSATION,

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionBusy, SessionError
-from parley.stores.files.lease import acquire, is_leased
+from parley.stores.lease import acquire, is_leased
 
 HOLD = """
 import sys
 from pathlib import Path
-from parley.stores.files.lease import acquire
+from parley.stores.lease import acquire
 from parley.errors import SessionBusy
 try:
     lease = acquire(Path(sys.argv[1]), "s")
@@ -215,7 +215,7 @@ def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_pat
 RELEASE = """
 import os, sys
 from pathlib import Path
-from parley.stores.files.lease import acquire
+from parley.stores.lease import acquire
 
 def at_removal(event, given):
     if event == "os.remove" and os.path.basename(os.fsdecode(given[0])) == "s":
