@@ -30,8 +30,7 @@ ALLOWED = {
     "parley.terminal.commands.memory": f"the folder of a memory file, {NAMED}",
     "parley.testing.launcher_script": f"a script {NAMED}; never over a file of another",
     "parley.cluster.operations.demo": f"the files of a demo, {TEMPORARY}",
-    "parley.conformance.client.fake_engine": f"what a client said, {TEMPORARY}",
-    "parley.conformance.client.runner": f"the files of a scenario, {TEMPORARY}",
+    "parley.conformance.client": f"the files of a scenario, {TEMPORARY}",
     "parley.conformance.driver": f"the home and the project of a scenario, {TEMPORARY}",
     "parley.conformance.scenarios.flags": f"files of that project, {TEMPORARY}",
     "parley.conformance.scenarios.permissions": f"files of that project, {TEMPORARY}",
@@ -46,11 +45,11 @@ ALLOWED = {
     "parley.settings.files.user_config_edit": "the lock of .claude.json: a folder, which Claude Code makes as well",
     "parley.resident.address": "the folder of the sockets, which is opened without following links",
     "parley.workspace.sandbox.cleanup": "a record in a private folder, and empty folders that hold a mask",
-    "parley.cluster.cluster_hub": "lines of sessions in the state folder of a host, which has mode 0700",
     "parley.cluster.local.database": "a file that is made with mode 0600, where the caller says",
     "parley.gateway.database": "in the folder of the gateway, which has mode 0700",
     "parley.gateway.hub": "makes that folder",
-    "parley.gateway.line_log": "in that folder",
+    "parley.gateway.fork": "the log of a copy, in that folder: it is moved to its place when it is complete",
+    "parley.gateway.session_log.session_log": "in that folder",
     "parley.gateway.security.audit": "in that folder",
     "parley.gateway.wire.wire_log": "in that folder",
 }
@@ -65,13 +64,14 @@ ONE_MODULE = {
 OTHERS = {
     ("parley.settings.files.installed_plugins", "os.rename"): "moves a folder, which cannot be replaced",
     ("parley.settings.files.plugin_source", "os.rename"): "moves a folder",
-    ("parley.workspace.checkpoint.store", "os.rename"): "the name of a copy is known after it was written",
     ("parley.workspace.sandbox.contents", "os.rename"): "gives a folder its old name again",
     ("parley.workspace.sandbox.entries", "os.rename"): "moves what commands have made to the quarantine",
     ("parley.cluster.host_process", "fcntl.flock"): "the locks of other hosts",
     ("parley.cluster.local.database", "sqlite3.connect"): "a database of its own",
     ("parley.gateway.database", "sqlite3.connect"): "a database of its own",
+    ("parley.gateway.fork", "os.replace"): "moves the complete log of a copy to its place",
     ("parley.gateway.hub", "fcntl.flock"): "the lock of the state folder",
+    ("parley.gateway.hub", "os.replace"): "replaces the log of a deleted session",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})
 WRITING_METHODS = frozenset({"write_text", "write_bytes", "touch", "mkdir", "symlink_to", "hardlink_to"})

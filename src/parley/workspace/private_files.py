@@ -253,6 +253,12 @@ def replacing(
         sync_folder(folder)
 
 
+def rename(path: str | Path, name: str, *, below: int = 0) -> None:
+    """Give a complete file another name in its folder, atomically, also if a file has that name. Raises OSError."""
+    with open_folder(Path(path).parent, below=below) as (folder, _):
+        os.rename(os.path.basename(path), name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
 def exists_in(folder: int, name: str) -> bool:
     """Whether anything has the name, also a broken symlink. Raises OSError."""
     try:

@@ -1,4 +1,4 @@
-"""The interface of the session's own worktree for tools. Implemented in engine/agents/session_worktree.py."""
+"""The interface of the session's own worktree for tools. Implemented in engine/agents/worktrees.py."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class CheckpointStore:
         sha256 = hash_file(opened)
         if not os.path.lexists(self.folder / f"tree-{sha256}"):
             sha256 = self._write_temp_copy(opened, durable=False)
-            self._name(f"tree-{sha256}")
+            private_files.rename(self.folder / TEMP_COPY, f"tree-{sha256}", below=BELOW)
         return FileState(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
 
     def add(self, change: ChangeRow) -> None:
@@ -274,7 +274,7 @@ class CheckpointStore:
         name = next((name for name, content in known.items() if content == sha256), None)
         if name is None:
             name = f"{hash_bytes(path.encode())[:16]}@v{len(known) + 1}"
-            self._name(name)
+            private_files.rename(self.folder / TEMP_COPY, name, below=BELOW)
         else:
             private_files.remove(self.folder / TEMP_COPY, below=BELOW)
         return FileState(sha256=sha256, mode=mode, copy=name)
@@ -295,11 +295,6 @@ class CheckpointStore:
         finally:
             os.close(copy)
         return hashed.hexdigest()
-
-    def _name(self, name: str) -> None:
-        """Give the temporary copy its final name."""
-        with private_files.open_folder(self.folder, below=BELOW) as (folder, _):
-            os.rename(TEMP_COPY, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _states(self, path: str) -> list[FileState]:
         changes = (row for row in self.rows() if isinstance(row, ChangeRow) and row.path == path)

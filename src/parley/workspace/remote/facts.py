@@ -8,7 +8,7 @@ it asks nothing new: two or three round trips for a usual command. No decision i
     reader.run(decide)                  # in a thread
     await reader.prepare(decide)        # on a loop; afterwards the same task decides without waiting
 
-See also: who asks: permissions/paths/remote_filesystem.py, settings/tree.py; who answers: compose/workspace/server.py.
+See also: who asks: permissions/filesystem.py, settings/tree.py; who answers: compose/workspace/server.py.
 """
 
 from __future__ import annotations
