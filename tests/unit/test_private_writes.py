@@ -43,7 +43,7 @@ ALLOWED = {
     "parley.terminal.application": f"what the person typed, {TEMPORARY}",
     "parley.testing.plugin": "the folders of a test",
     "parley.settings.files.user_config_edit": "the lock of .claude.json: a folder, which Claude Code makes as well",
-    "parley.resident.address": "the folder of the sockets, which is opened without following links",
+    "parley.resident.protocol": "the folder of the sockets, which is opened without following links",
     "parley.workspace.sandbox.cleanup": "a record in a private folder, and empty folders that hold a mask",
     "parley.cluster.local.database": "a file that is made with mode 0600, where the caller says",
     "parley.gateway.database": "in the folder of the gateway, which has mode 0700",
