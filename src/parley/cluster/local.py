@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,13 @@ from parley.cluster.base import (
     make_truncated,
 )
 from parley.cluster.subjects import matches
+from parley.workspace.private_database import Schema, open_database, translate_errors
 
 __all__ = ["LocalBus", "LocalDatabase", "LocalLog", "LocalOwnership", "LocalRegistry", "open_local"]
-VERSION = 1
-SCHEMA = """
+SCHEMA = Schema(
+    "cluster",
+    1,
+    """
 CREATE TABLE messages (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     tenant TEXT NOT NULL,
@@ -64,7 +67,8 @@ CREATE TABLE registry (
 );
 CREATE TABLE revisions (last INTEGER NOT NULL);
 INSERT INTO revisions VALUES (0);
-"""
+""",
+)
 MAX_MESSAGE_BYTES = 1_000_000
 """About what a NATS server takes by default, so that tests meet the limit here, too."""
 PAGE = 500
@@ -105,16 +109,7 @@ class LocalDatabase:
     def __init__(self, path: Path) -> None:
         self.name = f"the database {path}"
         with self._translate_errors():
-            path.touch(mode=0o600)
-            self._connection = sqlite3.connect(path, isolation_level=None)
-            self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version > VERSION:
-                raise ClusterError(
-                    f"{self.name} has the format version {version}; this Parley reads up to {VERSION}. Upgrade parley."
-                )
-            if version < VERSION:
-                self._connection.executescript(f"BEGIN; {SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
+            self._connection = open_database(path, SCHEMA, durable=True)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -150,15 +145,8 @@ class LocalDatabase:
     def close(self) -> None:
         self._connection.close()
 
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as exc:
-            error = ClusterError(f"{self.name} failed: {exc}")
-            if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                error.error_code = "ENOSPC"
-            raise error from None
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self.name, ClusterError)
 
 
 class LocalLog:

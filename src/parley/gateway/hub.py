@@ -10,7 +10,6 @@ and no client is connected. An evicted session costs nothing but its files.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import os
 import time
@@ -61,6 +60,7 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry, Store
+from parley.workspace import private_files
 from parley.workspace.remote.choice import SessionWorkspace, read_workspace
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
@@ -376,7 +376,7 @@ class SessionHub:
             used = UsedRecord(tokens=state.spent_tokens, usd=state.spent_usd, total_tokens=0, total_usd=0.0)
             created = msgspec.structs.replace(state.created, cwd="", options=b"[]", workspace=None, title="")
             kept.record(created, used, state.deleted)
-        os.replace(grave, self.log_path(log.session_id))
+        private_files.rename(grave, self.log_path(log.session_id).name)
 
     def _row(self, principal: Principal, session_id: str) -> Row:
         """Raises Refusal. A session of another tenant is as unknown as one that does not exist."""
@@ -676,15 +676,13 @@ def lock_folder(folder: Path) -> int:
     """A descriptor that keeps other servers out for as long as it is open. Raises SessionError."""
     path = folder / "lock"
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = private_files.open_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as exc:
         raise SessionError(f"cannot open {path}: {exc.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise SessionError(f"another server uses {folder}; stop it, or use another --state") from None
-    return lock
+    if not private_files.lock(descriptor, timeout_seconds=0):
+        os.close(descriptor)
+        raise SessionError(f"another server uses {folder}; stop it, or use another --state")
+    return descriptor
 
 
 def refuse_older_state(folder: Path) -> None:

@@ -10,7 +10,6 @@ A fork copies both: the conversation in the store, and the lines, which become a
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -33,6 +32,7 @@ from parley.protocol.options import parse
 from parley.stores.base import Entry, Store, copy_entries
 from parley.stores.export import import_session
 from parley.stores.session_open import entries_about_answers, entries_before_cut
+from parley.workspace import private_files
 
 KINDS = {"user": User, "assistant": Assistant, "result": Result}
 STAYS = frozenset({"question", "answered", "deferred", "elicitation", "elicited", "schedule", "worktree"})
@@ -121,7 +121,7 @@ def copy_session(source: Source, new_id: str, path: Path, created: CreatedRecord
             log.record(
                 CopiedRecord(source=source.log.session_id, lines=log.last, total_tokens=paid.tokens, total_usd=paid.usd)
             )
-        os.replace(unfinished, path)
+        private_files.rename(unfinished, path.name)
     except BaseException:
         discard_copy(source.stores, new_id, unfinished)
         raise

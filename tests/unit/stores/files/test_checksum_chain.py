@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.stores.checksum_chain import (
+from parley.stores.files.checksum_chain import (
     ChainBroken,
     ChecksumChain,
     canonical_bytes,

@@ -16,7 +16,6 @@ could remove the new file of a process that steals the session.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -82,6 +81,19 @@ class Lease:
         os.close(self._file)
 
 
+class BorrowedLease(Lease):
+    """A lease for logs that the session's own lease covers."""
+
+    def __init__(self) -> None:
+        pass
+
+    def is_ours(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+
 WAIT_SECONDS = 0.5
 PAUSE_SECONDS = 0.01
 
@@ -108,7 +120,7 @@ def acquire(
         while True:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT, below=BELOW)
             try:
-                if lock(file):
+                if private_files.lock(file, timeout_seconds=0):
                     lease = Lease(path, file, yields=yields)
                     if lease.is_ours():  # otherwise its holder released it between our two calls
                         with suppress(OSError):  # the lock is enough; on a full disk, deleting sessions must work
@@ -164,21 +176,13 @@ class NoFolderLocks(OSError):
 def open_locked_folder(path: Path, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
     """Yield a descriptor of the locked directory. Raises OSError; BlockingIOError if it stays locked by others."""
     with private_files.open_folder(path, below=BELOW, to_list=True) as (folder, _):
-        for _ in range(round(WAIT_SECONDS / PAUSE_SECONDS)):
-            if lock_folder(folder):
-                break
-            pause(PAUSE_SECONDS)
-        else:
+        try:
+            is_locked = private_files.lock(folder, timeout_seconds=WAIT_SECONDS, pause=pause)
+        except OSError as exc:
+            raise NoFolderLocks(exc.errno, exc.strerror) from None
+        if not is_locked:
             raise BlockingIOError(errno.EAGAIN, f"{path} is locked by another process", str(path))
         yield folder
-
-
-def lock_folder(folder: int) -> bool:
-    """Raises NoFolderLocks."""
-    try:
-        return lock(folder)
-    except OSError as exc:
-        raise NoFolderLocks(exc.errno, exc.strerror) from None
 
 
 def is_leased(path: Path) -> bool:
@@ -202,14 +206,6 @@ def process_start_time(pid: int) -> int | None:
         return int(fields[START_TIME])
     except (OSError, IndexError, ValueError):
         return None
-
-
-def lock(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def write_holder(file: int, *, yields: bool = False) -> None:

@@ -1,17 +1,20 @@
-"""Transcripts with branches, as the original writes them when someone goes back in a conversation."""
+"""Lines that other programs write: branches, as the original makes them, and entries that are not valid."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from parley.protocol.base import Json
-from parley.stores.files.branches import find_abandoned, is_straight
-from parley.stores.files.claude import ClaudeStore
+from parley.stores.base import Entry
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.foreign_lines import find_abandoned, find_problem, is_straight
+from parley.stores.files.store import ClaudeStore
 from parley.stores.session_open import SessionRequest, open_session
+from tests.helpers.store_conformance import CONVERSATION
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 TEXT: list[Json] = [{"type": "text", "text": "x"}]
@@ -154,3 +157,55 @@ def test_a_damaged_line_is_not_a_branch(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"parentUuid":"c"', b'"qarentUuid":"c"'))
 
     assert [entry.message["uuid"] for entry in store(tmp_path).read(SESSION)] == ["a", "b", "c"]
+
+
+def entry(kind: str, message: Json, **more: Any) -> Entry:
+    return Entry(**{"seq": 0, "kind": kind, "at": "", "message": message, **more})
+
+
+def said(content: Any, **inner: Any) -> Json:
+    return {"type": "user", "uuid": "u", "message": {"role": "user", "content": content, **inner}}
+
+
+SOUND = [
+    *CONVERSATION,
+    entry("user", said("text")),
+    entry("assistant", said([{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}], id="m")),
+    entry("user", said([{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "x"}]}])),
+    entry("user", said([{"type": "a_kind_of_tomorrow", "text": None}])),
+    entry("system", {"uuid": "u", "compact_metadata": {"preserved_segment": None}}),
+    entry("conversation_reset", {"uuid": "u"}),
+    entry("title", {"title": "T"}),
+    entry("a kind of tomorrow", {}),
+]
+ODD = [
+    entry("user", {}),
+    entry("user", {"message": {"content": "text"}}),
+    entry("user", {"uuid": "u", "message": "text"}),
+    entry("user", said(None)),
+    entry("user", said([1])),
+    entry("user", said([{}])),
+    entry("user", said([{"type": "text", "text": None}])),
+    entry("user", said([{"type": "tool_result", "tool_use_id": ["t"]}])),
+    entry("user", said([{"type": "tool_result", "tool_use_id": "t", "content": [1]}])),
+    entry("assistant", said([{"type": "tool_use"}])),
+    entry("assistant", said("text", id=5)),
+    entry("system", {"compact_metadata": {}}),
+    entry("system", {"uuid": "u", "compact_metadata": [1]}),
+    entry("system", {"uuid": "u", "compact_metadata": {"preserved_segment": "x"}}),
+    entry("system", {"uuid": "u", "compact_metadata": {"preserved_messages": {"uuids": [[]]}}}),
+    entry("conversation_reset", {}),
+    entry("title", {"title": [1]}),
+    entry("user", said("text"), seq=-1),
+    entry("user", said("text"), context={"message": 5}),
+]
+
+
+@pytest.mark.parametrize("sound", SOUND)
+def test_what_can_be_folded_and_sent_is_not_odd(sound: Entry) -> None:
+    assert find_problem(sound) is None
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_no_one_could_fold_or_send_is_odd(odd: Entry) -> None:
+    assert find_problem(odd) is not None

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.files.claude import ClaudeStore, project_key
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore, project_key
 from tests.helpers.store_conformance import (
     CALL,
     CONVERSATION,
@@ -270,7 +270,7 @@ def test_the_last_block_of_an_answer_is_stored_once_if_the_end_of_the_answer_is_
         block.message["message"] |= {"usage": {"output_tokens": 1}, "stop_reason": None}
     log = store(tmp_path).create(FIRST)
     log.append(blocks[0])
-    log.append_all([blocks[1], note(2, "usage", ENDING)])
+    log.append(blocks[1], note(2, "usage", ENDING))
     log.close()
 
     found = lines(transcript(tmp_path))
@@ -305,7 +305,7 @@ def test_entries_come_back_whatever_was_written_together(batches: list[list[Call
     with TemporaryDirectory() as folder:
         log = store(Path(folder)).create(FIRST)
         for batch in made:
-            log.append_all(batch)
+            log.append(*batch)
         log.close()
         assert kept(store(Path(folder))) == [entry for batch in made for entry in batch]
 

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +15,12 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionBusy, SessionError
-from parley.stores.files import lease
-from parley.stores.files.lease import acquire, is_leased
+from parley.stores.lease import acquire, is_leased
 
 HOLD = """
 import sys
 from pathlib import Path
-from parley.stores.files.lease import acquire
+from parley.stores.lease import acquire
 from parley.errors import SessionBusy
 try:
     lease = acquire(Path(sys.argv[1]), "s")
@@ -215,7 +215,7 @@ def test_another_process_under_the_number_of_a_dead_holder_holds_nothing(tmp_pat
 RELEASE = """
 import os, sys
 from pathlib import Path
-from parley.stores.files.lease import acquire
+from parley.stores.lease import acquire
 
 def at_removal(event, given):
     if event == "os.remove" and os.path.basename(os.fsdecode(given[0])) == "s":
@@ -259,10 +259,14 @@ def test_a_holder_that_lets_go_does_not_remove_a_thiefs_lease(tmp_path: Path) ->
 def test_where_folders_have_no_locks_a_lease_stays_and_is_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsupported(folder: int) -> bool:
-        raise lease.NoFolderLocks(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+    supported = fcntl.flock
 
-    monkeypatch.setattr(lease, "lock_folder", unsupported)
+    def flock(descriptor: int, how: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+        supported(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
     first = acquire(tmp_path / "s", "s")
     thief = acquire(tmp_path / "s", "s", steal=True)
     first.release()
