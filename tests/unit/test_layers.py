@@ -87,7 +87,8 @@ SHARED = {
     "parley.workspace.sensitive_names": "which files run later or hold keys: who judges, searches and confines agree",
     "parley.workspace.search_path": "where commands find programs: who judges and who runs must search alike",
     "parley.workspace.url": "how a URL is read: who judges it and who fetches it must read alike",
-    "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",
+    "parley.workspace.private_database": "how SQLite files are opened: the same for whoever has one",
+    "parley.workspace.private_files": "how files of our own are opened, replaced and locked: for whoever has any",
     "parley.workspace.syscalls": "calls of the system that Python has no name for: whoever needs one",
     "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
     "parley.workspace.remote.choice": "where the files of a session are: whoever creates or runs one says it",
@@ -114,7 +115,7 @@ ALLOWED = {
     ): "an entry point chooses its transport",
     ("parley.cli.commands.cluster", "parley.workspace.process.tree"): "a host hides its token, too",
     ("parley.cli.commands.serve", "parley.workspace.remote.handshake"): "and who may come in",
-    ("parley.cluster.operations.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
+    ("parley.cluster.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
     ("parley.cli.run", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.cli.run", "parley.transports.reader"): "an entry point chooses its transport",
     ("parley.cli.spare", "parley.transports.stdio"): "an entry point chooses its transport",
@@ -306,7 +307,7 @@ def test_an_exception_that_no_one_uses_is_taken_out_of_the_table(module: str, im
         ("parley.models.x", "from parley.models.script import Scripted"),
         (
             "parley.compose",
-            "from parley.models.fakes import Offline\nROWS = {'a': 'parley.stores.files.claude:Claude'}",
+            "from parley.models.fakes import Offline\nROWS = {'a': 'parley.stores.files.store:Claude'}",
         ),
         ("parley.compose", "import parley.protocol.dialects.stream_json"),
         ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.hub import Hub"),
@@ -334,8 +335,8 @@ VARIETY = "a variety, which only compose may know"
         ("parley.engine.x", "from parley.models import fakes", [(1, "parley.models.fakes", VARIETY)]),
         (
             "parley.engine.x",
-            "def f():\n    import parley.stores.files.claude",
-            [(2, "parley.stores.files.claude", VARIETY)],
+            "def f():\n    import parley.stores.files.store",
+            [(2, "parley.stores.files.store", VARIETY)],
         ),
         (
             "parley.engine.x",

@@ -118,7 +118,8 @@ class ResultsFolder:
 def create_results(folder: Path, header: ResultsHeader) -> ResultsFolder:
     """Raises UsageError if the folder has results already."""
     try:
-        (folder / RECORDINGS).mkdir(parents=True, exist_ok=True, mode=0o700)
+        with private_files.open_folder(folder / RECORDINGS, make=True):
+            pass
         return ResultsFolder(folder, RecordWriter.create(folder / FILE_NAME, EVALUATION, header), {})
     except FileExistsError:
         raise UsageError(
