@@ -21,13 +21,12 @@ HELPER = "parley.workspace.private_files"
 NAMED = "where the person says"
 TEMPORARY = "in a new folder of its own, from mkdtemp"
 ALLOWED = {
-    "parley.cli.commands.conformance.engine": f"a report {NAMED}",
+    "parley.cli.commands.conform": f"a report {NAMED}",
     "parley.cli.commands.sessions": f"an export {NAMED}, be it a pipe or a device",
-    "parley.cli.commands.setup.init": f"new files of a project, {NAMED}",
-    "parley.cli.commands.setup.link": f"one link, {NAMED}; never over a file",
-    "parley.cli.commands.wire.tap": f"text {NAMED}, be it a terminal or a pipe",
+    "parley.cli.commands.setup": f"new files and links, {NAMED}; never over a file",
+    "parley.cli.commands.tap": f"text {NAMED}, be it a terminal or a pipe",
     "parley.gateway.security.tokens": f"a new token {NAMED}; never over a file",
-    "parley.terminal.commands.memory": f"the folder of a memory file, {NAMED}",
+    "parley.terminal.commands.overview": f"the folder of a memory file, {NAMED}",
     "parley.testing.launcher_script": f"a script {NAMED}; never over a file of another",
     "parley.cluster.operations.demo": f"the files of a demo, {TEMPORARY}",
     "parley.conformance.client": f"the files of a scenario, {TEMPORARY}",

@@ -55,7 +55,7 @@ async def serve_http(
     apply_config(gate, settings)
     listener = listen(settings.address)
     app = Starlette(
-        routes=[Route("/mcp", Endpoint(gate, make_server).answer, methods=["POST"])],
+        routes=[Route("/mcp", McpEndpoint(gate, make_server).answer, methods=["POST"])],
         exception_handlers={HTTPException: refuse_route, Exception: report_fault},
     )
     server, stop = QuietServer(make_config(settings, gate, PacedReplies(app, gate))), asyncio.Event()
@@ -73,7 +73,7 @@ async def serve_http(
             os.unlink(settings.address.path)
 
 
-class Endpoint:
+class McpEndpoint:
     def __init__(self, gate: Gate, make_server: Callable[[Callable[[bytes], None]], ToolServer]) -> None:
         self._gate = gate
         self._make_server = make_server
