@@ -23,7 +23,7 @@ TEMPORARY = "in a new folder of its own, from mkdtemp"
 ALLOWED = {
     "parley.cli.commands.conform": f"a report {NAMED}",
     "parley.cli.commands.sessions": f"an export {NAMED}, be it a pipe or a device",
-    "parley.cli.commands.setup": f"new files of a project, and one link, {NAMED}; never over a file",
+    "parley.cli.commands.setup": f"new files and links, {NAMED}; never over a file",
     "parley.cli.commands.tap": f"text {NAMED}, be it a terminal or a pipe",
     "parley.gateway.security.tokens": f"a new token {NAMED}; never over a file",
     "parley.terminal.commands.overview": f"the folder of a memory file, {NAMED}",

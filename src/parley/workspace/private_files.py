@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from parley.workspace import syscalls
-
 TRAVERSE = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LIST = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
 # O_NONBLOCK: opening a pipe must not block.
@@ -241,9 +239,9 @@ def replacing(
         finally:
             os.close(file)
         check()
-        if not (is_new and syscalls.rename_to_free_name(folder, temp_name, name)):
-            if is_new and exists_in(folder, name):  # the system has no atomic rename without replacement
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        if is_new:
+            rename_to_free_name(folder, temp_name, name)
+        else:
             os.rename(temp_name, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
         with suppress(OSError):
@@ -259,13 +257,17 @@ def rename(path: str | Path, name: str, *, below: int = 0) -> None:
         os.rename(os.path.basename(path), name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def exists_in(folder: int, name: str) -> bool:
-    """Whether anything has the name, also a broken symlink. Raises OSError."""
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return False
-    return True
+def rename_to_free_name(folder: int, old: str, new: str) -> None:
+    """Rename without replacing. Raises FileExistsError if the name was taken in the meantime."""
+    from parley.workspace import syscalls  # few processes need it
+
+    if syscalls.rename_to_free_name(folder, old, new):
+        return
+    # The system has no atomic rename without replacement. Check once more, then rename.
+    with suppress(FileNotFoundError):
+        os.stat(new, dir_fd=folder, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def sync_folder(folder: int) -> None:

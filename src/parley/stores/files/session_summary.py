@@ -18,8 +18,8 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import Entry, Info, SearchHit
-from parley.stores.files.transcript import BELOW, TAIL_BYTES, TranscriptReader
+from parley.stores.base import AgentInfo, Entry, Info, SearchHit
+from parley.stores.files.transcript import AGENT_BELOW, BELOW, TAIL_BYTES, TranscriptReader
 from parley.stores.search_text import first_prompt, search_entries
 from parley.workspace import private_files
 
@@ -179,3 +179,18 @@ def sound_entries(path: Path, session_id: str) -> Iterator[Entry]:
     """The entries of a transcript, up to the first damage."""
     with suppress(DamagedSession, SessionError):
         yield from TranscriptReader(path, session_id).entries()
+
+
+def list_agents(session_path: Path) -> list[AgentInfo]:
+    """The subagents of a session that have a transcript."""
+    found = sorted((session_path.with_suffix("") / "subagents").glob("agent-*.jsonl"))
+    return [AgentInfo(id=path.stem.removeprefix("agent-"), meta=read_meta(path)) for path in found]
+
+
+def read_meta(path: Path) -> Json:
+    """The content of the sidecar file; {} if it cannot be read."""
+    try:
+        data = private_files.read(path.with_suffix(".meta.json"), below=AGENT_BELOW)
+        return msgspec.json.decode(data, type=Json)
+    except (OSError, msgspec.DecodeError):
+        return {}

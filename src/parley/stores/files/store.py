@@ -158,8 +158,9 @@ class FileStore(Store):
         return Transcript(path, session_id, context, BorrowedLease(), self._warn)
 
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
-        found = sorted((Path(self.path(session_id)).with_suffix("") / "subagents").glob("agent-*.jsonl"))
-        return [AgentInfo(id=path.stem.removeprefix("agent-"), meta=read_meta(path)) for path in found]
+        from parley.stores.files.session_summary import list_agents
+
+        return list_agents(Path(self.path(session_id)))
 
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
         path = agent_path(self.path(session_id), agent_id)
@@ -168,15 +169,6 @@ class FileStore(Store):
 
 def agent_path(session_path: str, agent_id: str) -> Path:
     return Path(session_path).with_suffix("") / "subagents" / f"agent-{check_id(agent_id)}.jsonl"
-
-
-def read_meta(path: Path) -> Json:
-    """The content of the sidecar file; {} if it cannot be read."""
-    try:
-        data = private_files.read(path.with_suffix(".meta.json"), below=AGENT_BELOW)
-        return msgspec.json.decode(data, type=Json)
-    except (OSError, msgspec.DecodeError):
-        return {}
 
 
 @contextmanager
