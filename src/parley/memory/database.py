@@ -1,7 +1,7 @@
 """The SQLite file of a memory: tables of its own, in the database of the sessions or in a separate one.
 
     with MemoryDatabase(path).writing() as run:     one transaction
-    with MemoryDatabase(path).reading() as run:     None if the memory is empty
+    with MemoryDatabase(path).reading() as run:     queries of an empty memory have no rows
 
 The file and the tables are created with the first write. Every use has its own connection, so that an abandoned
 thread leaves nothing open, and a killed process no partial change.
@@ -10,19 +10,24 @@ thread leaves nothing open, and a killed process no partial change.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from parley.errors import SessionError
-from parley.workspace import private_files
+from parley.stores.search_text import build_queries, significant_words
+from parley.workspace.private_database import (
+    IN_MEMORY,
+    Schema,
+    create_tables,
+    has_tables,
+    open_database,
+    transaction,
+    translate_errors,
+)
 
-VERSION = 1
-BUSY_TIMEOUT_SECONDS = 10
 TOKENIZER = 'tokenize="unicode61 remove_diacritics 0"'
-SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
+SCRIPT = f"""
 CREATE TABLE memory_entries (
     id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, parent TEXT, title TEXT NOT NULL,
     body TEXT NOT NULL, links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL,
@@ -60,8 +65,25 @@ CREATE TRIGGER memory_summary_gone AFTER DELETE ON memory_summaries BEGIN
     INSERT INTO memory_summary_words (memory_summary_words, rowid, text) VALUES ('delete', old.id, old.text);
 END;
 """
+SCHEMA = Schema("memory", 1, SCRIPT)
 TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progress")
-HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
+
+
+class NoTables:
+    """A memory in which nothing was stored yet."""
+
+    def execute(self, statement: str, given: Sequence[Any] = ()) -> NoTables:
+        return self
+
+    def fetchone(self) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(())
+
+
+NO_TABLES = NoTables()
+Reader = sqlite3.Connection | NoTables
 
 
 class MemoryDatabase:
@@ -73,24 +95,36 @@ class MemoryDatabase:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction. Raises SessionError."""
-        with self._translate_errors(), self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                prepare(database, self.path)
-                yield database
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+        with translate_errors(f"the memory {self.path}"), self._open() as database, transaction(database):
+            create_tables(database, SCHEMA)
+            yield database
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """None if the memory is empty. Raises SessionError."""
+    def reading(self) -> Iterator[Reader]:
+        """Raises SessionError."""
         if not self._exists():
-            yield None
+            yield NO_TABLES
             return
-        with self._translate_errors(), self._open() as database:
-            yield database if is_prepared(database, self.path) else None
+        with translate_errors(f"the memory {self.path}"), self._open() as database:
+            yield database if has_tables(database, SCHEMA) else NO_TABLES
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was stored yet. Raises SessionError."""
+        with self.reading() as run:
+            return run is NO_TABLES
+
+    def search(self, statement: str, text: str, limit: int, *given: Any) -> list[tuple[Any, ...]]:
+        """The rows with all the words, then those with some, best first and each once. Raises SessionError.
+
+        The statement takes a full-text query, what is given, and a limit. Its first column identifies a row.
+        """
+        hits: dict[Any, tuple[Any, ...]] = {}
+        with self.reading() as run:
+            for query in build_queries(significant_words(text)):
+                for row in run.execute(statement, (query, *given, limit)):
+                    hits.setdefault(row[0], row)
+        return list(hits.values())[:limit]
 
     def dry_run(self) -> MemoryDatabase:
         """A copy in memory, to preview changes. Raises SessionError."""
@@ -100,15 +134,7 @@ class MemoryDatabase:
         return self.path.exists()
 
     def _open(self) -> AbstractContextManager[sqlite3.Connection]:
-        return closing(connect(self.path, self._below))
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Turn errors of SQLite into SessionError."""
-        try:
-            yield
-        except sqlite3.Error as exc:
-            raise SessionError(f"the memory {self.path} cannot be used: {exc}") from None
+        return closing(open_database(self.path, SCHEMA, below=self._below, create=False))
 
 
 class DryRunDatabase(MemoryDatabase):
@@ -116,67 +142,14 @@ class DryRunDatabase(MemoryDatabase):
 
     def __init__(self, of: MemoryDatabase) -> None:
         super().__init__(of.path)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._database = open_database(IN_MEMORY, SCHEMA)
         with self.writing() as mine, of.reading() as theirs:
-            for table in TABLES if theirs is not None else ():
-                rows = theirs.execute(f"SELECT * FROM {table}").fetchall() if theirs is not None else []
-                copy_rows(mine, table, rows)
+            for table in TABLES:
+                for row in theirs.execute(f"SELECT * FROM {table}"):
+                    mine.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
     def _exists(self) -> bool:
         return True
 
     def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return nullcontext(self._database)
-
-
-def copy_rows(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]]) -> None:
-    if rows:
-        database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-
-
-def connect(path: Path, below: int = 0) -> sqlite3.Connection:
-    """Raises SessionError, sqlite3.Error."""
-    try:
-        real = private_files.prepare_database(path, below=below)
-        made = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            private_files.check_database(made, real)
-            made.execute("PRAGMA journal_mode = WAL")
-            made.execute("PRAGMA synchronous = NORMAL")
-        except BaseException:
-            made.close()
-            raise
-    except OSError as exc:
-        raise SessionError(f"the memory {path} cannot be used: {exc.strerror}") from None
-    return made
-
-
-def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables are there. Raises SessionError for those of a newer version."""
-    if database.execute(HAS_TABLES).fetchone() is None:
-        return False
-    (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'memory'").fetchone() or (VERSION,)
-    if version > VERSION:
-        raise SessionError(
-            f"the memory {path} has version {version}; this program supports up to {VERSION}. Upgrade parley."
-        )
-    return True
-
-
-def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Create the tables if they do not exist, in the current transaction. Raises SessionError."""
-    if is_prepared(database, path):
-        return
-    for statement in statements(SCHEMA):
-        database.execute(statement)
-    database.execute("INSERT OR REPLACE INTO parley_version VALUES ('memory', ?)", (VERSION,))
-
-
-def statements(script: str) -> Iterator[str]:
-    """Split a script into statements: `executescript` would commit the transaction."""
-    held = ""
-    for line in script.splitlines(keepends=True):
-        held += line
-        if sqlite3.complete_statement(held):
-            yield held
-            held = ""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from parley.memory.base import Recall
     from parley.tools.mcp_resources import ResourceServer
     from parley.tools.schedule.jobs import Schedule
+    from parley.tools.set_goal import Goal
     from parley.tools.shell.background import Background
     from parley.tools.web.model_queries import ModelQueries
     from parley.tools.worktree.base import SessionWorktrees
@@ -125,6 +126,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """Changes the permission mode; None restores the mode before plan mode."""
     open_schedule: Callable[[], Schedule] | None = None
     """The scheduled prompts."""
+    open_goal: Callable[[], Goal] | None = None
+    """The goal that the session works towards."""
     open_worktrees: Callable[[], SessionWorktrees] | None = None
     """Moves the session into a git worktree and back."""
     describe_plan_mode: Callable[[Context], str] = lambda context: ""
@@ -292,6 +295,12 @@ def takes_options(tool: Tool) -> TypeGuard[TakesOptions]:
 def always_asks(tool: Tool) -> bool:
     """Whether only a person can answer, whatever the rules allow: `always_asks` on the class."""
     return getattr(tool, "always_asks", False)
+
+
+def asks_person(tool: Tool, input: Json, context: Context) -> bool:
+    """Whether only a person can allow this call. A tool for which that depends has `asks_person(input, context)`."""
+    asks: Callable[[Json, Context], bool] | None = getattr(tool, "asks_person", None)
+    return always_asks(tool) if asks is None else asks(input, context)
 
 
 def runs_elsewhere(tool: Tool) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from parley.engine.context.history import estimate_tokens
 from parley.memory.base import Summary
 from parley.memory.database import MemoryDatabase
-from parley.memory.summaries import Summaries
+from parley.memory.session_memory import Summaries
 from parley.models.base import ModelRequest
 from tests.helpers.session import Json, SessionHarness
 from tests.session.memory.test_worker import CREATE, Held, Remembering, says, told
@@ -216,7 +216,7 @@ async def test_a_memory_that_cannot_be_written_does_not_end_the_turn(tmp_path: P
         result = await prompted(here, *numbered(20))
     assert not result["is_error"]
     assert boundaries(here)
-    assert any("broken.db cannot be used" in text for text in here.warnings)
+    assert any("cannot use the memory" in text for text in here.warnings)
 
 
 def test_a_session_that_is_deleted_is_forgotten(tmp_path: Path) -> None:

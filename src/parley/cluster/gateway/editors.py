@@ -16,16 +16,13 @@ from starlette.websockets import WebSocket
 
 from parley.acp.agent import AcpAgent
 from parley.acp.host import Editor, SessionLink, SessionSummary
-from parley.acp.rpc import INTERNAL_ERROR, RpcError
 from parley.acp.schema import NewSessionParams, OpenSessionParams
 from parley.cluster.base import SessionKey
-from parley.cluster.bridge.host_routes import EDITORS, CallError, LinkInfo
+from parley.cluster.bridge.host import EDITORS, CallError, LinkInfo
 from parley.cluster.bridge.messages import OpenStream
-from parley.cluster.gateway.all_hosts import merge
-from parley.cluster.gateway.merge import LIST_SESSIONS
+from parley.cluster.gateway.merge import LIST_SESSIONS, merge
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.session_connection import SessionConnection, Target
-from parley.cluster.gateway.sockets import Register, close_restarting
+from parley.cluster.gateway.sockets import Register, SessionConnection, Target, close_restarting
 from parley.gateway.editor_sessions import GATEWAY, HISTORY_SHOWN, QUESTION, WITHDRAWN
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.editors import relay_editor
@@ -35,6 +32,7 @@ from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_log.state import OPEN
 from parley.gateway.session_options import require
 from parley.gateway.subscriber import REPLY, Numbered
+from parley.jsonrpc import INTERNAL_ERROR, RpcError
 from parley.protocol.base import Json, Struct
 from parley.sdk.runtime.transport import Ended
 

@@ -13,7 +13,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.errors import SessionError
 from parley.host import HostError, HostGone
-from parley.mcp.base import ServerError
+from parley.jsonrpc import INVALID_PARAMS, RpcError
 from parley.mcp.content import clean, clean_value
 from parley.mcp.server_connection import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
@@ -21,7 +21,6 @@ from parley.protocol.messages.occasional import ElicitationComplete
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
 
 ACTIONS = ("accept", "decline", "cancel")
-INVALID_PARAMS = -32602
 DISPLAY_KEY = "anthropic/permissionDisplay"
 DISPLAY_FIELDS = {"title": "title", "display_name": "displayName", "description": "description"}
 """How a server can title its question: our field, and its key in `_meta`."""
@@ -51,7 +50,7 @@ class ServerRequests:
         self.on_change = on_change
 
     async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
-        """Raises ServerError."""
+        """Raises RpcError."""
         if method == "elicitation/create":
             return await self._elicit(server, params)
         if method == "roots/list":
@@ -68,9 +67,9 @@ class ServerRequests:
         """The user's answer. A missing or invalid answer counts as `cancel`."""
         url = text_or_unset(params.get("url"))
         if isinstance(url, str) and not url.startswith(("http://", "https://")):
-            raise ServerError(INVALID_PARAMS, "only http and https URLs are shown to users")
+            raise RpcError(INVALID_PARAMS, "only http and https URLs are shown to users")
         if isinstance(url, str) and clean(url) != url:
-            raise ServerError(INVALID_PARAMS, "a URL with invisible characters is not shown to users")
+            raise RpcError(INVALID_PARAMS, "a URL with invisible characters is not shown to users")
         schema = params.get("requestedSchema")
         schema = clean_value(schema) if isinstance(schema, dict) else UNSET
         question = Elicitation(
