@@ -73,6 +73,10 @@ class _EventHead(Struct):
     type: str
 
 
+DEFER = "defer_loading"
+"""The field of a tool whose definition is loaded when a reference names it (tool_references.py)."""
+REFERENCE = "tool_reference"
+"""The type of a block that names such a tool."""
 KNOWN = frozenset(
     {
         "message_start",

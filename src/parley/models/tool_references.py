@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from parley.models.base import REFERENCE
 from parley.protocol.base import Json
 
-REFERENCE = "tool_reference"
-DEFER = "defer_loading"
 CALLABLE = (
     "Loaded. Call it with ToolSearch: its name as `call`, and the arguments that this definition asks for as `input`."
 )

@@ -39,9 +39,8 @@ from parley.engine.session.journal import Journal
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.host import SendMessages
-from parley.models.base import Model, ModelRequest
+from parley.models.base import DEFER, Model, ModelRequest
 from parley.models.catalog import EFFORTS, ModelInfo, ModelRef, effort_for_budget, thinking_owner
-from parley.models.tool_references import DEFER
 from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Message, Struct, sanitize
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse

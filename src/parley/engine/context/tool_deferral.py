@@ -29,8 +29,8 @@ from parley.engine.context.history import estimate_tokens
 from parley.engine.session.config import ToolSearchPolicy
 from parley.engine.session.journal import Journal
 from parley.mcp.base import PREFIX
+from parley.models.base import DEFER
 from parley.models.catalog import ModelRef
-from parley.models.tool_references import DEFER
 from parley.protocol.base import Json
 from parley.tools.base import Tool, ToolRegistry, is_deferrable
 from parley.tools.catalog import find_traits

@@ -22,11 +22,10 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.backends.base import BAD_REQUEST, AnswerStream, HttpModel
 from parley.models.backends.reasoning_items import without_reasoning_items
-from parley.models.base import ModelEvent, ModelRequest, attach_endings, join_texts
+from parley.models.base import DEFER, REFERENCE, ModelEvent, ModelRequest, attach_endings, join_texts
 from parley.models.catalog import model_info, without_long_context
 from parley.models.encoding import Pieces, PrefixEncoder, encode_object
 from parley.models.endpoint import ModelEndpoint
-from parley.models.tool_references import DEFER, REFERENCE, replace_references
 from parley.protocol.base import UNSET, Json, Number, UnsetType
 from parley.protocol.messages.notices import RateLimitInfo
 
@@ -218,6 +217,8 @@ def drop_fields(fields: Json, dropped: Collection[str]) -> Json:
         rest = {name: value for name, value in output.items() if name != EFFORT}
         remaining |= {"output_config": rest} if rest else {}
     if drops_deferral(dropped):
+        from parley.models.tool_references import replace_references
+
         remaining["tools"] = [without_deferral(tool) for tool in fields.get("tools", ())]
         remaining["messages"] = replace_references(fields["messages"])
     return without_cache_mark(remaining) if CACHE_MARK in dropped else remaining
@@ -227,6 +228,8 @@ def convert_message(message: Json, dropped: Collection[str] = ()) -> list[Json]:
     """What is sent for a message: without what only the Responses API takes back, and without unsupported fields."""
     found = without_reasoning_items(message)
     if drops_deferral(dropped):
+        from parley.models.tool_references import replace_references
+
         found = replace_references(found)
     return [without_cache_mark(one) for one in found] if CACHE_MARK in dropped else found
 
