@@ -1,6 +1,6 @@
 """`parley cluster` and `parley host`: the status of a cluster, draining and moving, a demo, and a host of a cluster.
 
-See also: `cluster/operations/`.
+See also: `cluster/`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from parley.workspace.search_path import find_trusted
 
 if TYPE_CHECKING:
     from parley.cluster.base import Cluster
-    from parley.cluster.operations.demo import Demo
-    from parley.cluster.operations.status import ClusterStatus
+    from parley.cluster.demo import Demo
+    from parley.cluster.status import ClusterStatus
     from parley.compose.workspace.server import WorkspaceService
     from parley.workspace.remote.choice import SessionWorkspace
 
@@ -45,7 +45,7 @@ HOST_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 def show_status(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.status import read_status
+    from parley.cluster.status import read_status
 
     status = run_connected(given, read_status)
     code = 1 if status.problems else 0
@@ -75,7 +75,7 @@ def format_status(status: ClusterStatus) -> list[str]:
 
 def drain(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.moves import cancel_drain, drain_host
+    from parley.cluster.status import cancel_drain, drain_host
 
     (host,) = given.words
     if given.has("cancel"):
@@ -88,7 +88,7 @@ def drain(given: GivenArgs) -> int:
 
 def move(given: GivenArgs) -> int:
     """Raises UsageError or ClusterError."""
-    from parley.cluster.operations.moves import cancel_move, find_shard, move_shard
+    from parley.cluster.status import cancel_move, find_shard, move_shard
 
     what, *target = given.words
     if given.has("cancel") == bool(target):
@@ -147,7 +147,7 @@ def run_connected(given: GivenArgs, act: Callable[[Cluster], Awaitable[T]]) -> T
 
 def run_demo(given: GivenArgs) -> int:
     """Raises UsageError."""
-    from parley.cluster.operations.demo import Demo
+    from parley.cluster.demo import Demo
 
     require_server("cluster demo")
     server = find_nats_server()
@@ -207,7 +207,7 @@ def serve_host(given: GivenArgs) -> int:
     from parley.cluster.host import HostSettings
     from parley.cluster.host_process import run_host
     from parley.compose.workspace.server import read_workspace_token
-    from parley.gateway.server_log import FaultLog, ServerLog
+    from parley.gateway.reporting import FaultLog, ServerLog
     from parley.workspace.process.tree import hide_memory
 
     # Another process with the same name would take the shards of this one.

@@ -10,7 +10,6 @@ from pathlib import Path
 from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import warn
 from parley.conformance.client import run_client_suite, select_client_checks
-from parley.conformance.gateway import gateway_command, gateway_plan, is_gateway
 from parley.conformance.registry import LEVELS
 from parley.conformance.report import (
     format_comparison,
@@ -21,7 +20,16 @@ from parley.conformance.report import (
     score,
     to_json,
 )
-from parley.conformance.runner import DEADLINE_SECONDS, Plan, SuiteOutcome, run_suite, select_checks
+from parley.conformance.runner import (
+    DEADLINE_SECONDS,
+    Plan,
+    SuiteOutcome,
+    gateway_command,
+    gateway_plan,
+    is_gateway,
+    run_suite,
+    select_checks,
+)
 from parley.errors import InvalidArguments, UsageError
 
 MAX_WORKERS = 32

@@ -23,7 +23,6 @@ from parley.cli.commands.subcommand import GivenArgs, write_result
 from parley.cli.stdio import warn
 from parley.cli.style import choose_style, terminal_width
 from parley.errors import InvalidArguments, UsageError
-from parley.evals.plan import PlannedRun, digest_suite, plan_runs
 from parley.evals.results import (
     FILE_NAME,
     ResultsFolder,
@@ -35,7 +34,7 @@ from parley.evals.results import (
 )
 from parley.evals.runner import EvalRunner
 from parley.evals.statistics import Interval, PassRate, RateChange, compare_results, summarize_by
-from parley.evals.suite import EvalBudget, EvalSuite, read_suite
+from parley.evals.suite import EvalBudget, EvalSuite, PlannedRun, digest_suite, plan_runs, read_suite
 from parley.protocol.base import Json
 from parley.terminal.rendering.tables import format_table
 from parley.version import __version__

@@ -16,8 +16,7 @@ from parley.errors import InvalidArguments, UsageError
 from parley.models.faults import FaultPlan
 from parley.models.script import read_script
 from parley.settings.base import printable
-from parley.testing.model_server import Exchange, ModelServer
-from parley.testing.source import AnswerSource, from_recording, offline, to_source
+from parley.testing.model_server import AnswerSource, Exchange, ModelServer, from_recording, offline, to_source
 
 KEPT_REQUESTS = 0
 """Keep no requests: this command does not show them."""

@@ -18,13 +18,12 @@ from parley.cli.commands.subcommand import GivenArgs, write_lines, write_result
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments, UsageError
-from parley.inspector.conversation import Conversation, SeenLine
+from parley.inspector.conversation import Conversation, TextView, WireRow, count
 from parley.inspector.observer import describe_ending
 from parley.inspector.recorder import CleanLines
 from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireLine, WireRecording, read_wire_recording
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
-from parley.inspector.text import TextView, count
 from parley.protocol.base import Json, Struct
 from parley.protocol.messages.requests import list_requests
 from parley.protocol.schema import build_part, build_schema, list_messages, name_message
@@ -79,7 +78,7 @@ def read_plain(name: str, data: bytes) -> WireRecording:
     return WireRecording(name, WireHeader(command=()), lines, exit_code=None)
 
 
-def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[SeenLine]:
+def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[WireRow]:
     """Add the lines of a recording to a conversation, and yield what is known of each."""
     for line in recording.lines:
         if not line.eof:
@@ -96,17 +95,17 @@ def inspect(given: GivenArgs) -> int:
     if given.has("html"):
         write_report(Path(given.one("html")), found.recording, lines, redactor)
     view, code = TextView(redactor.redact_text), found.recording.exit_code
-    shown = [] if given.has("summary") or given.has("json") else [view.format_line(seen) for seen in lines]
+    shown = [] if given.has("summary") or given.has("json") else [view.format_line(row) for row in lines]
     text = [*shown, *view.format_summary(conversation, describe_ending(code))]
     return write_result(given, {**conversation.summarize(), "exit_code": code}, text)
 
 
-def write_report(path: Path, recording: WireRecording, lines: list[SeenLine], redactor: WireRedactor) -> None:
+def write_report(path: Path, recording: WireRecording, lines: list[WireRow], redactor: WireRedactor) -> None:
     """Raises UsageError."""
     report = ReportFile(path, list(recording.header.command), recording.header.started_at)
     clean = CleanLines(redactor, report.add)
-    for seen in lines:
-        clean.add(KeptLine(record=seen.record, data=b""))
+    for row in lines:
+        clean.add(KeptLine(record=row.record, data=b""))
     clean.flush()
     if recording.exit_code is not None:
         report.end(0.0, recording.exit_code)

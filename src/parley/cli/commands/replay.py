@@ -37,7 +37,7 @@ def run_replay(given: GivenArgs) -> int:
     if "--version" in words or "-v" in words:
         return write_lines([f"{PROTOCOL_LEVEL} (Claude Code)"])
     from parley.testing.fake.serve import end_by_signal
-    from parley.testing.replay.run import replay_engine
+    from parley.testing.replay import replay_engine
     from parley.transports.stdio import StdioTransport
 
     async def play() -> int:
@@ -78,8 +78,7 @@ async def compare_all(
     recordings: Sequence[WireRecording], command: Sequence[str], *, jobs: int, pace: float, wait_seconds: float
 ) -> list[str]:
     """The first difference of each recording that differs. Raises UsageError."""
-    from parley.testing.replay.player import ReplayDifference
-    from parley.testing.replay.run import replay_client
+    from parley.testing.replay import ReplayDifference, replay_client
 
     free = asyncio.Semaphore(jobs)
 

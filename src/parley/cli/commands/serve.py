@@ -34,9 +34,9 @@ from parley.workspace.remote.handshake import read_token_file
 if TYPE_CHECKING:
     from parley.cluster.base import Cluster
     from parley.gateway.hub import HubSettings, SessionHub
-    from parley.gateway.notifications import NotifySettings
+    from parley.gateway.questions import NotifySettings
+    from parley.gateway.reporting import ServerLog
     from parley.gateway.server import ServerSettings
-    from parley.gateway.server_log import ServerLog
 
 
 DEFAULT_ADDRESS = "127.0.0.1:8787"
@@ -66,8 +66,8 @@ def serve(given: GivenArgs) -> int:
     require_server("serve")
     check_flags(given)
     from parley.gateway.hub import HubSettings
+    from parley.gateway.reporting import FaultLog, ServerLog
     from parley.gateway.server import Address, ServerSettings, check_prefix, run_server
-    from parley.gateway.server_log import FaultLog, ServerLog
 
     is_cluster = given.has("nats")
     # A gateway of a cluster has neither sessions nor files.
@@ -109,7 +109,7 @@ def require_server(command: str) -> None:
 def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
     """`folder`: where the files of the server are by default, in the config folder. Raises UsageError."""
     from parley.gateway.hub import HubSettings
-    from parley.gateway.wire.wire_log import WIRE_BYTES
+    from parley.gateway.wire_log import WIRE_BYTES
 
     erase()  # commands of sessions could read /proc/PID/environ
     for name in KEYS["cluster"]:
@@ -135,7 +135,7 @@ def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
 
 def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:
     """Raises UsageError."""
-    from parley.gateway.notifications import NotifySettings
+    from parley.gateway.questions import NotifySettings
 
     url, path = given.one("notify-url"), given.one("notify-secret-file")
     if url and not url.startswith(("http://", "https://")):
@@ -245,8 +245,8 @@ def read_log_address(given: str) -> str | None:
 def open_console(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
     require_server("console")
+    from parley.gateway.reporting import ServerLog
     from parley.gateway.server import Address, ServerSettings, run_server
-    from parley.gateway.server_log import ServerLog
 
     address = Address.parse(given.one("listen", CONSOLE_ADDRESS))
     if address.path:

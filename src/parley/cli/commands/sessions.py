@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -254,23 +253,20 @@ def check_length(name: str, text: str) -> None:
 def write_file(path: str, lines: Iterable[bytes]) -> None:
     """Write a file atomically: an existing file stays until the new one is complete. Raises SessionError."""
     target = os.path.realpath(path)
-    # A pipe or device cannot be replaced, so it is written directly.
-    is_special = os.path.exists(target) and not os.path.isfile(target)
-    temporary = target if is_special else f"{target}.{os.urandom(8).hex()}.new"
     try:
-        # The user named the target, so it may be anything; the temporary file is ours.
-        opened = os.open(target, os.O_WRONLY) if is_special else private_files.open_file(temporary, private_files.NEW)
-        with open(opened, "wb") as file:
+        if os.path.exists(target) and not os.path.isfile(target):
+            # A pipe or device cannot be replaced, so it is written directly.
+            with open(os.open(target, os.O_WRONLY), "wb") as file:
+                file.writelines(lines)
+            return
+        with (
+            private_files.open_folder(os.path.dirname(target)) as (folder, _),
+            private_files.replacing(folder, os.path.basename(target)) as new,
+            os.fdopen(new, "wb", closefd=False) as file,
+        ):
             file.writelines(lines)
-        if not is_special:
-            os.replace(temporary, target)
-    except BaseException as exc:
-        if not is_special:
-            with suppress(OSError):
-                os.unlink(temporary)
-        if isinstance(exc, OSError):
-            raise SessionError(f"cannot write {path}: {exc.strerror}") from None
-        raise
+    except OSError as exc:
+        raise SessionError(f"cannot write {path}: {exc.strerror}") from None
 
 
 def read_input(path: str) -> bytes:

@@ -11,7 +11,6 @@ bare interpreter and uses only the standard library.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -22,6 +21,7 @@ import sys
 import time
 from typing import Any
 
+from parley.workspace import private_files
 from parley.workspace.sandbox.contents import ProtectedContents
 from parley.workspace.sandbox.entries import ProtectedEntries
 from parley.workspace.sandbox.folders import FolderIndex, open_parent
@@ -45,7 +45,7 @@ class PlaceholderRecord:
     def hold(self) -> None:
         """Remove what is left of sandboxes that were killed, and keep what is created from now on. Raises OSError."""
         self._remove_if_alone()
-        fcntl.flock(self._file, fcntl.LOCK_SH)
+        private_files.lock(self._file, shared=True)
 
     def create(self, path: str) -> bool:
         """Create a placeholder. Returns False if the path exists by now. Raises OSError."""
@@ -72,7 +72,8 @@ class PlaceholderRecord:
 
     def _remove_if_alone(self) -> bool:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not private_files.lock(self._file, timeout_seconds=0):
+                return False
         except OSError:
             return False
         for line in reversed(os.pread(self._file, 1 << 20, 0).splitlines()):

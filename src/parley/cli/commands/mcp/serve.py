@@ -137,7 +137,7 @@ async def serve_stdio(config: SessionConfig, sessions: LocalSessions) -> int:
 async def serve_web(config: SessionConfig, sessions: LocalSessions, settings: ServerSettings) -> int:
     """Raises UsageError."""
     from parley.cli.commands.mcp.serve_http import serve_http
-    from parley.gateway.server_log import ServerLog
+    from parley.gateway.reporting import ServerLog
 
     async with open_tools(config, sessions) as make_server:
         await serve_http(settings, ServerLog(warn), make_server)
