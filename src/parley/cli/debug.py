@@ -20,6 +20,8 @@ from pathlib import Path
 
 import msgspec
 
+from parley.cli.stdio import warn
+from parley.compose.launch_context import LaunchContext
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.pump import Pump
@@ -59,6 +61,17 @@ def parse_categories(text: str) -> frozenset[str]:
     excluded = {name[1:] for name in names if name.startswith("!")}
     included = {name for name in names if not name.startswith("!")}
     return frozenset((included or set(CATEGORIES)) - excluded) & frozenset(CATEGORIES)
+
+
+def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog]:
+    """Open the debug log; returns the config that writes to it, and the log. Raises UsageError."""
+    try:
+        folder = LaunchContext(options.replace(workspace=None), dict(os.environ), os.getcwd(), clock).config / "debug"
+        debug = open_debug_log(options, folder, config.identity.id, clock, warn)
+    except UsageError:
+        config.storage.log.close()
+        raise
+    return attach(config, debug), debug
 
 
 def open_debug_log(options: CliOptions, folder: Path, session_id: str, clock: Clock, to_stderr: Write) -> DebugLog:

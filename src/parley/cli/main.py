@@ -162,6 +162,8 @@ def main(argv: list[str]) -> int:
         if argv and argv[0] in parsed.words[:1]:
             check_mistyped(argv[0], parsed)
         if parsed.unknown:
+            from parley.cli.nearest import check_unknown
+
             check_unknown(parsed)
         for warning in parsed.warnings:
             warn(warning)
@@ -169,25 +171,6 @@ def main(argv: list[str]) -> int:
     except (UsageError, SessionError) as exc:
         warn(f"Error: {exc}")
         return exc.exit_code if isinstance(exc, UsageError) else 1
-
-
-def check_unknown(parsed: ParsedArgs) -> None:
-    """Raises InvalidArguments for an unknown option, unless a client is driving.
-
-    Clients pass options of other versions, and those that read messages receive the warning as one. A person or a
-    script would pay for a prompt with the wrong options.
-    """
-    if parsed.options.version or parsed.options.help or is_driven(parsed.options):
-        return
-    from parley.cli.nearest import find_nearest
-    from parley.errors import InvalidArguments
-    from parley.protocol.options import BY_FLAG
-
-    flag = parsed.unknown[0]
-    raise InvalidArguments(
-        f"unknown option '{flag}'{find_nearest(flag, BY_FLAG)}; see `parley --help`, and put -- before a prompt that "
-        "starts with a dash"
-    )
 
 
 def check_mistyped(word: str, parsed: ParsedArgs) -> None:
@@ -270,6 +253,8 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     if not streaming_in:
         prompt = read_prompt(prompt, options)
         if not prompt.strip() and not (options.resume or options.continue_conversation or can_ask_prompt(options)):
+            from parley.cli.nearest import describe_missing_prompt
+
             raise UsageError(describe_missing_prompt(options))
     if options.await_claim and (over_stdio or not streaming_in):
         raise UsageError("--await-claim requires --input-format=stream-json, because claim_session arrives on stdin")
@@ -297,6 +282,8 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     try:
         return run_session(options, None if streaming_in else prompt, pending, warned)
     except MissingPrompt as exc:
+        from parley.cli.nearest import describe_missing_prompt
+
         raise UsageError(describe_missing_prompt(options, str(exc))) from None
 
 
@@ -327,21 +314,6 @@ def start_dialed_out(options: CliOptions, prompt: str, warned: tuple[str, ...]) 
     }
     with dialed_out(options.sdk_url):
         return start(options.replace(sdk_url=None, print=True, verbose=True, **defaults), "", warned)
-
-
-def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:
-    """`reason`: why the session cannot continue without one."""
-    greedy = describe_greedy_options(options)
-    if not (options.print or is_driven(options) or options.output_format):
-        reason = f", and {reason}" if reason else greedy
-        return (
-            f"no prompt given{reason}. Give the prompt as an argument, as in parley "
-            '"What does this project do?", or on stdin. If stdin and stdout are terminals, parley opens a '
-            "conversation. To continue the last session, add --continue. See `parley help`"
-        )
-    reason = f": {reason}" if reason else f" (give a prompt, or use --input-format stream-json{greedy})"
-    # Clients look for the start of this sentence.
-    return f"Input must be provided either through stdin or as a prompt argument when using --print{reason}"
 
 
 def can_ask_prompt(options: CliOptions) -> bool:
@@ -379,17 +351,6 @@ def serves_stdio(options: CliOptions) -> bool:
     from parley.compose.registry import AUTO, get_profile
 
     return options.dialect == AUTO or get_profile(options).over_stdio
-
-
-def describe_greedy_options(options: CliOptions) -> str:
-    """Name the options that may have consumed the prompt as a value; empty if there are none."""
-    from parley.protocol.options import ROWS
-
-    greedy = [row for row in ROWS if row.kind.words in ("many", "maybe") and row.field in options.given]
-    if not greedy:
-        return ""
-    names = ", ".join(row.flags[0] for row in greedy)
-    return f"; {names} takes the arguments after it as values, so put the prompt before it or after --"
 
 
 def interrupts_early(options: CliOptions) -> bool:

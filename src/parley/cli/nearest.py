@@ -1,8 +1,15 @@
-"""Find the known word that a mistyped one was meant to be."""
+"""What is wrong with a command line, for the person who wrote it; and the word that a mistyped one was meant to be.
+
+Loaded only if something is wrong.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+from parley.cli.main import is_driven
+from parley.errors import InvalidArguments
+from parley.protocol.options import BY_FLAG, ROWS, CliOptions, ParsedArgs
 
 LETTERS_PER_TYPO = 4
 """A word of eight letters may have two typos; a shorter one may have one."""
@@ -46,3 +53,42 @@ def count_typos(one: str, other: str) -> int:
             current.append(best)
         before, last = last, current
     return last[-1]
+
+
+def check_unknown(parsed: ParsedArgs) -> None:
+    """Raises InvalidArguments for an unknown option, unless a client is driving.
+
+    Clients pass options of other versions, and those that read messages receive the warning as one. A person or a
+    script would pay for a prompt with the wrong options.
+    """
+    if parsed.options.version or parsed.options.help or is_driven(parsed.options):
+        return
+    flag = parsed.unknown[0]
+    raise InvalidArguments(
+        f"unknown option '{flag}'{find_nearest(flag, BY_FLAG)}; see `parley --help`, and put -- before a prompt that "
+        "starts with a dash"
+    )
+
+
+def describe_missing_prompt(options: CliOptions, reason: str = "") -> str:
+    """`reason`: why the session cannot continue without one."""
+    greedy = describe_greedy_options(options)
+    if not (options.print or is_driven(options) or options.output_format):
+        reason = f", and {reason}" if reason else greedy
+        return (
+            f"no prompt given{reason}. Give the prompt as an argument, as in parley "
+            '"What does this project do?", or on stdin. If stdin and stdout are terminals, parley opens a '
+            "conversation. To continue the last session, add --continue. See `parley help`"
+        )
+    reason = f": {reason}" if reason else f" (give a prompt, or use --input-format stream-json{greedy})"
+    # Clients look for the start of this sentence.
+    return f"Input must be provided either through stdin or as a prompt argument when using --print{reason}"
+
+
+def describe_greedy_options(options: CliOptions) -> str:
+    """Name the options that may have consumed the prompt as a value; empty if there are none."""
+    greedy = [row for row in ROWS if row.kind.words in ("many", "maybe") and row.field in options.given]
+    if not greedy:
+        return ""
+    names = ", ".join(row.flags[0] for row in greedy)
+    return f"; {names} takes the arguments after it as values, so put the prompt before it or after --"

@@ -99,6 +99,8 @@ def run_session(
         config = build_config(options, environment, clock, warned, warn if terminal is None else terminal.warn)
         config.workspace.processes.hides_engine = True
         if wants_debug(options):
+            from parley.cli.debug import attach_debug
+
             config, debug = attach_debug(options, config, clock)
         else:
             debug = None
@@ -159,20 +161,6 @@ def build_config(
 
 def wants_debug(options: CliOptions) -> bool:
     return options.debug is not None or options.debug_file is not None or options.debug_to_stderr
-
-
-def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog]:
-    """Open the debug log; returns the config that writes to it, and the log. Raises UsageError."""
-    from parley.cli.debug import attach, open_debug_log
-    from parley.compose.launch_context import LaunchContext
-
-    try:
-        folder = LaunchContext(options.replace(workspace=None), dict(os.environ), os.getcwd(), clock).config / "debug"
-        debug = open_debug_log(options, folder, config.identity.id, clock, warn)
-    except UsageError:
-        config.storage.log.close()
-        raise
-    return attach(config, debug), debug
 
 
 def open_session(config: SessionConfig, host: Host) -> Session:

@@ -28,7 +28,6 @@ from parley.cli.run import (
     OpenFailed,
     SessionRun,
     SignalHandler,
-    attach_debug,
     cannot_open,
     make_pump,
     open_session,
@@ -356,6 +355,8 @@ class Binder:
             config = composer.make_config(self._warn, self._run.warned)
             config.workspace.processes.hides_engine = True
             if wants_debug(options):
+                from parley.cli.debug import attach_debug
+
                 config, debug = attach_debug(options, config, self._run.clock)
             pump = open_pump(debug)
             session = open_session(config, pump)
