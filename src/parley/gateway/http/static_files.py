@@ -16,7 +16,7 @@ from parley.gateway.http.replies import error_response, read_prefix
 from parley.gateway.refusal import Refusal
 from parley.protocol.base import Struct
 
-FOLDER = Path(__file__).parents[3] / "console"
+FOLDER = Path(__file__).parents[2] / "console"
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
