@@ -25,10 +25,10 @@ from parley.permissions.paths.filesystem import RealFilesystem
 from parley.permissions.paths.remote_filesystem import RemoteFilesystem
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.tools.base import AgentState, Context, Tool, read_input
+from parley.tools.bash import Bash
 from parley.tools.files.edit import Edit
 from parley.tools.files.read import Read
-from parley.tools.search.grep import Grep
-from parley.tools.shell.bash import Bash
+from parley.tools.search import Grep
 from parley.workspace.base import Scope
 from parley.workspace.checkpoint.store import CheckpointStore
 from parley.workspace.local import LocalFiles

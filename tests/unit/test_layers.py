@@ -70,10 +70,9 @@ SHARED = {
     "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
     "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",
-    "parley.tools.delegation.calls": "what a model says to hand work on: the engine does it",
-    "parley.tools.schedule.cron": "when a schedule is due: pure, and the engine asks it again after each time",
-    "parley.tools.schedule.jobs": "what a scheduled prompt is: the tools ask for it, the engine queues it",
-    "parley.tools.read_tracker": "what the model has seen of which file: a host may show it one, too",
+    "parley.tools.agent": "what a model says to hand work on: the engine does it",
+    "parley.tools.schedule": "what a scheduled prompt is, and when it is due: the engine queues it",
+    "parley.tools.files.access": "what the model has seen of which file: a host may show it one, too",
     "parley.stores.export": "sessions between stores: the same for all",
     "parley.stores.search_text": "what was said in an entry: pure",
     "parley.stores.files.entry_codec": "which lines an entry adds to a transcript, and its final figures: pure",
@@ -90,6 +89,8 @@ SHARED = {
     "parley.workspace.private_files": "how files of our own are opened: the same for whoever writes any",
     "parley.workspace.syscalls": "calls of the system that Python has no name for: whoever needs one",
     "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
+    "parley.workspace.sandbox.commands": "the side of the workspace's door that confines commands",
+    "parley.workspace.sandbox.launcher": "what confines a command: whoever starts one passes it on",
     "parley.workspace.remote.choice": "where the files of a session are: whoever creates or runs one says it",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
@@ -116,7 +117,6 @@ ALLOWED = {
     ("parley.cli.commands.network.workspace", "parley.workspace.remote.handshake"): "and who may come in",
     ("parley.cluster.operations.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
     ("parley.cli.run", "parley.transports.stdio"): "an entry point chooses its transport",
-    ("parley.cli.run", "parley.transports.reader"): "an entry point chooses its transport",
     ("parley.cli.spare", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.cli.commands.mcp.serve", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.cli.commands.network.acp", "parley.transports.stdio"): "an entry point chooses its transport",
@@ -125,12 +125,12 @@ ALLOWED = {
         "parley.protocol.dialects.stream_json",
     ): "the client's own language; compose loads the engine",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
-    ("parley.sdk.launch.in_process", "parley.transports.memory"): "an entry point chooses its transport",
+    ("parley.sdk.launch.in_process", "parley.transports.base"): "an entry point chooses its transport",
     ("parley.testing.source", "parley.models.recording.replay"): "or a recording",
     ("parley.testing.source", "parley.models.fake.offline"): "or the offline model",
     ("parley.cli.commands.wire.replay", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.testing.fake.serve", "parley.transports.stdio"): "a fake engine has the streams of a process",
-    ("parley.testing.in_process", "parley.transports.memory"): "or those of a test",
+    ("parley.testing.in_process", "parley.transports.base"): "or those of a test",
 }
 
 IMPURE = frozenset(
@@ -302,7 +302,7 @@ def test_an_exception_that_no_one_uses_is_taken_out_of_the_table(module: str, im
         ("parley.engine.x", "from parley.memory.base import MemoryWorker"),
         ("parley.memory.x", "from parley.engine.context.compactor import Compactor"),
         ("parley.engine.x", "from . import turn\nfrom .turn import Turn\nfrom ..protocol import base"),
-        ("parley.tools.x", "from parley.workspace.base import Files\nimport parley.tools.shell.bash"),
+        ("parley.tools.x", "from parley.workspace.base import Files\nimport parley.tools.bash"),
         ("parley.models.x", "from parley.models.fake.scripted import Scripted"),
         (
             "parley.compose",
@@ -351,7 +351,7 @@ VARIETY = "a variety, which only compose may know"
             "from parley.engine.clock import Clock",
             [(1, "parley.engine.clock", "engine is not below memory")],
         ),
-        ("parley.stores.x", "from parley.tools.shell.bash import Bash", [(1, "parley.tools.shell.bash", VARIETY)]),
+        ("parley.stores.x", "from parley.tools.bash import Bash", [(1, "parley.tools.bash", VARIETY)]),
         (
             "parley.stores.x",
             "from parley.engine.clock import iso",

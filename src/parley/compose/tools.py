@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from parley.workspace.base import FileSearch, Scope, Worktrees
     from parley.workspace.remote.client import RemoteWorkspace
     from parley.workspace.remote.files import RemoteFiles
-    from parley.workspace.sandbox.base import CommandSandbox
+    from parley.workspace.sandbox.commands import CommandSandbox
     from parley.workspace.web import Web
 
 TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"

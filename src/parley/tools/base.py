@@ -16,7 +16,7 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -26,19 +26,21 @@ from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Files, FileSearch, Scope, Worktree
-from parley.workspace.process.processes import Confinement, Processes, ResultFile
+from parley.workspace.process.processes import Processes, ResultFile
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
-    from parley.tools.mcp_resources import ResourceServer
-    from parley.tools.schedule.jobs import Schedule
-    from parley.tools.shell.background import Background
-    from parley.tools.web.model_queries import ModelQueries
-    from parley.tools.worktree.base import SessionWorktrees
-    from parley.workspace.sandbox.base import CommandSandbox
+    from parley.tools.background import Background
+    from parley.tools.mcp_servers import ResourceServer
+    from parley.tools.schedule import Schedule
+    from parley.tools.worktree import SessionWorktrees
+    from parley.workspace.sandbox.commands import CommandSandbox
+    from parley.workspace.sandbox.launcher import SandboxLauncher
     from parley.workspace.web import Web
 
+
 MAX_PLAN_BYTES = 200_000
+T = TypeVar("T")
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
@@ -65,7 +67,7 @@ class CommandOrder(Struct, frozen=True, kw_only=True):
     cwd: str
     environment: Mapping[str, str]
     timeout_seconds: float
-    sandbox: Confinement | None = None
+    sandbox: SandboxLauncher | None = None
     """Where it runs; None for outside of a sandbox."""
 
 
@@ -102,6 +104,18 @@ class PendingServers(Protocol):
 
     async def wait(self, names: Collection[str], seconds: float) -> dict[str, str]:
         """Wait until these servers have connected or failed, at most so long. Returns what is known of each."""
+
+
+class ModelQueries(Protocol):
+    """Questions to models outside the conversation. Both raise ModelError."""
+
+    async def ask_small(self, prompt: str) -> str:
+        """The answer of the small model."""
+
+    async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
+        """The blocks of an answer of the session's model, which can use these tools of its backend.
+
+        Raises ModelError also if the backend has no such tools."""
 
 
 class SessionServices(Struct, frozen=True, kw_only=True):
@@ -322,6 +336,13 @@ def is_deferrable(tool: Tool) -> bool:
 def search_hint(tool: Tool) -> str:
     """Further words to find a tool by: `search_hint` on the tool."""
     return getattr(tool, "search_hint", "")
+
+
+def open_service(open: Callable[[], T] | None, what: str) -> T:
+    """A service of the session. Raises ToolError if it does not exist there; `what` says what is missing."""
+    if open is None:
+        raise ToolError(f"{what} are not available in this session.")
+    return open()
 
 
 class InvalidInput(Exception):

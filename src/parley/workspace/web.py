@@ -9,7 +9,7 @@ redirect to another host is reported, not followed.
 httpx2 is imported in a thread when the first page is fetched, as in models/backends/anthropic.py. Proxies from the
 environment are not used, because the address behind a proxy cannot be checked.
 
-See also: `url.py` for parsing and public addresses, `tools/web/page.py` for the content of pages.
+See also: `url.py` for parsing and public addresses, `tools/web_page.py` for the content of pages.
 """
 
 from __future__ import annotations

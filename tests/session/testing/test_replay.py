@@ -17,7 +17,7 @@ from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
 from parley.testing.replay.player import ReplayDifference, SidePlayer
 from parley.testing.replay.run import ReplayRun
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 
 SCENARIO = """
 [[turn]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from parley.protocol.base import Json
-from parley.tools.delegation.calls import AgentInput
+from parley.tools.agent import AgentInput
 
 if TYPE_CHECKING:
     from parley.engine.agents.task import AgentTask

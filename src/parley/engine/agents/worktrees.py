@@ -19,8 +19,8 @@ import msgspec
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import SessionConfig
 from parley.errors import ToolError
+from parley.tools.agent import AgentInput
 from parley.tools.base import Context
-from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from parley.protocol.base import Json, convert, to_builtins
 from parley.stores.base import Entry
-from parley.tools.schedule.jobs import ScheduledJob
+from parley.tools.schedule import ScheduledJob
 
 KIND = "schedule"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import AnyStr
 
 from parley.protocol.base import Json, Struct
-from parley.tools.files.encoding import as_text
+from parley.tools.files.access import as_text
 
 CONTEXT_LINES = 3
 COMPARED_LINES = 2_000

@@ -19,6 +19,12 @@ MOST_PIXELS_A_SIDE = 8_000
 SIDES_TO_TRY = (2_000, 1_500, 1_000, 700, 400)
 START_OF_FRAME = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 WITHOUT_LENGTH = {0x01, *range(0xD0, 0xDA)}
+MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -45,14 +51,6 @@ def media_type(data: bytes) -> str | None:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in MAGIC if data.startswith(magic)), None)
-
-
-MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 def read_size(data: bytes, kind: str) -> Picture:

@@ -39,6 +39,8 @@ from parley.workspace import private_files
 if TYPE_CHECKING:
     from subprocess import Popen
 
+    from parley.workspace.sandbox.launcher import SandboxLauncher, SandboxRun
+
 BELOW = 4
 """How many folders above an output file are ours, in the configuration folder and in the temporary folder."""
 FILE_CAP_BYTES = 256 * 1024 * 1024
@@ -250,30 +252,6 @@ class Finished(Struct, frozen=True, kw_only=True):
     timed_out: bool
 
 
-class ConfinedRun(Protocol):
-    """A supervisor that was started in a sandbox."""
-
-    process: Popen[bytes]
-    helpers: tuple[int, ...]
-    """Other processes that stay until the end."""
-
-    def finish(self) -> str:
-        """The supervisor is gone: clean up. Returns what it wrote to stderr."""
-
-
-class Confinement(Protocol):
-    """A sandbox in which supervisors can start (sandbox/launcher.py)."""
-
-    def start(self, control: socket.socket, environment: Mapping[str, str]) -> ConfinedRun:
-        """Start a supervisor with this control socket. Raises OSError."""
-
-    def before_command(self) -> None:
-        """A command starts, and no other is running."""
-
-    def after_last_process(self) -> None:
-        """All processes of all commands have ended."""
-
-
 class CommandStarter(Protocol):
     """Starts commands with a stdin: `Processes`, or one that confines them first."""
 
@@ -296,7 +274,7 @@ class Processes:
     """All commands of a session."""
 
     def __init__(self, *, may_adopt: bool = True) -> None:
-        self._supervisors: dict[Confinement | None, SupervisorProcess] = {}
+        self._supervisors: dict[SandboxLauncher | None, SupervisorProcess] = {}
         """One for each sandbox; None is the key of the one for commands that are not confined."""
         self._abandoned: list[SupervisorProcess] = []
         self._may_adopt = may_adopt
@@ -338,7 +316,7 @@ class Processes:
         environment: Mapping[str, str],
         timeout_seconds: float,
         output: CommandOutput,
-        sandbox: Confinement | None = None,
+        sandbox: SandboxLauncher | None = None,
     ) -> Finished:
         """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be started."""
         try:
@@ -371,7 +349,7 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
-        sandbox: Confinement | None = None,
+        sandbox: SandboxLauncher | None = None,
         tool_use_id: str = "",
     ) -> RunningCommand:
         """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
@@ -466,7 +444,7 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None,
-        sandbox: Confinement | None,
+        sandbox: SandboxLauncher | None,
     ) -> RunningCommand:
         """Pass the descriptors of a new command to the supervisor. Raises OSError."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as remote:
@@ -489,7 +467,7 @@ class Processes:
         return command
 
     async def _pass(
-        self, descriptors: list[int], environment: Mapping[str, str], sandbox: Confinement | None
+        self, descriptors: list[int], environment: Mapping[str, str], sandbox: SandboxLauncher | None
     ) -> SupervisorProcess:
         """Pass descriptors to the supervisor, a new one if the last is gone, and return it. Raises OSError."""
         supervisor = self._supervisors.get(sandbox)
@@ -509,7 +487,7 @@ class Processes:
             await supervisor.take(descriptors)
         return supervisor
 
-    def _start_supervisor(self, environment: Mapping[str, str], sandbox: Confinement | None) -> SupervisorProcess:
+    def _start_supervisor(self, environment: Mapping[str, str], sandbox: SandboxLauncher | None) -> SupervisorProcess:
         self._abandoned = [supervisor for supervisor in self._abandoned if not supervisor.is_gone]
         if sandbox in self._supervisors:
             self._abandoned.append(self._supervisors.pop(sandbox))
@@ -783,7 +761,7 @@ class InputFeed:
 class SupervisorProcess:
     """A supervisor process that this engine started, and its control socket. Raises OSError if it cannot be started."""
 
-    def __init__(self, environment: Mapping[str, str], may_adopt: bool, sandbox: Confinement | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str], may_adopt: bool, sandbox: SandboxLauncher | None = None) -> None:
         self.sandbox = sandbox
         self.is_gone = False
         self.taken = 0
@@ -795,7 +773,7 @@ class SupervisorProcess:
         variables = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         try:
             if sandbox is not None:
-                self._run: ConfinedRun | None = sandbox.start(remote, variables)
+                self._run: SandboxRun | None = sandbox.start(remote, variables)
                 self._process = self._run.process
             else:
                 self._run = None

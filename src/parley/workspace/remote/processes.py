@@ -15,14 +15,13 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from parley.errors import ToolError
 from parley.workspace.process.processes import (
     HURRY_SECONDS,
     MAX_INPUT_BYTES,
     CommandEnd,
-    Confinement,
     InputFeed,
     OutputFiles,
     OutputRecord,
@@ -31,6 +30,9 @@ from parley.workspace.process.processes import (
 )
 from parley.workspace.remote import calls
 from parley.workspace.remote.link import END_SECONDS, WorkspaceLink, WorkspaceUnavailable
+
+if TYPE_CHECKING:
+    from parley.workspace.sandbox.launcher import SandboxLauncher
 
 STDOUT, STDERR = 1, 2
 REPORT_BYTES = 256 * 1024
@@ -58,7 +60,7 @@ class RemoteProcesses(Processes):
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
         tool_use_id: str = "",
-        sandbox: Confinement | None = None,
+        sandbox: SandboxLauncher | None = None,
     ) -> RunningCommand:
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")

@@ -18,13 +18,11 @@ address, so there commands have no network at all.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from parley.protocol.base import Struct
 from parley.workspace.base import Scope
-from parley.workspace.process.processes import Confinement
 
 SandboxKind = Literal["bubblewrap", "landlock", "none"]
 """What confines commands; on the wire it is `sandbox` of `system/init`."""
@@ -109,19 +107,6 @@ class HostRefusal(Struct, frozen=True):
     reason: str
 
 
-class EgressProxy(Protocol):
-    """Connects commands to the hosts that a `NetworkPolicy` permits. Runs in the engine's event loop."""
-
-    def serve(self, listener: socket.socket) -> Callable[[], object]:
-        """Accept connections on a listening socket. Takes ownership of the socket; the result closes it."""
-
-    def take_refusals(self) -> list[HostRefusal]:
-        """The refusals since the last call, for the result of the command that caused them."""
-
-    async def close(self) -> None:
-        """End all connections."""
-
-
 class SandboxedCommand(Struct, frozen=True, kw_only=True):
     """A command that is about to run."""
 
@@ -135,35 +120,6 @@ class SandboxedCommand(Struct, frozen=True, kw_only=True):
     """Asks a person whether it may connect to a host."""
     report_refusal: Callable[[str], None] = lambda text: None
     """Tells a person about a connection that was refused."""
-
-
-class CommandPlace(Protocol):
-    """Where a command runs."""
-
-    kind: SandboxKind
-    confinement: Confinement | None
-
-    def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the command."""
-
-    def find_violations(self, command: str, output: str) -> list[str]:
-        """What the sandbox refused to a command that has ended, one sentence each."""
-
-
-class CommandSandbox(Protocol):
-    """Decides where commands run."""
-
-    async def place(self, command: SandboxedCommand) -> CommandPlace | None:
-        """The place; None for outside of a sandbox. Raises ToolError if the command must be confined and cannot be."""
-
-    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> CommandPlace | None:
-        """The place of a command hook or a stdio MCP server. Raises ToolError."""
-
-    def describe(self) -> SandboxKind:
-        """What confines commands in this session."""
-
-    async def close(self) -> None:
-        """The session has ended, and all its commands."""
 
 
 def proxy_environment(*, with_socks: bool = False) -> dict[str, str]:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.process.processes import Confinement
 from parley.workspace.sandbox.base import (
-    EgressProxy,
     HostRefusal,
     NetworkPolicy,
     SandboxedCommand,
@@ -34,6 +32,9 @@ from parley.workspace.sandbox.mounts import is_beneath
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected, outer_repository
 from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
 from parley.workspace.search_path import with_trusted_path
+
+if TYPE_CHECKING:
+    from parley.workspace.sandbox.egress.proxy import EgressProxy
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
@@ -60,17 +61,18 @@ class SandboxConfig(Struct, frozen=True, kw_only=True):
     """Whether the settings let a command run outside."""
 
 
-class LocalCommandPlace:
+class SandboxPlace:
     """A place in a sandbox."""
 
     def __init__(self, kind: SandboxKind, launcher: SandboxLauncher, config: SandboxConfig, proxy: EgressProxy) -> None:
         self.kind = kind
-        self.confinement: Confinement | None = launcher
+        self.confinement: SandboxLauncher | None = launcher
         self._launcher = launcher
         self._config = config
         self._proxy = proxy
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment of the command."""
         hidden = {*DROPPED_VARIABLES, *self._config.hidden_variables}
         found = {name: value for name, value in environment.items() if name not in hidden}
         found |= {"TMPDIR": self._launcher.temp, "PARLEY_SANDBOX": self.kind}
@@ -79,6 +81,7 @@ class LocalCommandPlace:
         return found
 
     def find_violations(self, command: str, output: str) -> list[str]:
+        """What the sandbox refused to a command that has ended, one sentence each."""
         policy = self._launcher.policy
         found = self._launcher.after_command()
         found += find_violations(policy, output, self.kind)
@@ -99,7 +102,7 @@ class OutsidePlace:
     """
 
     kind: SandboxKind = "none"
-    confinement: Confinement | None = None
+    confinement: SandboxLauncher | None = None
 
     def __init__(self, writable: tuple[str, ...]) -> None:
         self._writable = writable
@@ -109,6 +112,9 @@ class OutsidePlace:
 
     def find_violations(self, command: str, output: str) -> list[str]:
         return []
+
+
+CommandPlace = SandboxPlace | OutsidePlace
 
 
 class ProtectedTree:
@@ -129,8 +135,8 @@ class ProtectedTree:
         return self._found
 
 
-class LocalCommandSandbox:
-    """The sandbox of a session on this machine."""
+class CommandSandbox:
+    """Decides where the commands of a session run."""
 
     def __init__(
         self,
@@ -155,7 +161,8 @@ class LocalCommandSandbox:
         self._has_warned = False
         self._trees: dict[tuple[str, ...], ProtectedTree] = {}
 
-    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | OutsidePlace | None:
+    async def place(self, command: SandboxedCommand) -> CommandPlace | None:
+        """The place; None for outside of a sandbox. Raises ToolError if the command must be confined and cannot be."""
         config = self._read_config()
         self._ask_host, self._report_refusal = command.ask_host, command.report_refusal
         must = command.scope.confined == "sandbox"
@@ -177,7 +184,8 @@ class LocalCommandSandbox:
                 return self._open(offer, self._add_readable(config.reader_policy, command.folders), config)
         return None
 
-    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> LocalCommandPlace | None:
+    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> SandboxPlace | None:
+        """The place of a command hook or a stdio MCP server. Raises ToolError."""
         read = self._read_config if by_project else self._read_config_without_project
         config = read()
         wanted = config.confines_hooks if kind == "hook" else config.confines_servers
@@ -194,9 +202,11 @@ class LocalCommandSandbox:
             launcher.accept(path)
 
     def describe(self) -> SandboxKind:
+        """What confines commands in this session."""
         return self._detect().kind if self._read_config().enabled else "none"
 
     async def close(self) -> None:
+        """The session has ended, and all its commands."""
         for proxy in self._proxies.values():
             await proxy.close()
         if self._folders is not None:
@@ -225,7 +235,7 @@ class LocalCommandSandbox:
 
     async def _open_for_edits(
         self, offer: SandboxOffer, config: SandboxConfig, folders: tuple[str, ...]
-    ) -> LocalCommandPlace | None:
+    ) -> SandboxPlace | None:
         """The place of a command that edits; None if it cannot be confined.
 
         Protected files are read-only, but nothing is restored afterwards: the names that the command creates were
@@ -267,7 +277,7 @@ class LocalCommandSandbox:
         policy: SandboxPolicy,
         config: SandboxConfig,
         read_config: Callable[[], SandboxConfig] | None = None,
-    ) -> LocalCommandPlace:
+    ) -> SandboxPlace:
         launcher = self._launchers.get(policy)
         if offer.kind == "landlock" and policy.network.names_hosts and not self._has_warned:
             self._has_warned = True
@@ -286,7 +296,7 @@ class LocalCommandSandbox:
                 self._watch(offer, policy),
                 proxy.serve if has_network else None,
             )
-        return LocalCommandPlace(offer.kind, launcher, config, proxy)
+        return SandboxPlace(offer.kind, launcher, config, proxy)
 
     def _watch(self, offer: SandboxOffer, policy: SandboxPolicy) -> ProtectedFiles:
         """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""

@@ -1,6 +1,6 @@
 """The proxy through which sandboxed commands reach the network.
 
-    proxy = AllowListProxy(policy=lambda: policy, ask=ask_the_client)
+    proxy = EgressProxy(policy=lambda: policy, ask=ask_the_client)
     proxy.serve(listener)          # a socket that listens in the network namespace of the sandbox
     proxy.take_refusals()          # the hosts that were refused, for the result of the command
 
@@ -84,7 +84,7 @@ class Unreachable(Exception):
     """A permitted target cannot be reached."""
 
 
-class AllowListProxy:
+class EgressProxy:
     """Connects commands to the hosts that the policy permits."""
 
     def __init__(
