@@ -30,7 +30,7 @@ from parley.tools.files.edit import Edit
 from parley.tools.files.read import Read
 from parley.tools.search import Grep
 from parley.workspace.base import Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 from parley.workspace.remote.address import WorkspaceAddress

@@ -91,7 +91,7 @@ SHARED = {
     "parley.workspace.process.processes": "the side of the workspace's door that runs commands; base names it as such",
     "parley.workspace.sandbox.commands": "the side of the workspace's door that confines commands",
     "parley.workspace.sandbox.launcher": "what confines a command: whoever starts one passes it on",
-    "parley.workspace.remote.choice": "where the files of a session are: whoever creates or runs one says it",
+    "parley.workspace.remote.address": "where the files of a session are: whoever creates or runs one says it",
     "parley.workspace.web": "the side of the workspace's door that leads to the network; its words are not in base yet",
 }
 
@@ -114,7 +114,7 @@ ALLOWED = {
         "parley.workspace.remote.address",
     ): "an entry point chooses its transport",
     ("parley.cli.commands.network.host", "parley.workspace.process.tree"): "a host hides its token, too",
-    ("parley.cli.commands.network.workspace", "parley.workspace.remote.handshake"): "and who may come in",
+    ("parley.cli.commands.network.workspace", "parley.workspace.remote.wire"): "and who may come in",
     ("parley.cluster.operations.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
     ("parley.cli.run", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.cli.spare", "parley.transports.stdio"): "an entry point chooses its transport",

@@ -59,8 +59,7 @@ ALLOWED = {
     "parley.terminal.application": "/dev/null in place of a terminal that was closed",
     "parley.terminal.commands.memory": "the folder of a memory file, which the person opens in an editor",
     "parley.testing.plugin": "the folders of a test",
-    "parley.workspace.sandbox.cleanup": "a record in a private folder, and empty folders that hold a mask",
-    "parley.workspace.sandbox.contents": "protected files, by the descriptor of their folder, no link followed",
+    "parley.workspace.sandbox.cleanup": "a private record, empty folders for masks, protected files in opened folders",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})
 WRITING_METHODS = frozenset({"write_text", "write_bytes", "touch", "mkdir", "symlink_to", "hardlink_to"})

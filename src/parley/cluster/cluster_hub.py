@@ -19,7 +19,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.server_log import ServerLog
 from parley.stores.base import Store
-from parley.workspace.remote.choice import SessionWorkspace
+from parley.workspace.remote.address import SessionWorkspace
 
 NEW_SESSION_ID: ContextVar[str] = ContextVar("new_session_id", default="")
 """The id of the session that the current request creates. Its shard is the one that the request was sent to."""

@@ -24,7 +24,7 @@ from parley.gateway.hub import HubSettings
 from parley.gateway.live_session import LiveSession
 from parley.protocol.base import Struct
 from parley.workspace import private_files
-from parley.workspace.remote.choice import SessionWorkspace, WorkspaceAway, find_options, read_workspace
+from parley.workspace.remote.address import SessionWorkspace, WorkspaceAway, find_options, read_workspace
 
 AWAY, BACK = "workspace_away", "workspace_back"
 

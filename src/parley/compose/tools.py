@@ -30,7 +30,7 @@ from parley.settings.tree import HOST_TREE, FileTree
 from parley.tools.base import Tool, ToolRegistry, Workspace, lists_agents, takes_options
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.selection import ToolSelection, select_tools
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from parley.permissions.base import Policy
     from parley.protocol.messages.requests import HookMatcher
     from parley.workspace.base import FileSearch, Scope, Worktrees
-    from parley.workspace.remote.client import RemoteWorkspace
-    from parley.workspace.remote.files import RemoteFiles
+    from parley.workspace.remote.client import RemoteFiles, RemoteWorkspace
     from parley.workspace.sandbox.commands import CommandSandbox
     from parley.workspace.web import Web
 
@@ -292,7 +291,7 @@ def make_files(launch: LaunchContext, session_id: str) -> SessionFiles:
     history = launch.clock.new_uuid() if forget else session_id
     checkpoints, tree = CheckpointStore(file_history(launch, history)), None
     if is_truthy(launch.environment.get("PARLEY_SNAPSHOT_TREE")):
-        from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
+        from parley.workspace.tree_snapshot import TreeSnapshot
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
     files = LocalFiles(

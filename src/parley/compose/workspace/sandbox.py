@@ -43,7 +43,7 @@ MAX_MATCHES = 1000
 @functools.cache
 def find_offer(bwrap: str | None = None, weaker_nested: bool = False) -> SandboxOffer:
     """What this machine offers; looked up once."""
-    from parley.workspace.sandbox.detect import detect
+    from parley.workspace.sandbox.base import detect
 
     return detect(bwrap, weaker_nested=weaker_nested)
 

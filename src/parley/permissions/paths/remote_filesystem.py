@@ -11,7 +11,7 @@ from parley.permissions.paths.filesystem import resolve_path
 
 
 class RemoteFilesystem:
-    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/facts.py does."""
+    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/client.py does."""
 
     is_remote = True
 

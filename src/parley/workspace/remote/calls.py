@@ -24,6 +24,8 @@ from parley.workspace.base import (
 
 MAX_FACTS = 20_000
 """In one call."""
+Fact = tuple[str, str, int]
+"""What is asked (`FactReader`), the path, and a limit."""
 
 
 class Call(Struct, frozen=True, kw_only=True, tag_field="call", forbid_unknown_fields=True):
@@ -244,10 +246,6 @@ class EndSession(Call, frozen=True, kw_only=True, tag="end"):
     """The engine ends the session: nothing of it has to be kept for another connection."""
 
     timeout_seconds = 2.0
-
-
-Fact = tuple[str, str, int]
-"""What is asked (facts.py), the path, and a limit."""
 
 
 class FindFacts(Call, frozen=True, kw_only=True, tag="facts"):

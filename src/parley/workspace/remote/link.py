@@ -11,6 +11,10 @@ If it has forgotten them, only calls that read are repeated, and the others fail
 
 A call that cannot be sent waits for the connection up to `wait_seconds`; then it fails with an error that names the
 workspace. Safe to use from all threads.
+
+All connections of this process share an event loop in a thread of its own. Files are read by worker threads,
+permissions are decided on the engine's loop, and both may have to wait for the workspace: on its own loop a connection
+lives through either, and answers pings.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -29,9 +34,7 @@ from parley.workspace.base import NotWritten
 from parley.workspace.remote import wire
 from parley.workspace.remote.address import WorkspaceAddress, describe, dial
 from parley.workspace.remote.calls import Call, EndSession, Failure, RequestBody
-from parley.workspace.remote.handshake import Greeting, RejectedByServer, Welcome, greet
-from parley.workspace.remote.io_thread import get_loop
-from parley.workspace.remote.wire import BrokenFrame, Channel
+from parley.workspace.remote.wire import BrokenFrame, Channel, Greeting, RejectedByServer, Welcome, greet
 
 DIAL_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
@@ -410,3 +413,26 @@ def to_exception(failure: Failure) -> Exception:
 
 _tasks: set[asyncio.Task[Any]] = set()
 """Keeps the tasks of the connection's loop alive."""
+
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def get_loop() -> asyncio.AbstractEventLoop:
+    """The running loop; started at the first use."""
+    global _loop  # one thread for the process, as in parley/_threads.py
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="parley-workspace", daemon=True).start()
+        return _loop
+
+
+def _forget() -> None:
+    """A child process does not have the thread."""
+    global _loop
+    _loop = None
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -29,10 +29,12 @@ from parley.workspace.process.processes import (
     RunningCommand,
 )
 from parley.workspace.remote import calls
+from parley.workspace.remote.calls import EarlierCommand
 from parley.workspace.remote.link import END_SECONDS, WorkspaceLink, WorkspaceUnavailable
 
 if TYPE_CHECKING:
     from parley.workspace.sandbox.launcher import SandboxLauncher
+
 
 STDOUT, STDERR = 1, 2
 REPORT_BYTES = 256 * 1024
@@ -40,6 +42,7 @@ REPORT_BYTES = 256 * 1024
 PART_BYTES = 128 * 1024
 QUICK_SECONDS = 5.0
 """For calls that the engine's loop waits for."""
+MAX_SHOWN_CHARS = 2_000
 
 
 class RemoteProcesses(Processes):
@@ -113,7 +116,7 @@ class RemoteProcesses(Processes):
         return str(found) if found else None
 
     def find_earlier(self, tool_use_id: str) -> str:
-        from parley.workspace.remote.earlier import describe_earlier
+        from parley.workspace.remote.processes import describe_earlier
 
         try:
             found = self._link.call(calls.FindEarlierCommand(tool_use_id=tool_use_id))
@@ -392,3 +395,15 @@ def encode_words(argv: list[str]) -> list[bytes]:
         return [word.encode("utf-8", "surrogateescape") for word in argv]
     except UnicodeEncodeError:
         raise ToolError("the command contains invalid Unicode (a lone surrogate)") from None
+
+
+def describe_earlier(found: EarlierCommand | None) -> str:
+    """A sentence or two; empty if nothing is known."""
+    if found is None:
+        return ""
+    if found.exit_code is None:
+        how = "The workspace ended the command, because its engine was gone."
+    else:
+        how = f"The command itself ended with exit code {found.exit_code}."
+    shown = found.last_output.decode(errors="replace").replace("\0", "\ufffd")[-MAX_SHOWN_CHARS:].strip()
+    return f"{how} It had written {found.total_bytes} bytes." + (f" The end of its output:\n{shown}" if shown else "")

@@ -3,11 +3,11 @@
 Found in each writable folder:
 
 * Protected folders and files, also in folders below it, in any case. They are mounted read-only. If there are very
-  many, the others are compared and restored (`contents.py`), as are files with hard links.
+  many, the others are compared and restored (`cleanup.py`), as are files with hard links.
 * Protected folders that do not exist. They are masked, so that a command cannot create them.
 * Symlinks with a protected name, and protected names that do not exist, in all folders. Nothing can be mounted there
-  without side effects for others (an empty `.npmrc` breaks npm). `entries.py` compares them after each command, moves
-  what was created into a private folder, and restores what was replaced.
+  without side effects for others (an empty `.npmrc` breaks npm). `protected_entries.py` compares them after each
+  command, moves what was created into a private folder, and restores what was replaced.
 
 Of a git repository, the configuration and the hooks are protected; the rest must be writable, or git does not work.
 """
@@ -20,8 +20,8 @@ import stat
 from collections.abc import Collection, Iterable
 
 from parley.protocol.base import Struct
-from parley.workspace.sandbox.folders import GIT, FolderIndex
-from parley.workspace.sandbox.mounts import is_beneath, is_folder
+from parley.workspace.sandbox.plans import is_beneath, is_folder
+from parley.workspace.sandbox.protected_entries import GIT, FolderIndex
 from parley.workspace.sensitive_names import EXEMPT_PAIRS, normalize_name
 
 MAX_MOUNTED = 100

@@ -8,7 +8,7 @@ The program is `rg` from the PATH, otherwise the one installed with our wheel, o
 
 Output is read with bounded memory. If there is more, the search runs again, sorted by path, and stops when the caller
 has enough lines, so that pages are consistent. The program ignores the user's ripgrep configuration, follows no
-symlinks, and is killed at the timeout (program.py). It opens ignore files by itself and would wait for a pipe in the
+symlinks, and is killed at the timeout (`run_program`). It opens ignore files by itself and would wait for a pipe in the
 place of one: then the Python replacement searches, which reads only regular files.
 
 The output that `RipgrepOutput` parses:
@@ -27,8 +27,8 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +39,12 @@ from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace import search_path
 from parley.workspace.base import ContentQuery, SearchMatches
-from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
-from parley.workspace.search.program import ProgramResult, run_program
-from parley.workspace.search.root import Root
+from parley.workspace.landlock import EXECUTE, READ, READ_FILE, AllowedPath, is_supported, run_restricted
+from parley.workspace.search.search import Root
 
 if TYPE_CHECKING:
     import subprocess
+
 
 UNORDERED_BYTES = 4 << 20
 """Up to this size, output is sorted here, because ripgrep is much faster unsorted."""
@@ -78,6 +78,10 @@ STANDARD_INPUT = b"<stdin>"
 """The name of a file that is passed as stdin."""
 Hides = Callable[[str], bool]
 """Whether a path must not appear in the results."""
+PIPE_BYTES = 1 << 20
+SMALL_BYTES = 1 << 15
+PAUSE_SECONDS = 0.005
+ERROR_BYTES = 1 << 14
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
@@ -313,8 +317,8 @@ def start_restricted(
 
         allowed = [
             AllowedPath(root.descriptor, READ),
-            *allow(argv[0], RUN | READ_FILE),
-            *(found for path in SYSTEM for found in allow(path, RUN | READ_FILE)),
+            *allow(argv[0], EXECUTE | READ_FILE),
+            *(found for path in SYSTEM for found in allow(path, EXECUTE | READ_FILE)),
             *(found for path in ignore_files_above(root.real) for found in allow(path, READ_FILE, os.O_NOFOLLOW)),
         ]
         return run_restricted(lambda: popen(argv, root, environment, devnull, out, err), allowed)
@@ -390,3 +394,93 @@ class RipgrepOutput:
         self._lines = None if self._hides(name) else []
         if self._lines is not None:
             self.files.append((name, self._lines))
+
+
+class ProgramResult(Struct, frozen=True, kw_only=True):
+    code: int
+    """Negative for a signal."""
+    error_text: str
+    """The start of its stderr."""
+    stopped: bool
+    """`take` wanted no more output."""
+    timed_out: bool
+
+
+async def run_program(
+    start: Callable[[int, int], subprocess.Popen[bytes]], take: Callable[[bytes], bool], *, timeout_seconds: float
+) -> ProgramResult:
+    """Run a program to its end. `start` gets the descriptors for stdout and stderr. Raises what `start` raises."""
+    with ExitStack() as open_ends:
+        output, output_writer = wide_pipe(open_ends)
+        errors, errors_writer = wide_pipe(open_ends)
+        with closing(output_writer), closing(errors_writer):
+            process = start(output_writer, errors_writer)
+        stderr = asyncio.create_task(read_start(errors))
+        stopped = timed_out = False
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                async with aclosing(chunks(output)) as pieces:
+                    async for piece in pieces:
+                        if not take(piece):
+                            stopped = True
+                            break
+                if not stopped:
+                    await asyncio.to_thread(process.wait)
+        except TimeoutError:
+            timed_out = True
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            code = await asyncio.to_thread(process.wait)
+            error_text = await stderr
+    return ProgramResult(code=code, error_text=error_text, stopped=stopped, timed_out=timed_out)
+
+
+def wide_pipe(open_ends: ExitStack) -> tuple[int, int]:
+    """Create a pipe with a large buffer, where supported. Its reading end is closed with `open_ends`."""
+    import fcntl
+
+    reading, writing = os.pipe()
+    open_ends.enter_context(closing(reading))
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reading, writing
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
+    """Yield the data of a pipe, to its end.
+
+    A search program writes once per file. Waking up for each write would cost more than the search, so after a small
+    piece this waits a moment.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        ready = asyncio.Event()
+        loop.add_reader(descriptor, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(descriptor)
+        chunk = os.read(descriptor, PIPE_BYTES)
+        if not chunk:
+            return
+        yield chunk
+        if len(chunk) < SMALL_BYTES:
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def read_start(descriptor: int) -> str:
+    """Read a pipe to its end and return the first part."""
+    kept = bytearray()
+    async with aclosing(chunks(descriptor)) as pieces:
+        async for piece in pieces:
+            kept += piece[: ERROR_BYTES - len(kept)]
+    return kept.decode(errors="replace").strip()

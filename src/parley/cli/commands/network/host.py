@@ -21,7 +21,7 @@ from parley.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from parley.compose.workspace.server import WorkspaceService
-    from parley.workspace.remote.choice import SessionWorkspace
+    from parley.workspace.remote.address import SessionWorkspace
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -81,7 +81,7 @@ def read_workspace_service(given: GivenArgs, token: str) -> WorkspaceService | N
 
 def read_default_workspace(given: GivenArgs) -> SessionWorkspace:
     """Raises UsageError."""
-    from parley.workspace.remote.choice import SessionWorkspace, check_address
+    from parley.workspace.remote.address import SessionWorkspace, check_address
 
     wanted, wait = given.one("workspace-default"), given.has("wait-for-workspace")
     if wanted == "local" or (not wanted and given.has("workspace-listen")):

@@ -15,7 +15,7 @@ from parley.cli.stdio import warn
 from parley.compose.workspace.server import serve_workspace
 from parley.errors import InvalidArguments
 from parley.workspace.remote.address import WorkspaceAddress
-from parley.workspace.remote.handshake import read_token_file
+from parley.workspace.remote.wire import read_token_file
 
 DEFAULT_ADDRESS = "127.0.0.1:7300"
 

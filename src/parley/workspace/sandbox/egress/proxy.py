@@ -10,11 +10,11 @@ so a name that resolves differently a moment later has no effect. There is no UD
 
 A plain HTTP connection carries one request. A tunnel is not decrypted, so a server that is reached through it may
 forward to others; allow only hosts that you trust with what the commands can read. If it carries TLS, the name in the
-client's first message must be allowed, too: behind one address there may be many hosts (`tls.py`).
+client's first message must be allowed, too: behind one address there may be many hosts (`wire.py`).
 
 With ports of the user's own proxies, connections are passed on to those, which decide by themselves.
 
-See also: `policy.py` for patterns, `wire.py` for the two protocols, `../base.py` for how the listener gets here.
+See also: `policy.py` for patterns, `wire.py` for the protocols, `../base.py` for how the listener gets here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from collections.abc import Awaitable, Callable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress import tls
 from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host
 from parley.workspace.sandbox.egress.wire import (
     MAX_HEAD_BYTES,
     READ_BYTES,
+    REFUSAL,
     SOCKS_OK,
     SOCKS_REFUSED,
     SOCKS_UNREACHABLE,
@@ -40,6 +40,7 @@ from parley.workspace.sandbox.egress.wire import (
     http_error,
     read_body,
     read_http,
+    read_opening,
     read_socks,
     socks_reply,
 )
@@ -252,7 +253,7 @@ class EgressProxy:
 
     async def _read_opening(self, request: ProxyRequest, reader: asyncio.StreamReader) -> bytes:
         """What a client sends first through a tunnel. Raises BadRequest, and Refused if it asks for another host."""
-        opening = await tls.read_opening(reader)
+        opening = await read_opening(reader)
         if opening.name is None:
             return opening.data
         try:
@@ -340,7 +341,7 @@ class EgressProxy:
                 try:
                     upstream_writer.write(await self._read_opening(request, reader))
                 except (BadRequest, Refused):
-                    writer.write(tls.REFUSAL)
+                    writer.write(REFUSAL)
                     raise
             await copy(reader, upstream_writer)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from parley.workspace import tree_snapshot as module
 from parley.workspace.base import RewindReport, Scope
-from parley.workspace.checkpoint import tree_snapshot as module
-from parley.workspace.checkpoint.store import CheckpointStore
-from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
+from parley.workspace.tree_snapshot import TreeSnapshot
 
 
 class Shop:

@@ -9,7 +9,7 @@ import pytest
 from parley.errors import ToolError
 from parley.workspace import safe_open
 from parley.workspace.base import FileSnapshot
-from parley.workspace.checkpoint.file_snapshot import (
+from parley.workspace.local import (
     CHUNK_BYTES,
     LARGEST_BYTES,
     check_unchanged,

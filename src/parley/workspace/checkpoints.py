@@ -9,7 +9,7 @@ Each session has a folder of its own:
 A change is written to the index before it is made, and its outcome afterwards. After a crash the last change may have
 no outcome (`unsettled`); the next process compares the file and settles it.
 
-See also: `plan.py` decides what to restore, `local.py` changes files.
+See also: `rewind.py` decides what to restore, `local.py` changes files.
 """
 
 from __future__ import annotations

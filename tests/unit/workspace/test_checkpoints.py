@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.checkpoint.store import (
+from parley.workspace.checkpoints import (
     INDEX,
     ChangeRow,
     CheckpointDamaged,

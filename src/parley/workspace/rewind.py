@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from difflib import unified_diff
 from typing import Literal
 
 from parley.protocol.base import Struct
 from parley.workspace.base import RewindDiff, RewindReport
-from parley.workspace.checkpoint.store import ChangeRow, FileState, MessageRow
+from parley.workspace.checkpoints import ChangeRow, FileState, MessageRow
 
 COUNTED_BYTES = 16 << 20
 """In larger files, all lines are counted as inserted and deleted."""
 DIFF_BYTES = 256 << 10
 """Larger files have no diff, which can take quadratic time."""
-
 Verdict = Literal["as it was", "restore", "leave alone"]
 
 
@@ -103,8 +103,6 @@ def line_counts(current: bytes | None, restored: bytes | None) -> tuple[int, int
 
 def make_diff(path: str, current: bytes | None, restored: bytes | None) -> RewindDiff:
     """What a restore does to a file."""
-    from difflib import unified_diff
-
     status: Literal["modified", "added", "deleted"] = "modified"
     if current is None or restored is None:
         status = "added" if current is None else "deleted"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from parley.workspace.search.gitignore import LONGEST_RULE, MOST_RULES, IgnoreRules
+from parley.workspace.search.walk import LONGEST_RULE, MOST_RULES, IgnoreRules
 
 
 def verdict(lines: list[str], path: str) -> bool | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.sandbox import folders
-from parley.workspace.sandbox.folders import FolderIndex
+from parley.workspace.sandbox import protected_entries
+from parley.workspace.sandbox.protected_entries import FolderIndex
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def tree(tmp_path: Path) -> Path:
 
 def settle(index: FolderIndex) -> None:
     """Poll until the times of the folders are old enough to be relied upon."""
-    while folders.UNSETTLED in index._times:
+    while protected_entries.UNSETTLED in index._times:
         time.sleep(0.01)
         index.refresh()
 
@@ -89,7 +89,7 @@ def test_in_a_very_large_tree_the_upper_folders_and_all_new_ones_are_listed(
     for number in range(30):
         (tree / f"many/{number}/x").mkdir(parents=True)
     (tree / "many/7/x/.claude").mkdir()  # existed before, and is not listed
-    monkeypatch.setattr(folders, "MAX_FOLDERS", 20)
+    monkeypatch.setattr(protected_entries, "MAX_FOLDERS", 20)
     index = FolderIndex([str(tree)])
     assert found(index, tree) == {"a/.git"}
     assert index.beyond

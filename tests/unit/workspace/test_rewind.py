@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from parley.workspace.base import RewindReport
-from parley.workspace.checkpoint.plan import COUNTED_BYTES, RestoreGoal, RewindTally, Verdict, find_goals, line_counts
-from parley.workspace.checkpoint.store import ChangeRow, FileState, MessageRow
+from parley.workspace.checkpoints import ChangeRow, FileState, MessageRow
+from parley.workspace.rewind import COUNTED_BYTES, RestoreGoal, RewindTally, Verdict, find_goals, line_counts
 
 
 def state(content: str) -> FileState:

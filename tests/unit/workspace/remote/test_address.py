@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.workspace.remote.address import WorkspaceAddress
-from parley.workspace.remote.choice import SessionWorkspace, WorkspaceAway, find_options
+from parley.workspace.remote.address import SessionWorkspace, WorkspaceAddress, WorkspaceAway, find_options
 
 LOCAL = SessionWorkspace(kind="local", host="one")
 ADDRESSES = {"one": "tls://10.0.0.1:7300", "two": "unix:/run/two"}

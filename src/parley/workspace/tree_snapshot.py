@@ -18,7 +18,7 @@ from contextlib import suppress
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace import safe_open
-from parley.workspace.checkpoint.store import ChangeRow, CheckpointStore, FileState, hash_file
+from parley.workspace.checkpoints import ChangeRow, CheckpointStore, FileState, hash_file
 from parley.workspace.search.walk import Walk
 
 MAX_FILE_BYTES = 10 << 20

@@ -1,21 +1,27 @@
-"""What commands see of the file system in bubblewrap, as arguments for it.
+"""What commands see of the file system: arguments for bubblewrap, and rights under Landlock.
 
-Everything is read-only, and the folders that commands may change are mounted over it. What is protected beneath them is
-mounted read-only once more. Such a mount point cannot be renamed or removed; so that it cannot be moved with a folder
-above it either, each folder between it and the writable one is a mount point, too.
+bubblewrap. Everything is read-only, and the folders that commands may change are mounted over it. What is protected
+beneath them is mounted read-only once more. Such a mount point cannot be renamed or removed; so that it cannot be moved
+with a folder above it either, each folder between it and the writable one is a mount point, too. A path that does not
+exist needs a mount point all the same. bubblewrap creates an empty folder there, a *placeholder*, which stays on the
+host until it is removed (`cleanup.py`).
 
-A path that does not exist needs a mount point all the same. bubblewrap creates an empty folder there, a *placeholder*,
-which stays on the host until it is removed (`cleanup.py`).
+Landlock has no exceptions: a right to a folder is a right to everything beneath it. Around a path that is excepted, the
+plan allows the entries beside it, and nothing new can be created in the folders above it. Names of files can be listed
+everywhere. Protected files in a writable folder are not excepted, because then nothing could be created there; they are
+compared and restored instead (`cleanup.py`).
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Literal
 
 from parley.protocol.base import Struct
+from parley.workspace.landlock import EVERY_RIGHT, EXECUTE, IOCTL_DEV, READ, READ_FILE, READ_FOLDER, WRITE_FILE
 from parley.workspace.sandbox.base import SandboxPolicy
 
 MountKind = Literal["writable", "read_only", "hidden", "empty"]
@@ -25,6 +31,9 @@ HIDDEN_RUNTIME = "/run"
 NAMESPACES = ("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--as-pid-1")
 """Our supervisor is the first process. That of bubblewrap has no system call filter, and commands could write to its
 memory."""
+HIDDEN = ("/dev", "/tmp", "/run")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+"""Not the pseudo-terminals: those of the user are among them."""
 
 
 class MountPlan(Struct, frozen=True, kw_only=True):
@@ -144,3 +153,35 @@ def is_folder(path: str) -> bool:
         return stat.S_ISDIR(os.lstat(path).st_mode)
     except OSError:
         return False
+
+
+def plan_paths(policy: SandboxPolicy, runtime: tuple[str, ...], temp: str) -> list[tuple[str, int]]:
+    hidden = (*HIDDEN, *policy.unreadable)
+    found = [("/", READ_FOLDER), *allow_around("/", hidden, EXECUTE | READ)]
+    found += [(f"/dev/{name}", READ_FILE | WRITE_FILE | IOCTL_DEV) for name in DEVICES]
+    for path in runtime:
+        found.append((path, EXECUTE | READ))
+    for path in policy.readable:
+        found += allow_around(
+            path, tuple(each for each in policy.unreadable if not is_beneath(path, each)), EXECUTE | READ
+        )
+    for path in policy.writable:
+        found += allow_around(path, policy.unreadable, EXECUTE | READ)
+        found += allow_around(path, (*policy.read_only, *policy.unreadable), EVERY_RIGHT)
+    return [*found, (temp, EVERY_RIGHT)]
+
+
+def allow_around(path: str, excepted: tuple[str, ...], access: int) -> Iterator[tuple[str, int]]:
+    """Allow a folder, or what is in it and is not excepted."""
+    if any(is_beneath(path, each) for each in excepted):
+        return
+    inner = tuple(each for each in excepted if is_beneath(each, path))
+    if not inner:
+        yield path, access
+        return
+    try:
+        names = os.listdir(path)
+    except OSError:
+        return
+    for name in names:
+        yield from allow_around(os.path.join(path, name), inner, access)
