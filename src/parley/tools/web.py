@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -251,10 +252,6 @@ def collect_hits(block: Json) -> Any:
 
 
 async def query_endpoint(web: Web, template: str, call: WebSearchInput) -> list[WebHit]:
-    from urllib.parse import quote
-
-    from parley.workspace.web import WebPage
-
     page = await web.fetch(template.replace("{query}", quote(call.query, safe="")), own=True)
     if not isinstance(page, WebPage) or page.code != 200:
         raise ToolError(f"The search endpoint answered {page.code} {page.reason}.")
@@ -265,8 +262,6 @@ async def query_endpoint(web: Web, template: str, call: WebSearchInput) -> list[
 
 
 def is_requested(url: str, call: WebSearchInput) -> bool:
-    from urllib.parse import urlsplit
-
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

@@ -14,6 +14,7 @@ See also: `rewind.py` decides what to restore, `local.py` changes files.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -281,8 +282,6 @@ class CheckpointStore:
 
     def _write_temp_copy(self, opened: int, *, durable: bool) -> str:
         """Copy a file to the temporary name and return the hash of the copy."""
-        import hashlib
-
         hashed = hashlib.sha256()
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         copy = private_files.open_file(self.folder / TEMP_COPY, flags, below=BELOW)
@@ -315,8 +314,6 @@ def read_chunks(opened: int) -> Iterator[bytes]:
 
 def hash_file(opened: int) -> str:
     """The hash of an opened file's content."""
-    import hashlib
-
     hashed = hashlib.sha256()
     for part in read_chunks(opened):
         hashed.update(part)
@@ -324,8 +321,6 @@ def hash_file(opened: int) -> str:
 
 
 def hash_bytes(data: bytes) -> str:
-    import hashlib
-
     return hashlib.sha256(data).hexdigest()
 
 

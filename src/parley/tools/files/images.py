@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from importlib import import_module
+from io import BytesIO
 from typing import Any
 
 from parley.errors import ToolError
@@ -120,8 +121,6 @@ def fit_image(picture: Picture) -> Picture:
 
 def scale_image(pillow: Any, picture: Picture, side: int) -> Picture:
     """Raises ToolError if it cannot be decoded."""
-    from io import BytesIO
-
     out = BytesIO()
     try:
         with pillow.open(BytesIO(picture.data)) as image:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -12,6 +14,7 @@ from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
+from parley.tools.files import images
 from parley.tools.files.access import (
     LINE_BYTES,
     as_text,
@@ -171,8 +174,6 @@ def format_source(source: str, *, as_list: bool) -> str | list[str]:
 
 def dump_notebook(book: Any, before: bytes) -> bytes:
     """The notebook as Jupyter writes it, with the indentation and line endings of the file."""
-    import json
-
     found = re.match(rb'[^"]*\{\r?\n([ \t]+)"', before)
     indent = found[1].decode() if found else JUPYTERS_INDENT
     text = json.dumps(book, indent=indent, ensure_ascii=False)
@@ -198,8 +199,6 @@ class ShownCells(Struct, frozen=True, kw_only=True):
 
 def load_notebook(data: bytes) -> Json:
     """Raises NotANotebook."""
-    import json
-
     try:
         book = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as exc:
@@ -307,10 +306,6 @@ class NotebookView:
         return {**shown, "text": text} if text else shown
 
     def _image(self, data: Json) -> Json | None:
-        from base64 import b64decode
-
-        from parley.tools.files import images
-
         for kind in ("image/png", "image/jpeg"):
             base64 = join_source(data.get(kind)).replace("\n", "")
             if not base64 or len(base64) > self._images_left:

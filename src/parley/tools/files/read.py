@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+from base64 import b64encode
+from io import BytesIO
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -12,6 +14,7 @@ from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
+from parley.tools.files import images
 from parley.tools.files.access import UNKNOWN, as_text, detect, mark_seen, read_whole_file, resolve_path, to_utf8
 from parley.workspace.base import FileSnapshot, Scope
 
@@ -71,8 +74,6 @@ class Read:
 
 def is_text(path: str, data: bytes) -> bool:
     """Whether a file is shown as text, which is quick. False for an empty notebook, too."""
-    from parley.tools.files import images
-
     return not (data.startswith(PDF) or path.endswith(".ipynb") or images.media_type(data) is not None)
 
 
@@ -89,8 +90,6 @@ def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -
 
 def show_image(data: bytes) -> tuple[ToolOutput, bool] | None:
     """The result for an image; None for other files."""
-    from parley.tools.files import images
-
     kind = images.media_type(data)
     if kind is None:
         return None
@@ -117,8 +116,6 @@ def show_image(data: bytes) -> tuple[ToolOutput, bool] | None:
 
 
 def show_pdf(path: str, data: bytes, call: ReadInput) -> ToolOutput:
-    from base64 import b64encode
-
     texts, count = page_texts(data, call.pages, MOST_PAGES)
     parts = [f"Page {number} of {count}:\n{text or '(no text; it may be a scan)'}" for number, text in texts]
     content = "\n\n".join(parts)
@@ -272,8 +269,6 @@ def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[in
         raise ToolError(f"The PDF is too large to read ({len(data)} bytes). Extract the pages you need in Bash.")
     # Its warnings about malformed files would go to stderr.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    from io import BytesIO
-
     import pypdf
 
     try:

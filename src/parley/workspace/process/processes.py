@@ -27,6 +27,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -37,8 +38,6 @@ from parley.protocol.base import Struct
 from parley.workspace import private_files
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from parley.workspace.sandbox.launcher import SandboxLauncher, SandboxRun
 
 BELOW = 4
@@ -82,17 +81,21 @@ class OutputRecord:
         self.total_bytes = 0
         self.problem = ""
         """Why the file is incomplete; "" if it is complete."""
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if again else os.O_EXCL)
+        flags = os.O_WRONLY | os.O_CREAT | (0 if again else os.O_EXCL)
         self._file: int | None = private_files.open_file(path, flags, below=BELOW)
+        self._start = os.fstat(self._file).st_size
 
     def take(self, data: bytes) -> None:
-        before, self.total_bytes = self.total_bytes, self.total_bytes + len(data)
-        if self._file is None or self.problem:
-            return
-        left = memoryview(data)[: FILE_CAP_BYTES - before]
+        self.write(self.total_bytes, data)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write at a position after what was there at first. A full disk loses the rest, not the command."""
+        self.total_bytes = max(self.total_bytes, offset + len(data))
+        left, at = memoryview(data)[: max(0, FILE_CAP_BYTES - offset)], self._start + offset
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            while left and self._file is not None and not self.problem:
+                count = os.pwrite(self._file, left, at)
+                left, at = left[count:], at + count
         except OSError as exc:
             self.problem = f"the rest could not be saved: {exc.strerror}"
         if self.total_bytes > FILE_CAP_BYTES:
@@ -823,8 +826,6 @@ class SupervisorProcess:
             async with asyncio.timeout(END_SECONDS):
                 await loop.sock_recv(self._control, 1)
         except TimeoutError:
-            import subprocess
-
             from parley.workspace.process.tree import descendants_of, send
 
             # Its descendants first: bubblewrap exits when none is left in its namespace.
@@ -856,10 +857,8 @@ class SupervisorProcess:
                 self.problem = self._run.finish()
 
 
-def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> Popen[bytes]:
+def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> subprocess.Popen[bytes]:
     """Start a supervisor for commands that are not confined. Raises OSError."""
-    import subprocess
-
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(control.fileno()), mode],
         pass_fds=[control.fileno()],

@@ -30,11 +30,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from functools import partial
+from os.path import join
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from msgspec.structs import replace
 
+from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.version import __version__
 from parley.workspace.base import (
@@ -345,8 +347,6 @@ class RemoteSearch:
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
     ) -> SearchMatches:
-        from parley._threads import run_in_thread
-
         while True:
             found: SearchMatches = await self._link.request(
                 calls.SearchFiles(
@@ -368,8 +368,6 @@ class RemoteSearch:
             enough_lines = min(enough_lines * 8, MOST_LINES)
 
     def _visible(self, area: SearchArea, paths: list[str]) -> list[str]:
-        from os.path import join
-
         def is_visible(path: str) -> bool:
             return not area.hides(path) and not area.withholds(path)
 
@@ -379,8 +377,6 @@ class RemoteSearch:
 
 def found_path_of(area: SearchArea, paths: list[str]) -> list[str]:
     """The absolute paths of results, if the search was for a single file."""
-    from os.path import join
-
     return [join(area.cwd, path) for path in paths] if len(paths) == 1 else []
 
 

@@ -248,7 +248,7 @@ class WorkspaceLink:
                 return
             pending.is_sent = True
             settled, self._settled = self._settled, []
-            body = wire.encode_body(RequestBody(settled, pending.call))  # type: ignore[arg-type]
+            body = wire.encode_body(RequestBody(settled, pending.call))
         except WorkspaceUnavailable as exc:
             self._pending.pop(number, None)
             self._settle(pending, exc)

@@ -23,12 +23,11 @@ from msgspec.structs import replace
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace import private_files
 from parley.workspace.base import FileSnapshot, NotWritten, Scope, SearchArea
 from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.git import Git
 from parley.workspace.local import LocalFiles
-from parley.workspace.process.processes import FILE_CAP_BYTES, Processes, RunningCommand
+from parley.workspace.process.processes import OutputRecord, Processes, RunningCommand
 from parley.workspace.remote import calls, wire
 from parley.workspace.remote.calls import Call, EarlierCommand, Failure, RequestBody
 from parley.workspace.remote.wire import BrokenFrame, Channel, Greeting
@@ -41,8 +40,6 @@ MAX_EARLIER = 100
 """Commands whose end is kept for an engine that takes the session over."""
 MAX_COMMANDS = 256
 MAX_CALLS = 4096
-OWN_DEPTH = 4
-"""How many folders above an own file are ours (private_files)."""
 FORGOTTEN = (
     "the workspace does not know this command: it was restarted during this call, or the connection was lost for longer"
     " than its grace period. What the command has done is not known."
@@ -90,11 +87,12 @@ class ServedSession:
         changeable = (cwd, place.root)
         self._search = LocalSearch(place.environment, lambda: changeable)
         self._processes = Processes()
+        self._outputs = self._processes.outputs
         self._worktrees = GitWorktrees(Git(self._processes, place.environment, lambda: changeable))
         self._pins = Pins()
         self._calls: dict[int, asyncio.Task[tuple[int, bytes]]] = {}
         self._commands: dict[int, ServedCommand] = {}
-        self._records: dict[str, RecordFile] = {}
+        self._records: dict[str, OutputRecord] = {}
         self._searches: set[int] = set()
         """Those that run and were not stopped."""
         self._order = asyncio.Lock()
@@ -174,7 +172,8 @@ class ServedSession:
     async def _run(self, call: Call) -> tuple[int, bytes]:
         """The reply to a call."""
         try:
-            result = await HANDLERS[type(call)](self, call)
+            serve: Callable[[Call], Awaitable[Any]] = getattr(self, f"serve_{call.__struct_config__.tag}")
+            result = await serve(call)
             return wire.REPLY, wire.encode_body(result)
         except ToolError as exc:
             failure = Failure("tool", str(exc))
@@ -212,7 +211,7 @@ class ServedSession:
             while len(self.earlier) > MAX_EARLIER:
                 del self.earlier[next(iter(self.earlier))]
 
-    async def _end(self, call: calls.EndSession) -> None:
+    async def serve_end(self, call: calls.EndSession) -> None:
         self.is_ended = True
         async with self._order:  # after the changes that were asked for before
             await run_in_thread(self._files.close)
@@ -251,12 +250,12 @@ class ServedSession:
 
     # Files and search.
 
-    async def _read(self, call: calls.ReadFile) -> FileSnapshot | None:
+    async def serve_read(self, call: calls.ReadFile) -> FileSnapshot | None:
         scope = self._narrow(call.scope)
         read = self._files.peek if call.how == "peek" else self._files.read
         return await run_in_thread(lambda: read(call.path, scope, call.limit_bytes))
 
-    async def _write(self, call: calls.WriteFile) -> FileSnapshot:
+    async def serve_write(self, call: calls.WriteFile) -> FileSnapshot:
         scope = self._narrow(call.scope)
 
         def write() -> FileSnapshot:
@@ -272,24 +271,24 @@ class ServedSession:
         async with self._order:
             return await run_in_thread(write)
 
-    async def _track(self, call: calls.TrackCommand) -> None:
+    async def serve_track(self, call: calls.TrackCommand) -> None:
         async with self._order:
             await run_in_thread(self._files.after_command if call.is_over else self._files.before_command)
 
-    async def _changed_by(self, call: calls.ChangedBy) -> list[str] | None:
+    async def serve_changed_by(self, call: calls.ChangedBy) -> list[str] | None:
         return await run_in_thread(lambda: self._files.changed_by(call.tool_use_id))
 
-    async def _begin_message(self, call: calls.BeginMessage) -> None:
+    async def serve_begin_message(self, call: calls.BeginMessage) -> None:
         async with self._order:
             await run_in_thread(lambda: self._files.begin_message(call.id))
 
-    async def _rewind(self, call: calls.Rewind) -> Any:
+    async def serve_rewind(self, call: calls.Rewind) -> Any:
         async with self._order:
             return await run_in_thread(
                 lambda: self._files.rewind(call.id, dry_run=call.dry_run, with_diffs=call.with_diffs)
             )
 
-    async def _use_history(self, call: calls.UseHistory) -> None:
+    async def serve_use_history(self, call: calls.UseHistory) -> None:
         new, old = (CheckpointStore(self._history(name)) for name in (call.session, call.inherits))
 
         def use() -> None:
@@ -302,7 +301,7 @@ class ServedSession:
     def _history(self, session: str) -> Path:
         return self.place.histories / safe_name(session)
 
-    async def _list(self, call: calls.ListFiles) -> Any:
+    async def serve_list(self, call: calls.ListFiles) -> Any:
         area = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope))
         self._searches.add(call.search)
         try:
@@ -319,25 +318,24 @@ class ServedSession:
         finally:
             self._searches.discard(call.search)
 
-    async def _stop_search(self, call: calls.StopSearch) -> None:
+    async def serve_stop_search(self, call: calls.StopSearch) -> None:
         self._searches.discard(call.search)
 
-    async def _search_files(self, call: calls.SearchFiles) -> Any:
+    async def serve_search(self, call: calls.SearchFiles) -> Any:
         area = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope))
         return await self._search.matches(
             call.query, area, timeout_seconds=call.seconds, enough_lines=call.enough_lines
         )
 
-    async def _worktree(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
+    async def serve_worktree(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
         trees, worktree = self._worktrees, call.worktree
+        self._check_folder(call.cwd if worktree is None else worktree.path)
         if worktree is None:
-            self._check_folder(call.cwd)
             if call.action == "sweep":
                 await trees.sweep(call.cwd)
                 return calls.WorktreeResult()
             get = {"open": trees.open, "create": trees.create, "find": trees.find}[call.action]
             return calls.WorktreeResult(worktree=await get(call.cwd, call.name))
-        self._check_folder(worktree.path)
         if call.action == "find_changes":
             return calls.WorktreeResult(changes=await trees.find_changes(worktree))
         if call.action == "leave":
@@ -347,7 +345,7 @@ class ServedSession:
         await trees.remove(worktree)
         return calls.WorktreeResult()
 
-    async def _find_facts(self, call: calls.FindFacts) -> list[Any]:
+    async def serve_facts(self, call: calls.FindFacts) -> list[Any]:
         if len(call.facts) > calls.MAX_FACTS:
             raise ToolError(f"more than {calls.MAX_FACTS} facts")
         find = self.place.find_fact
@@ -355,7 +353,7 @@ class ServedSession:
 
     # Commands.
 
-    async def _start(self, call: calls.StartCommand) -> None:
+    async def serve_start(self, call: calls.StartCommand) -> None:
         if call.command in self._commands:
             raise ToolError("there is a command with this number")
         if len(self._commands) >= MAX_COMMANDS:
@@ -375,19 +373,19 @@ class ServedSession:
             raise ToolError(FORGOTTEN)
         return command
 
-    async def _wait(self, call: calls.WaitForCommand) -> calls.CommandEnded:
+    async def serve_wait(self, call: calls.WaitForCommand) -> calls.CommandEnded:
         return await self._find_command(call.command).wait()
 
-    async def _wait_output(self, call: calls.WaitForOutput) -> int:
+    async def serve_wait_output(self, call: calls.WaitForOutput) -> int:
         command = self._find_command(call.command)
         assert command.running is not None
         await asyncio.shield(command.running.output_ended)
         return command.streams[0].total
 
-    async def _feed(self, call: calls.FeedCommand) -> None:
+    async def serve_feed(self, call: calls.FeedCommand) -> None:
         await self._find_command(call.command).feed(call.data, is_end=call.is_end)
 
-    async def _stop(self, call: calls.StopCommand) -> None:
+    async def serve_stop(self, call: calls.StopCommand) -> None:
         command = self._commands.get(call.command)
         if command is None or command.running is None:
             return
@@ -397,81 +395,43 @@ class ServedSession:
             await asyncio.wait({command.running.ended}, timeout=10)
             self._commands.pop(call.command, None)
 
-    async def _stop_all(self, call: calls.StopAll) -> None:
+    async def serve_stop_all(self, call: calls.StopAll) -> None:
         await self._processes.close()
 
-    async def _find_earlier(self, call: calls.FindEarlierCommand) -> EarlierCommand | None:
+    async def serve_find_earlier(self, call: calls.FindEarlierCommand) -> EarlierCommand | None:
         return self.earlier.get(call.tool_use_id)
 
     # Own files.
 
-    async def _open_record(self, call: calls.OpenRecord) -> None:
-        path = self._own_path(call.path)
-        flags = os.O_RDWR | os.O_CREAT | (0 if call.again else os.O_EXCL)
-        opened = RecordFile(private_files.open_file(path, flags, below=OWN_DEPTH))
+    async def serve_open_record(self, call: calls.OpenRecord) -> None:
+        opened = self._outputs.open(self._own_path(call.path), again=call.again)
         if (before := self._records.pop(call.path, None)) is not None:
             before.close()
         self._records[call.path] = opened
 
-    async def _append_record(self, call: calls.AppendRecord) -> str:
+    async def serve_append_record(self, call: calls.AppendRecord) -> str:
         record = self._records.get(call.path)
         if record is None:
             return "the output file is closed"
         record.write(call.offset, call.data)
         return record.problem
 
-    async def _close_record(self, call: calls.CloseRecord) -> str:
+    async def serve_close_record(self, call: calls.CloseRecord) -> str:
         record = self._records.pop(call.path, None)
         if record is not None:
             record.close()
         if call.remove:
-            private_files.remove(self._own_path(call.path), below=OWN_DEPTH)
+            self._outputs.remove(self._own_path(call.path))
         return "" if record is None else record.problem
 
-    async def _read_record(self, call: calls.ReadRecord) -> tuple[int, bytes]:
+    async def serve_read_record(self, call: calls.ReadRecord) -> tuple[int, bytes]:
         path = self._own_path(call.path)
+        return await run_in_thread(lambda: self._outputs.tail(path, max(0, call.limit_bytes)))
 
-        def read() -> tuple[int, bytes]:
-            with open(private_files.open_file(path, os.O_RDONLY, below=OWN_DEPTH), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(0, size - max(0, call.limit_bytes)))
-                return size, file.read(max(0, call.limit_bytes))
-
-        return await run_in_thread(read)
-
-    async def _save_result(self, call: calls.SaveResult) -> None:
+    async def serve_save_result(self, call: calls.SaveResult) -> None:
         path = self._own_path(call.path)
-        await run_in_thread(lambda: private_files.write(path, call.data, below=OWN_DEPTH))
+        await run_in_thread(lambda: self._outputs.save(path, call.data))
 
-
-Handler = Callable[[ServedSession, Any], Awaitable[Any]]
-HANDLERS: dict[type[Call], Handler] = {
-    calls.ReadFile: ServedSession._read,
-    calls.WriteFile: ServedSession._write,
-    calls.TrackCommand: ServedSession._track,
-    calls.ChangedBy: ServedSession._changed_by,
-    calls.BeginMessage: ServedSession._begin_message,
-    calls.Rewind: ServedSession._rewind,
-    calls.UseHistory: ServedSession._use_history,
-    calls.ListFiles: ServedSession._list,
-    calls.StopSearch: ServedSession._stop_search,
-    calls.SearchFiles: ServedSession._search_files,
-    calls.WorktreeCall: ServedSession._worktree,
-    calls.StartCommand: ServedSession._start,
-    calls.WaitForCommand: ServedSession._wait,
-    calls.WaitForOutput: ServedSession._wait_output,
-    calls.FeedCommand: ServedSession._feed,
-    calls.StopCommand: ServedSession._stop,
-    calls.StopAll: ServedSession._stop_all,
-    calls.FindEarlierCommand: ServedSession._find_earlier,
-    calls.OpenRecord: ServedSession._open_record,
-    calls.AppendRecord: ServedSession._append_record,
-    calls.CloseRecord: ServedSession._close_record,
-    calls.ReadRecord: ServedSession._read_record,
-    calls.SaveResult: ServedSession._save_result,
-    calls.FindFacts: ServedSession._find_facts,
-    calls.EndSession: ServedSession._end,
-}
 
 _tasks: set[asyncio.Task[Any]] = set()
 
@@ -557,7 +517,7 @@ class OutputStream:
 class ServedCommand:
     """A command that runs for an engine."""
 
-    def __init__(self, order: calls.StartCommand, record: RecordFile | None) -> None:
+    def __init__(self, order: calls.StartCommand, record: OutputRecord | None) -> None:
         self.number = order.command
         self.tool_use_id = order.tool_use_id
         self.order = order
@@ -584,7 +544,7 @@ class ServedCommand:
         self.total_bytes += len(data)
         self.last_output = (self.last_output + data)[-LAST_BYTES:]
         if self._record is not None:
-            self._record.append(data)
+            self._record.take(data)
         else:
             self.streams[0].add(data)
 
@@ -634,34 +594,3 @@ class ServedCommand:
             end = self.running.ended.result()
             code = end.exit_code if not end.error else None
         return calls.EarlierCommand(exit_code=code, total_bytes=self.total_bytes, last_output=self.last_output)
-
-
-class RecordFile:
-    """An output file that is open."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._start = os.fstat(descriptor).st_size
-        self._end = 0
-        self.problem = ""
-
-    def append(self, data: bytes) -> None:
-        self.write(self._end, data)
-
-    def write(self, offset: int, data: bytes) -> None:
-        """Write at a position after what was there at first. A full disk loses the rest, not the command."""
-        self._end = max(self._end, offset + len(data))
-        left, at = memoryview(data)[: max(0, FILE_CAP_BYTES - offset)], self._start + offset
-        try:
-            while left and not self.problem and self._descriptor >= 0:
-                count = os.pwrite(self._descriptor, left, at)
-                left, at = left[count:], at + count
-        except OSError as exc:
-            self.problem = f"the rest could not be saved: {exc.strerror}"
-        if self._end > FILE_CAP_BYTES:
-            self.problem = f"the output after {FILE_CAP_BYTES >> 20} MB was dropped"
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1

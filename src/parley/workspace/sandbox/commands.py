@@ -11,11 +11,14 @@ sandbox is the reason, and the model is told so; otherwise the error has nothing
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
@@ -233,14 +236,10 @@ class CommandSandbox:
             shutil.rmtree(self._folders.temp, ignore_errors=True)
 
     async def _find_offer(self) -> SandboxOffer:
-        import asyncio
-
         return await asyncio.to_thread(self._detect)
 
     async def _protect(self, policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
         """The policy with the protected files of this moment."""
-        import msgspec
-
         if policy.filesystem_disabled:
             return policy
         writable = list_writable(policy, folders)
@@ -262,8 +261,6 @@ class CommandSandbox:
         decided on, and others may work in the same folder. Landlock knows no exceptions, so there commands are not
         allowed without approval while another one runs, and not confined if there are exceptions.
         """
-        import msgspec
-
         policy = config.editor_policy
         writable = list_writable(policy, folders)
         if offer.kind == "landlock":
@@ -276,8 +273,6 @@ class CommandSandbox:
         return self._open(offer, policy, config)
 
     async def _find_protected(self, writable: tuple[str, ...]) -> ProtectedPaths:
-        import asyncio
-
         if writable not in self._trees:
             if len(self._trees) >= MAX_LAUNCHERS:
                 self._trees.pop(next(iter(self._trees)))
@@ -286,8 +281,6 @@ class CommandSandbox:
 
     @staticmethod
     def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
-        import msgspec
-
         readable = tuple(dict.fromkeys((*policy.readable, *map(os.path.realpath, folders))))
         return msgspec.structs.replace(policy, readable=readable)
 

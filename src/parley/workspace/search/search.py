@@ -1,8 +1,7 @@
 """Find files on this machine, by path (walk.py) and by content (ripgrep.py): the implementation of `FileSearch`.
 
-Both start from a folder that is opened once and checked (`open_root`), so a path that is
-replaced later has no effect. Hidden files, and symlinks that lead out of scope,
-do not appear in the results.
+Both start from a folder that is opened once and checked (`open_root`), so a path that is replaced later has no effect.
+Hidden files, and symlinks that lead out of scope, do not appear in the results.
 """
 
 from __future__ import annotations
@@ -12,24 +11,22 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace.base import ContentQuery, FileListing, Scope, SearchArea, SearchMatches
-from parley.workspace.safe_open import Pins, check_name, is_beneath, out_of_scope
-
-if TYPE_CHECKING:
-    from parley.workspace.globs import PathGlob
-    from parley.workspace.search.walk import Walk
+from parley.workspace.globs import BadGlob, PathGlob, split_prefix
+from parley.workspace.safe_open import Pins, check_name, is_beneath, not_found_error, out_of_scope
+from parley.workspace.search import ripgrep
+from parley.workspace.search.walk import Walk, WalkFilter, newest
 
 TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 
 
 class LocalSearch:
     def __init__(self, environment: dict[str, str], list_changeable: Callable[[], Iterable[str]] = tuple) -> None:
-        from parley.workspace.safe_open import Pins
-
         self._environment = environment
         self._list_changeable = list_changeable
         """The folders that the session can change: the search program is not one of theirs."""
@@ -38,10 +35,6 @@ class LocalSearch:
     def files(
         self, pattern: str, area: SearchArea, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
     ) -> FileListing:
-        from parley.workspace.globs import split_prefix
-        from parley.workspace.search.search import Missing, open_root
-        from parley.workspace.search.walk import Walk, WalkFilter
-
         prefix, rest = split_prefix(pattern)
         glob = parse_glob(rest or "**", is_path="/" in pattern)
 
@@ -61,9 +54,6 @@ class LocalSearch:
             return FileListing()
 
     def _newest(self, walk: Walk, root: Root, area: SearchArea, most: int) -> FileListing:
-        from parley.workspace.search.search import printable, within
-        from parley.workspace.search.walk import newest
-
         hides = root.hides(area.hides)
 
         def is_included(path: str, is_link: bool) -> bool:
@@ -80,11 +70,6 @@ class LocalSearch:
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
     ) -> SearchMatches:
-        import msgspec
-
-        from parley.workspace.search import ripgrep
-        from parley.workspace.search.search import printable
-
         with ExitStack() as stack:
             root = await asyncio.to_thread(lambda: stack.enter_context(self._start(area)))
             is_hidden, withholds = root.hides(area.hides), root.hides(area.withholds)
@@ -114,9 +99,6 @@ class LocalSearch:
     @contextmanager
     def _start(self, area: SearchArea) -> Iterator[Root]:
         """Open the search root. Raises ToolError; for a missing path, with similar names."""
-        from parley.workspace.safe_open import not_found_error
-        from parley.workspace.search.search import Missing, open_root
-
         try:
             with open_root(area.path, area.scope, self._pins) as root:
                 yield root
@@ -126,8 +108,6 @@ class LocalSearch:
 
 def parse_glob(pattern: str, *, is_path: bool) -> PathGlob:
     """Parse a glob. Without a slash it applies to names in all folders. Raises ToolError."""
-    from parley.workspace.globs import BadGlob, PathGlob
-
     try:
         return PathGlob.of(pattern if is_path else f"**/{pattern}")
     except BadGlob as exc:
@@ -136,9 +116,6 @@ def parse_glob(pattern: str, *, is_path: bool) -> PathGlob:
 
 def present(found: SearchMatches, query: ContentQuery, root: Root, cwd: str) -> SearchMatches:
     """The matches with paths as shown to the model, newest first in the mode `files`."""
-    import msgspec
-
-    from parley.workspace.search.search import printable
 
     def age(file: tuple[str, list[bytes]]) -> tuple[int, str]:
         try:
