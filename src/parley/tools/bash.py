@@ -91,7 +91,8 @@ class Bash:
         wants_outside = call.dangerouslyDisableSandbox is True
         place = await find_place(call.command, context, reach, wants_outside=wants_outside)
         if call.run_in_background and (context.session.tasks is None or context.session.tasks.are_allowed):
-            timeout_ms = background_timeout_ms(call.timeout)
+            asked_ms = BACKGROUND_TIMEOUT_MS if call.timeout is None else max(1, call.timeout)
+            timeout_ms = min(asked_ms, LONGEST_BACKGROUND_TIMEOUT_MS)
             wanted = build_order(call, context, reach, folder, timeout_ms, place)
             return await start_in_background(wanted, context, note)
         timeout_ms = foreground_timeout_ms(call.timeout, context.environment)
@@ -224,10 +225,6 @@ def foreground_timeout_ms(asked: int | None, environment: Mapping[str, str]) -> 
     return default if asked is None else min(max(1, asked), longest)
 
 
-def background_timeout_ms(asked: int | None) -> int:
-    return min(BACKGROUND_TIMEOUT_MS if asked is None else max(1, asked), LONGEST_BACKGROUND_TIMEOUT_MS)
-
-
 def env_number(environment: Mapping[str, str], name: str) -> int | None:
     """A variable with a positive integer; None for other values."""
     value = environment.get(name, "")
@@ -246,7 +243,7 @@ def shell_environment(context: Context) -> dict[str, str]:
 
 def format_result(done: Finished, timeout_ms: int, note: str = "", violations: Sequence[str] = ()) -> ToolOutput:
     """The result for the model and the client. Raises ToolError if the command failed."""
-    refused = format_violations(violations)
+    refused = "\n".join(["\n<sandbox_violations>", *violations, "</sandbox_violations>"]) if violations else ""
     text = decode_output(done.output if done.total_bytes == len(done.output) else whole_characters(done.output)).rstrip(
         "\n"
     )
@@ -264,13 +261,6 @@ def format_result(done: Finished, timeout_ms: int, note: str = "", violations: S
         detail |= {"persistedOutputPath": done.spilled_to, "persistedOutputSize": done.total_bytes}
     content = note + (told or "(Bash completed with no output)") + refused
     return ToolOutput(content=content, detail=detail, is_error=False)
-
-
-def format_violations(violations: Sequence[str]) -> str:
-    """What the sandbox refused, for the model."""
-    if not violations:
-        return ""
-    return "\n<sandbox_violations>\n" + "\n".join(violations) + "\n</sandbox_violations>"
 
 
 def detail_of(stdout: str) -> Json:

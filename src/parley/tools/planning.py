@@ -229,7 +229,12 @@ def join_answer(answer: str | list[str]) -> str:
 
 def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
     """The text for the model."""
-    lines = [f"- {question} {answer}" + format_note(call, question) for question, answer in answers.items() if answer]
+    notes = {question: about.get("notes") for question, about in (call.annotations or {}).items()}
+    lines = [
+        f"- {question} {answer}" + (f"\n  (note: {notes[question]})" if notes.get(question) else "")
+        for question, answer in answers.items()
+        if answer
+    ]
     parts = ["The user answered:\n" + "\n".join(lines)] if lines else []
     if call.response:
         parts.append(f"The user said: {call.response}")
@@ -239,8 +244,3 @@ def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
     if open_questions and not call.response:
         parts.append("Not answered:\n" + "\n".join(f"- {question}" for question in open_questions))
     return "\n\n".join(parts)
-
-
-def format_note(call: AnsweredQuestions, question: str) -> str:
-    words = (call.annotations or {}).get(question, {}).get("notes")
-    return f"\n  (note: {words})" if words else ""

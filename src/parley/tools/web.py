@@ -184,7 +184,8 @@ async def run_search(call: WebSearchInput, context: Context) -> list[Any]:
     refusal = "no model is available that can search"
     if context.session.models is not None:
         try:
-            blocks = await context.session.models.consult(build_search_prompt(call.query), [server_tool(call)])
+            prompt = f"Do a web search for the following, then sum up briefly what it found:\n\n{call.query}"
+            blocks = await context.session.models.consult(prompt, [server_tool(call)])
             return list(collect_parts(blocks))
         except ModelError as exc:
             refusal = f"{exc}{' (it may work a little later)' if exc.retryable else ''}"
@@ -208,10 +209,6 @@ def server_tool(call: WebSearchInput) -> Json:
     if call.blocked_domains:
         tool["blocked_domains"] = call.blocked_domains
     return tool
-
-
-def build_search_prompt(query: str) -> str:
-    return f"Do a web search for the following, then sum up briefly what it found:\n\n{query}"
 
 
 def collect_parts(blocks: list[Json]) -> Iterator[Any]:

@@ -335,8 +335,9 @@ def other_case(text: str, wanted: str) -> str:
 
 
 def describe_position(text: str, start: int, end: int, what: str) -> str:
+    number = text.count("\n", 0, start) + 1
     more = " ..." if end - start > SUGGESTED_CHARS else ""
-    return f"{what} is at line {line_number(text, start)}:\n{text[start : min(end, start + SUGGESTED_CHARS)]}{more}"
+    return f"{what} is at line {number}:\n{text[start : min(end, start + SUGGESTED_CHARS)]}{more}"
 
 
 def like_line(text: str, wanted: str) -> str:
@@ -352,7 +353,3 @@ def like_line(text: str, wanted: str) -> str:
         return ""
     number = next(number for number, line in enumerate(lines, 1) if line.strip() == close[0])
     return f"The nearest line is {number}:\n{lines[number - 1]}"
-
-
-def line_number(text: str, position: int) -> int:
-    return text.count("\n", 0, position) + 1

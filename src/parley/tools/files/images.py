@@ -7,6 +7,7 @@ image in its history cannot continue. Large images are scaled down if Pillow is 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
 from typing import Any
@@ -62,14 +63,6 @@ def read_size(data: bytes, kind: str) -> Picture:
     return Picture(data=data, media_type=kind, width=width, height=height)
 
 
-def png_size(data: bytes) -> tuple[int, int]:
-    return number(data[16:20], "big"), number(data[20:24], "big")
-
-
-def gif_size(data: bytes) -> tuple[int, int]:
-    return number(data[6:8], "little"), number(data[8:10], "little")
-
-
 def jpeg_size(data: bytes) -> tuple[int, int]:
     """Walks the segments to the one that starts the frame."""
     at = 2
@@ -96,7 +89,12 @@ def webp_size(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-SIZES = {"image/png": png_size, "image/gif": gif_size, "image/jpeg": jpeg_size, "image/webp": webp_size}
+SIZES: dict[str, Callable[[bytes], tuple[int, int]]] = {
+    "image/png": lambda data: (number(data[16:20], "big"), number(data[20:24], "big")),
+    "image/gif": lambda data: (number(data[6:8], "little"), number(data[8:10], "little")),
+    "image/jpeg": jpeg_size,
+    "image/webp": webp_size,
+}
 
 
 def number(data: bytes, order: Any) -> int:

@@ -296,7 +296,9 @@ class Processes:
 
     async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
         """What a path is; None if nothing is there."""
-        return await asyncio.to_thread(kind_of_path, path)
+        if await asyncio.to_thread(os.path.isdir, path):
+            return "folder"
+        return "file" if await asyncio.to_thread(os.path.lexists, path) else None
 
     async def find_program(self, name: str, search_path: str) -> str | None:
         """The path of a program that a command would run by its name."""
@@ -869,12 +871,6 @@ def start_outside(control: socket.socket, environment: Mapping[str, str], mode: 
     )
 
 
-def kind_of_path(path: str) -> Literal["folder", "file"] | None:
-    if os.path.isdir(path):
-        return "folder"
-    return "file" if os.path.lexists(path) else None
-
-
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
     """Create a pipe. Its ends are closed with the given exit stacks."""
     reading, writing = os.pipe()
@@ -893,12 +889,17 @@ async def writable(end: socket.socket) -> None:
         loop.remove_writer(end)
 
 
-def encode_request(argv: list[str], cwd: str, environment: Mapping[str, str]) -> bytes:
-    """Encode a request for the child supervisor. Raises ToolError for invalid text."""
+def encode_words(argv: list[str]) -> list[bytes]:
+    """Raises ToolError for invalid text."""
     try:
-        words = [word.encode("utf-8", "surrogateescape") for word in argv]
+        return [word.encode("utf-8", "surrogateescape") for word in argv]
     except UnicodeEncodeError:
         raise ToolError("the command contains invalid Unicode (a lone surrogate)") from None
+
+
+def encode_request(argv: list[str], cwd: str, environment: Mapping[str, str]) -> bytes:
+    """Encode a request for the child supervisor. Raises ToolError for invalid text."""
+    words = encode_words(argv)
     variables = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
     parts = [os.fsencode(cwd), b"%d" % len(words), *words, *variables]
     if any(b"\0" in part for part in parts):

@@ -360,7 +360,7 @@ class RemoteSearch:
             )
             paths = [path for path, _ in found.files]
             visible = set(await run_in_thread(partial(self._visible, area, paths)))
-            if area.path in found_path_of(area, paths) and not visible and paths:
+            if [join(area.cwd, path) for path in paths] == [area.path] and not visible:
                 raise ToolError(f"{area.path} cannot be searched: a permission rule denies it.")
             shown = [one for one in found.files if one[0] in visible]
             if found.complete or len(shown) == len(found.files) or enough_lines >= MOST_LINES:
@@ -373,11 +373,6 @@ class RemoteSearch:
 
         found: list[str] = self._decide(lambda: [path for path in paths if is_visible(join(area.cwd, path))])
         return found
-
-
-def found_path_of(area: SearchArea, paths: list[str]) -> list[str]:
-    """The absolute paths of results, if the search was for a single file."""
-    return [join(area.cwd, path) for path in paths] if len(paths) == 1 else []
 
 
 class RemoteWorktrees:

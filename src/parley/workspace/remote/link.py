@@ -207,7 +207,7 @@ class WorkspaceLink:
     def send_taken(self, command: int, stream: int, offset: int) -> None:
         """Say how much of a stream was taken, so that the server sends more."""
         body = wire.OFFSET.pack(stream, offset)
-        self._loop.call_soon_threadsafe(lambda: self._spawn(self._send_frame(wire.TAKEN, command, body)))
+        self._loop.call_soon_threadsafe(lambda: wire.spawn(self._loop, self._send_frame(wire.TAKEN, command, body)))
 
     # On the loop of the connection.
 
@@ -236,7 +236,7 @@ class WorkspaceLink:
             return
         number = self.new_number()
         self._pending[number] = pending
-        self._spawn(self._send_call(number, pending))
+        wire.spawn(self._loop, self._send_call(number, pending))
 
     async def _send_call(self, number: int, pending: PendingCall) -> None:
         try:
@@ -269,12 +269,7 @@ class WorkspaceLink:
             if known is pending:
                 del self._pending[number]
                 if pending.is_sent:
-                    self._spawn(self._send_frame(wire.CANCEL, number))
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
+                    wire.spawn(self._loop, self._send_frame(wire.CANCEL, number))
 
     async def _run(self) -> None:
         """Keep the connection, until it is closed or the server refuses it."""
@@ -330,10 +325,10 @@ class WorkspaceLink:
         self._connected.set()
         sent = [number for number, pending in self._pending.items() if pending.is_sent]
         self._settled.clear()
-        self._spawn(self._send_frame(wire.WAITING, 0, wire.encode_body(sent)))
+        wire.spawn(self._loop, self._send_frame(wire.WAITING, 0, wire.encode_body(sent)))
         for number in sent:
             self._pending[number].is_sent = False
-            self._spawn(self._send_call(number, self._pending[number]))
+            wire.spawn(self._loop, self._send_call(number, self._pending[number]))
         for sink in self._sinks.values():
             sink.resume()
         if is_back:
@@ -409,10 +404,6 @@ def to_exception(failure: Failure) -> Exception:
     if failure.kind == "system":
         return OSError(failure.errno, failure.text)
     return NotWritten(failure.text) if failure.kind == "not_written" else ToolError(failure.text)
-
-
-_tasks: set[asyncio.Task[Any]] = set()
-"""Keeps the tasks of the connection's loop alive."""
 
 
 _lock = threading.Lock()

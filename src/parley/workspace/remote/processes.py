@@ -27,6 +27,7 @@ from parley.workspace.process.processes import (
     OutputRecord,
     Processes,
     RunningCommand,
+    encode_words,
 )
 from parley.workspace.remote import calls
 from parley.workspace.remote.calls import EarlierCommand
@@ -153,7 +154,6 @@ class RemoteFeed(InputFeed):
         self._command = command
         self._unsent_bytes = 0
         self._is_closed = False
-        self._last: asyncio.Future[None] | None = None
         self._queue: list[calls.FeedCommand] = []
         self._loop = asyncio.get_running_loop()
         self._sender: asyncio.Task[None] | None = None
@@ -230,7 +230,7 @@ class RemoteCommand(RunningCommand):
             self._settle(CommandEnd(ended.exit_code, os.fsdecode(ended.last_words), ended.error))
         except (ToolError, OSError) as exc:
             self._settle(CommandEnd(-signal.SIGKILL, error=str(exc)))
-        self._release(forget=True)
+        self._release()
 
     async def _wait_output(self) -> None:
         try:
@@ -246,7 +246,8 @@ class RemoteCommand(RunningCommand):
         self._loop.call_soon_threadsafe(self._take_data, stream, offset, data)
 
     def resume(self) -> None:
-        self._loop.call_soon_threadsafe(self._report_all)
+        for stream in self._streams:
+            self._loop.call_soon_threadsafe(self._report, stream)
 
     # Called on the engine's loop.
 
@@ -259,14 +260,10 @@ class RemoteCommand(RunningCommand):
             self._report(stream)
 
     def _report(self, stream: int) -> None:
-        known = self._streams[stream]
-        known.reported = known.taken
-        self._link.send_taken(self._number, stream, known.taken)
-
-    def _report_all(self) -> None:
         if not self._is_dropped:
-            for stream in self._streams:
-                self._report(stream)
+            known = self._streams[stream]
+            known.reported = known.taken
+            self._link.send_taken(self._number, stream, known.taken)
 
     def stop(self) -> None:
         if not self.ended.done():
@@ -279,15 +276,14 @@ class RemoteCommand(RunningCommand):
             watcher.cancel()
         if not self.ended.done():
             self._settle(CommandEnd(-signal.SIGKILL, error="the command was ended"))
-        self._release(forget=True)
+        self._release()
 
-    def _release(self, *, forget: bool) -> None:
+    def _release(self) -> None:
         if self._is_dropped:
             return
         self._is_dropped = True
         self._link.remove_sink(self._number)
-        if forget:
-            self._link.post(calls.StopCommand(command=self._number, forget=True))
+        self._link.post(calls.StopCommand(command=self._number, forget=True))
         self._forget_remote(self)
 
     def _settle(self, end: CommandEnd) -> None:
@@ -387,14 +383,6 @@ def call_quickly(link: WorkspaceLink, call: calls.Call) -> Any:
         raise OSError(errno.ETIMEDOUT, str(exc)) from None
     except ToolError as exc:
         raise OSError(errno.EIO, str(exc)) from None
-
-
-def encode_words(argv: list[str]) -> list[bytes]:
-    """Raises ToolError for invalid text."""
-    try:
-        return [word.encode("utf-8", "surrogateescape") for word in argv]
-    except UnicodeEncodeError:
-        raise ToolError("the command contains invalid Unicode (a lone surrogate)") from None
 
 
 def describe_earlier(found: EarlierCommand | None) -> str:

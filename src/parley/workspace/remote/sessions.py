@@ -148,7 +148,7 @@ class ServedSession:
     def _reply(self, number: int, done: asyncio.Task[tuple[int, bytes]], channel: Channel) -> None:
         if not done.cancelled() and self.channel is channel:
             kind, body = done.result()
-            spawn(send_quietly(channel, kind, number, body))
+            wire.spawn(asyncio.get_running_loop(), send_quietly(channel, kind, number, body))
 
     def _receive_taken(self, frame: wire.Frame) -> None:
         if len(frame.body) != wire.OFFSET.size:
@@ -431,15 +431,6 @@ class ServedSession:
     async def serve_save_result(self, call: calls.SaveResult) -> None:
         path = self._own_path(call.path)
         await run_in_thread(lambda: self._outputs.save(path, call.data))
-
-
-_tasks: set[asyncio.Task[Any]] = set()
-
-
-def spawn(work: Any) -> None:
-    task = asyncio.get_running_loop().create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
 
 
 async def send_quietly(channel: Channel, kind: int, number: int, body: bytes) -> None:

@@ -28,6 +28,7 @@ import hmac
 import os
 import stat
 import struct
+from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -67,6 +68,8 @@ class BrokenFrame(Exception):
     """The peer does not speak our protocol. The text says what is wrong."""
 
 
+_tasks: set[asyncio.Task[object]] = set()
+"""Keeps the tasks of `spawn` alive."""
 encode_body = msgspec.msgpack.Encoder().encode
 _decode_frame = msgspec.msgpack.Decoder(Frame).decode
 
@@ -77,6 +80,13 @@ def decode_body(body: bytes, type: Any) -> Any:
         return msgspec.msgpack.decode(body, type=type)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as exc:
         raise BrokenFrame(f"a message is not valid: {exc}") from None
+
+
+def spawn(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, object]) -> None:
+    """Run something on a loop to its end. No one waits for it."""
+    task = loop.create_task(work)
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
 
 
 class Channel:

@@ -107,7 +107,6 @@ class SandboxOffer(Struct, frozen=True, kw_only=True):
     """A sentence: why this kind, and why not a stronger one."""
     bwrap: str = ""
     """The path of bubblewrap."""
-    landlock_abi: int = 0
 
 
 class HostRefusal(Struct, frozen=True):
@@ -156,7 +155,7 @@ def detect(bwrap: str | None = None, *, weaker_nested: bool = False) -> SandboxO
         return SandboxOffer(kind="bubblewrap", reason=f"bubblewrap starts ({found})", bwrap=found)
     abi = abi_version()
     if abi >= LANDLOCK_WITH_SCOPES:
-        return SandboxOffer(kind="landlock", reason=f"{problem}; Landlock {abi} is available", landlock_abi=abi)
+        return SandboxOffer(kind="landlock", reason=f"{problem}; Landlock {abi} is available")
     landlock = f"Landlock {abi} is too old ({LANDLOCK_WITH_SCOPES} is needed)" if abi else "there is no Landlock"
     return SandboxOffer(kind="none", reason=f"{problem}; {landlock}")
 

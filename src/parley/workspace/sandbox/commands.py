@@ -204,7 +204,9 @@ class CommandSandbox:
             if offer.kind != "none" and command.scope.confined == "editor":
                 return await self._open_for_edits(offer, config, command.folders)
             if offer.kind != "none":
-                return self._open(offer, self._add_readable(config.reader_policy, command.folders), config)
+                policy, folders = config.reader_policy, map(os.path.realpath, command.folders)
+                readable = tuple(dict.fromkeys((*policy.readable, *folders)))
+                return self._open(offer, msgspec.structs.replace(policy, readable=readable), config)
         return None
 
     async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> SandboxPlace | None:
@@ -278,11 +280,6 @@ class CommandSandbox:
                 self._trees.pop(next(iter(self._trees)))
             self._trees[writable] = await asyncio.to_thread(ProtectedTree, writable)
         return self._trees[writable].find()
-
-    @staticmethod
-    def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
-        readable = tuple(dict.fromkeys((*policy.readable, *map(os.path.realpath, folders))))
-        return msgspec.structs.replace(policy, readable=readable)
 
     def _open(
         self,

@@ -64,7 +64,8 @@ def find_protected(index: FolderIndex, repositories: Iterable[str] = ()) -> Prot
                 read_only.append(os.path.realpath(path))
             elif normalize_name(name) != GIT or not is_folder(path) or is_missing(path, "HEAD"):
                 read_only.append(path)  # also a placeholder, which has no HEAD
-                writable += [inner for inner in exempt_paths(path) if is_folder(inner)]
+                exempt = [os.path.join(path, inner) for outer, inner in EXEMPT_PAIRS if outer == normalize_name(name)]
+                writable += filter(is_folder, exempt)
     # Only hooks are masked if they are missing: an empty `config` or `commondir` would break git.
     read_only += [os.path.join(path, "hooks") for path in index.git_folders if not is_missing(path, "HEAD")]
     existing = read_only[:MAX_MOUNTED]
@@ -98,11 +99,6 @@ def find_linked(paths: Iterable[str], writable: Collection[str]) -> list[str]:
 
 def is_missing(root: str, name: str) -> bool:
     return not os.path.lexists(os.path.join(root, name))
-
-
-def exempt_paths(path: str) -> list[str]:
-    plain = normalize_name(os.path.basename(path))
-    return [os.path.join(path, inner) for outer, inner in EXEMPT_PAIRS if outer == plain]
 
 
 def outer_repository(root: str) -> list[str]:
