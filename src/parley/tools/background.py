@@ -28,30 +28,17 @@ SHOWN_BYTES = 30_000
 class BackgroundTask(Protocol):
     """A task, running or finished."""
 
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def kind(self) -> str:
-        """`local_bash` for a command."""
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def command(self) -> str:
-        """The command line; empty for other tasks."""
-
-    @property
-    def output_file(self) -> str: ...
-
-    @property
-    def status(self) -> str:
-        """`running`, `completed`, `failed` or `killed`."""
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs, or if it has none."""
+    id: str
+    kind: ClassVar[str]
+    """`local_bash` for a command."""
+    description: str
+    command: str
+    """The command line; empty for other tasks."""
+    output_file: str
+    status: str
+    """`running`, `completed`, `failed` or `killed`."""
+    exit_code: int | None
+    """None while it runs, or if it has none."""
 
 
 class OutputTail(Protocol):
