@@ -27,7 +27,7 @@ from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
 from parley.settings.tree import HOST_TREE, FileTree
-from parley.tools.base import Tool, ToolRegistry, Workspace, lists_agents, takes_options
+from parley.tools.base import Tool, ToolRegistry, Workspace, customize_tool
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.selection import ToolSelection, select_tools
 from parley.workspace.checkpoints import CheckpointStore
@@ -139,9 +139,9 @@ def list_tools(launch: LaunchContext | None = None) -> tuple[str, ...]:
 def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None, options: CliOptions | None = None) -> Tool:
     """Raises UsageError if there is no such tool."""
     tool = load_tool(name)()
-    if options is not None and takes_options(tool):
-        tool = tool.with_options(options)
-    return tool.with_agents(agents().to_json) if agents is not None and lists_agents(tool) else tool
+    if options is not None:
+        tool = customize_tool(tool, "with_options", options)
+    return tool if agents is None else customize_tool(tool, "with_agents", lambda: agents().to_json())
 
 
 def find_definition(name: str) -> Json | None:

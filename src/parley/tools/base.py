@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -257,27 +257,6 @@ class Tool(Protocol):
         """Do the work, within `reach`. Raises ToolError."""
 
 
-class ListsSkills(Tool, Protocol):
-    """A tool whose description lists the skills of a session."""
-
-    def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
-        """The tool for these skills: names and descriptions."""
-
-
-class ListsAgents(Tool, Protocol):
-    """A tool whose description lists the agents of a session."""
-
-    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
-        """The tool for these agents: their names and descriptions."""
-
-
-class TakesOptions(Tool, Protocol):
-    """A tool that options of the session change."""
-
-    def with_options(self, options: CliOptions) -> Tool:
-        """The tool for a session with these options."""
-
-
 def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
     """The input as it is shown, approved and run.
 
@@ -288,19 +267,14 @@ def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
     return input if prepare is None else prepare(input, context)
 
 
-# Not `isinstance`: for a protocol, that imports `inspect` since Python 3.12.
+def customize_tool(tool: Tool, method: Literal["with_skills", "with_agents", "with_options"], value: Any) -> Tool:
+    """The tool for a session with these skills or agents, which its description lists, or with these options.
 
-
-def lists_skills(tool: Tool) -> TypeGuard[ListsSkills]:
-    return hasattr(tool, "with_skills")
-
-
-def lists_agents(tool: Tool) -> TypeGuard[ListsAgents]:
-    return hasattr(tool, "with_agents")
-
-
-def takes_options(tool: Tool) -> TypeGuard[TakesOptions]:
-    return hasattr(tool, "with_options")
+    A tool that depends on them has the method. It gets the names and descriptions of skills, a function that returns
+    those of agents, or `CliOptions`.
+    """
+    make: Callable[[Any], Tool] | None = getattr(tool, method, None)
+    return tool if make is None else make(value)
 
 
 def always_asks(tool: Tool) -> bool:
