@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from parley.permissions.base import ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import (
@@ -34,8 +34,8 @@ from parley.permissions.shell import (
     parse_strict,
 )
 from parley.permissions.shell.arguments import unwrap
-from parley.permissions.shell.denied.search import _survey_cached
-from parley.permissions.shell.readonly.check import files_read
+from parley.permissions.shell.deny_search import _survey_cached
+from parley.permissions.shell.readers import files_read
 from parley.permissions.shell.strict_parser import _parse_cached
 
 PLAIN = ("npm test", "ls -la", "touch x.txt")

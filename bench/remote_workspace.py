@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.permissions.base import ToolRequest
-from parley.permissions.paths.filesystem import RealFilesystem
-from parley.permissions.paths.remote_filesystem import RemoteFilesystem
+from parley.permissions.filesystem import RealFilesystem, RemoteFilesystem
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.tools.base import AgentState, Context, Tool, read_input
 from parley.tools.bash import Bash

@@ -15,9 +15,7 @@ from collections.abc import Iterator
 
 from pages import ROOT, fill, main, table
 
-from parley.conformance.behaviours import LEVELS, REQUIRED, read_behaviours
-from parley.conformance.excused import EXCUSED
-from parley.conformance.registry import CHECKS, SCENARIOS, BehaviourCheck
+from parley.conformance.registry import CHECKS, EXCUSED, LEVELS, REQUIRED, SCENARIOS, BehaviourCheck, read_behaviours
 from parley.conformance.report import read_outcome
 from parley.conformance.scenarios import load
 

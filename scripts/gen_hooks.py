@@ -6,13 +6,11 @@ from collections.abc import Iterable
 
 from pages import fill, main, table
 
-from parley.hooks.base import MAX_CONTEXT_CHARS
-from parley.hooks.command import MAX_OUTPUT_BYTES
+from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS
 from parley.hooks.events import EVENTS, NEVER_FIRED, HookEventSpec
 from parley.hooks.merge import RULES
-from parley.hooks.output import MAX_REASON_CHARS
+from parley.hooks.output import MAX_OUTPUT_BYTES, MAX_REASON_CHARS
 from parley.hooks.settings import HANDLERS, Handler
-from parley.hooks.timeouts import DEFAULT_SECONDS
 
 PAGE = "docs/hooks.md"
 

@@ -12,18 +12,28 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pages import fill, main, table
 
-from parley.permissions.base import Allow, Deny, EntryKind, ToolRequest
+from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.permissions.decision import MODES, decide
+from parley.permissions.filesystem import MAX_ENTRIES, MAX_PARTS, EntryKind, Filesystem
 from parley.permissions.git import config
-from parley.permissions.paths.filesystem import MAX_ENTRIES, MAX_PARTS
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import arguments, command_rules, prefix_rules, strict_parser, targets, treesitter
+from parley.permissions.shell import (
+    arguments,
+    command_rules,
+    deny_search,
+    git_arguments,
+    interpreters,
+    prefix_rules,
+    readers,
+    special_readers,
+    strict_parser,
+    targets,
+    treesitter,
+)
 from parley.permissions.shell.arguments import Program
-from parley.permissions.shell.denied import interpreters, search
-from parley.permissions.shell.denied.inert import BUILDS, FILE_FREE, INERT
-from parley.permissions.shell.readonly import check, git, special, tables
+from parley.permissions.shell.program_groups import BUILDS, FILE_FREE, INERT, RUNNERS
 from parley.protocol.base import Json, Struct
 from parley.workspace.sensitive_names import (
     KEY_NAMES,
@@ -170,28 +180,13 @@ SAMPLES = (
 )
 
 
-class EmptyFilesystem:
-    """A file system without symlinks."""
+class EmptyFilesystem(Filesystem):
+    """A file system without symlinks and with empty folders."""
 
     home = "/home/me"
 
-    def readlink(self, path: str) -> str | None:
-        return None
-
-    def exists(self, path: str) -> bool:
-        return False
-
     def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         return {}
-
-    def is_folder(self, path: str) -> bool:
-        return False
-
-    def read(self, path: str, max_bytes: int) -> bytes | None:
-        return None
-
-    def identity(self, path: str) -> tuple[int, int] | None:
-        return None
 
 
 def find_verdict(sample: Sample, behavior: Behavior | None, mode: str) -> str:
@@ -224,8 +219,8 @@ def build_mode_table() -> Iterator[str]:
 def describe_limits() -> Iterator[str]:
     yield wrap_text(
         f"""A call that would take too long to analyse needs approval in every mode, and the request gives the reason.
-        The limits for a command are {treesitter.MAX_CHARACTERS:,} characters ({search.MAX_CHARACTERS:,} with
-        here-documents), {search.MAX_COMMANDS} commands, {search.MAX_DEPTH} levels of nesting and
+        The limits for a command are {treesitter.MAX_CHARACTERS:,} characters ({deny_search.MAX_CHARACTERS:,} with
+        here-documents), {deny_search.MAX_COMMANDS} commands, {deny_search.MAX_DEPTH} levels of nesting and
         {targets.MAX_NAMES:,} file names. They are lower if there are many rules. The limits for a path are
         {MAX_PATH_CHARACTERS:,} characters and {MAX_PARTS} directories."""
     )
@@ -311,26 +306,29 @@ EDITS = (
 def build_command_tables() -> Iterator[str]:
     yield from READ_ONLY.splitlines()
     yield ""
-    programs = [*tables.READERS.items(), ("jq", special.JQ)]
-    programs += [(f"git {name}", program) for name, program in (*git.READERS.items(), *git.NESTED.items())]
+    programs = [*readers.READERS.items(), ("jq", special_readers.JQ)]
+    programs += [
+        (f"git {name}", program) for name, program in (*git_arguments.READERS.items(), *git_arguments.NESTED.items())
+    ]
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in sorted(programs, key=lambda row: row[0]))
-    yield f"- `find`: {format_names(special.FIND_TESTS | special.FIND_TESTS_WITH_VALUE)}"
-    yield f"- `test` and `[`: {format_names(special.TESTS)}"
-    yield f"- `ps`: {format_names(special.PS_WORDS | special.PS_VALUES)}; `xxd`: {format_names(special.XXD_SWITCHES)}"
-    yield f"- programs with their own checks: {format_names(special.CHECKS)}"
-    yield f"- complete git commands: {format_names(' '.join(words) for words in git.ALONE)}"
-    yield f"- options before a git subcommand: {format_names(git.GLOBAL_FLAGS)}"
-    yield f"- symlinks in directories are followed by `find` {format_names(check.FIND_FLAGS)}, " + ", ".join(
+    yield f"- `find`: {format_names(special_readers.FIND_TESTS | special_readers.FIND_TESTS_WITH_VALUE)}"
+    yield f"- `test` and `[`: {format_names(special_readers.TESTS)}"
+    ps, xxd = special_readers.PS_WORDS | special_readers.PS_VALUES, special_readers.XXD_SWITCHES
+    yield f"- `ps`: {format_names(ps)}; `xxd`: {format_names(xxd)}"
+    yield f"- programs with their own checks: {format_names(special_readers.CHECKS)}"
+    yield f"- complete git commands: {format_names(' '.join(words) for words in git_arguments.ALONE)}"
+    yield f"- options before a git subcommand: {format_names(git_arguments.GLOBAL_FLAGS)}"
+    yield f"- symlinks in directories are followed by `find` {format_names(readers.FIND_FLAGS)}, " + ", ".join(
         f"`{name}` {'unless `no-dereference` is given' if flags == '*' else format_names(flags.split())}"
-        for name, (flags, _) in sorted(check.FOLLOWING.items())
+        for name, (flags, _) in sorted(readers.FOLLOWING.items())
     )
-    yield f"- version commands: {format_names(' '.join(words) for words in tables.VERSIONS)}"
+    yield f"- version commands: {format_names(' '.join(words) for words in readers.VERSIONS)}"
     yield ""
     yield "In `acceptEdits` and `auto`, these commands also run in the working directories:"
     yield ""
     yield from (f"- `{name}`: {format_flags(program)}" for name, program in EDITS)
     yield ""
-    names = format_names(check.SAFE_ASSIGNMENTS)
+    names = format_names(readers.SAFE_ASSIGNMENTS)
     yield f"All these commands may follow wrappers ({format_names(arguments.WRAPPERS)}) and assignments to {names}."
     yield ""
     yield "## Never by prefix"
@@ -352,11 +350,11 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield "## Where denied commands are found"
     yield ""
-    yield f"- after {format_names(arguments.RUNNERS)}, and after {format_names(search.RUNS_NEXT)} of `find`"
-    texts = search.SHELLS | search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS
+    yield f"- after {format_names(RUNNERS)}, and after {format_names(deny_search.RUNS_NEXT)} of `find`"
+    texts = deny_search.SHELLS | deny_search.EVALUATORS | interpreters.TEXTS | interpreters.EDITORS
     yield f"- in the arguments of {format_names(texts)}"
     yield f"- in subscripts in {format_names(interpreters.SUBSCRIPTS)}"
-    yield f"- after the options of {format_names(search.GIT_LIKE)}"
+    yield f"- after the options of {format_names(deny_search.GIT_LIKE)}"
     yield from (
         f"- after {format_names(names)}: {format_names(words)}"
         for words, names in group_by_words(interpreters.SUBRUNNERS)
@@ -373,8 +371,8 @@ def build_command_tables() -> Iterator[str]:
     yield ""
     yield "## Directory searches"
     yield ""
-    if_recursive = format_names(check.SEARCHERS_IF_RECURSIVE)
-    yield f"Always: {format_names(check.SEARCHERS)}. With a recursive flag: {if_recursive}."
+    if_recursive = format_names(readers.SEARCHERS_IF_RECURSIVE)
+    yield f"Always: {format_names(readers.SEARCHERS)}. With a recursive flag: {if_recursive}."
 
 
 def group_by_words(table: Mapping[str, Collection[str]]) -> list[tuple[tuple[str, ...], list[str]]]:

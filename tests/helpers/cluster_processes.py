@@ -15,8 +15,8 @@ from typing import Any, Self, TypeVar
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.session_log.fold import SessionState, read_state
-from parley.cluster.session_log.records import NewerVersion
+from parley.cluster.session_log.batches import NewerVersion
+from parley.cluster.session_log.reading import LoadedLog, read_log
 from tests.helpers.forked import ForkedPipes, start_parley
 from tests.helpers.gateway import Server
 from tests.helpers.nats import NatsServer
@@ -259,8 +259,8 @@ class RunningCluster:
     async def leases(self) -> dict[int, Lease]:
         return await eventually(self.connection.ownership.leases)
 
-    async def read_state(self, session_id: str) -> SessionState:
-        return await eventually(lambda: read_state(self.connection.log, self.key(session_id)))
+    async def read_state(self, session_id: str) -> LoadedLog:
+        return await eventually(lambda: read_log(self.connection.log, self.key(session_id)))
 
     async def shards_of(self, host: str) -> set[int]:
         return {shard for shard, lease in (await self.leases()).items() if lease.host == host}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from parley.permissions.base import EntryKind, ResolvedPath
-from parley.permissions.paths.filesystem import resolve_path
+from parley.permissions.filesystem import EntryKind, Filesystem
 
 
-class Tree:
+class Tree(Filesystem):
     home = "/home/me"
 
     def __init__(
@@ -49,9 +48,6 @@ class Tree:
     def identity(self, path: str) -> tuple[int, int] | None:
         real = self.resolve(path).real
         return (1, hash(real)) if real in self._files else None
-
-    def resolve(self, path: str) -> ResolvedPath:
-        return resolve_path(path, self.readlink)
 
 
 def above(path: str) -> list[str]:

@@ -15,7 +15,7 @@ from parley.cluster.base import Cluster, ClusterError, Lease, LeaseLost, Ownersh
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.host_sessions import HostedSession, NotOwner
-from parley.cluster.session_log.fold import read_state
+from parley.cluster.session_log.reading import read_log
 from parley.cluster.shards import now
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.server_log import ServerLog
@@ -189,14 +189,14 @@ async def find_host(hosts: list[RunningHost], key: SessionKey) -> RunningHost:
 
 async def stored_lines(cluster: Cluster, key: SessionKey) -> list[dict[str, Any]]:
     """The lines of a session as its log has them."""
-    state = await read_state(cluster.log, key)
-    return [msgspec.json.decode(line.data) for line in state.lines]
+    loaded = await read_log(cluster.log, key)
+    return [msgspec.json.decode(line.data) for line in loaded.lines]
 
 
 async def stored_kinds(cluster: Cluster, key: SessionKey) -> list[str]:
     """The entries of the session's own transcript."""
-    state = await read_state(cluster.log, key)
-    return [entry.kind for found in state.transcripts.values() for entry in found.entries]
+    loaded = await read_log(cluster.log, key)
+    return [entry.kind for found in loaded.state.transcripts.values() for entry in found.entries]
 
 
 @asynccontextmanager

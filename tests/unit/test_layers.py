@@ -74,6 +74,7 @@ SHARED = {
     "parley.tools.schedule": "what a scheduled prompt is, and when it is due: the engine queues it",
     "parley.tools.files.access": "what the model has seen of which file: a host may show it one, too",
     "parley.stores.export": "sessions between stores: the same for all",
+    "parley.stores.records": "the frame of recordings and results: the same for whoever appends to a file",
     "parley.stores.search_text": "what was said in an entry: pure",
     "parley.stores.files.entry_codec": "which lines an entry adds to a transcript, and its final figures: pure",
     "parley.stores.selection": "which store the options name: pure",

@@ -26,7 +26,7 @@ OWN_FILES = {
     ("parley/protocol/dialects/jsonrpc.py", "jsonrpc"): "the field of that name",
     ("parley/protocol/schema.py", "jsonrpc"): "the field of that name",
     ("parley/protocol/typescript.py", "jsonrpc"): "the field of that name",
-    ("parley/inspector/timeline.py", "jsonrpc"): "the field of that name, and the kind of line that has it",
+    ("parley/inspector/conversation.py", "jsonrpc"): "the field of that name, and the kind of line that has it",
     ("parley/cli/commands/wire/recordings.py", "jsonrpc"): "the field of that name",
 }
 

@@ -1,23 +1,29 @@
-"""The gateway's hub on a host: its files are a copy of what the log of each session says."""
+"""The gateway's hub on a host: what it records goes to the log of the cluster, too, and is true when it is there.
+
+The log files in the folder of a host are copies for its own readers. They are filled when a session is loaded and
+removed when it is unloaded.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.records import AnyRecord, LineRecord
+from parley.cluster.session_log.reading import LoadedLog
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.gateway.engines import Engine, EngineStart
-from parley.gateway.hub import HubSettings, SessionHub
-from parley.gateway.line_log import TIME, TIMES, LineLog
+from parley.gateway.hub import HubSettings, SessionHub, require_created
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.server_log import ServerLog
+from parley.gateway.session_log.records import AnyRecord
+from parley.gateway.session_log.session_log import Follower, SessionLog
 from parley.stores.base import Store
 from parley.workspace.remote.address import SessionWorkspace
 
@@ -40,6 +46,9 @@ class Places(Protocol):
 
     def find(self, session_id: str) -> Place:
         """Raises SessionError if the host does not have it."""
+
+    def begin(self, session_id: str, tenant: str) -> None:
+        """A session is created. Raises SessionError."""
 
     def new_id(self, source: str | None) -> str: ...
 
@@ -80,8 +89,23 @@ class ClusterHub(SessionHub):
     def new_id(self, source: str | None = None) -> str:
         return NEW_SESSION_ID.get() or self._places.new_id(source)
 
-    def open_line_log(self, session_id: str, path: Path) -> LineLog:
-        return RecordedLineLog(path, self._places.find(session_id))
+    def prepare_log(self, session_id: str, tenant: str) -> None:
+        self._places.begin(session_id, tenant)
+
+    def follow(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
+        place = self._places.find(log.session_id)
+        for record in records:
+            place.add(record)
+        super().follow(log, records)
+
+    def adopt(self, loaded: LoadedLog, session_id: str) -> LiveSession:
+        """Fill the log and the rows of a session that another host may have run. Raises SessionError."""
+        log = write_log(self.log_path(session_id), loaded, self.follow)
+        self.rows.restore(log, is_spent_here=False)
+        return self._add_live(log)
+
+    def bury(self, log: SessionLog) -> None:
+        log.remove()
 
     def engine_store(self, session_id: str) -> Store:
         return self._places.find(session_id).store
@@ -112,9 +136,9 @@ class ClusterHub(SessionHub):
 
     def _admit(self, live: LiveSession, joins_turn: bool) -> None:
         super()._admit(live, joins_turn)
-        row = self.database.row("SELECT tenant, creator FROM sessions WHERE id=?", live.id)
-        if self.limits is not None and row is not None:
-            self.limits.check_turn(row["tenant"], row["creator"], live.id, self.find_quotas(row["creator"]))
+        created = require_created(live.log.state)
+        if self.limits is not None:
+            self.limits.check_turn(created.tenant, created.creator, live.id, self.find_quotas(created.creator))
 
     def _load(self, live: LiveSession) -> Engine:
         if reason := self.find_stopped(live.id):
@@ -123,20 +147,15 @@ class ClusterHub(SessionHub):
 
     def first_prompt(self, session_id: str) -> str | None:
         """The first prompt of a session that has no result."""
-        row = self.database.row(
-            "SELECT uuid FROM prompts WHERE session=? AND line IS NOT NULL ORDER BY rowid LIMIT 1", session_id
-        )
-        return None if row is None else str(row["uuid"])
+        live = self.find_live(session_id)  # one that is busy is not evicted
+        return None if live is None else next(iter(live.log.state.open_prompts), None)
 
     def stored_bytes(self, session_id: str) -> int:
         """How long the lines of a session are."""
-        try:
-            return self.line_path(session_id).stat().st_size
-        except OSError:
+        if not self.log_path(session_id).exists():
             return 0
-
-    def line_path(self, session_id: str) -> Path:
-        return self._log_path(session_id)
+        with self.open_log(session_id) as log:
+            return log.state.line_bytes
 
     def find_live(self, session_id: str) -> LiveSession | None:
         """The session, if it is in use."""
@@ -145,12 +164,12 @@ class ClusterHub(SessionHub):
     def has_work(self, session_id: str) -> bool:
         """Whether a session has a turn that runs or waits to run, or an open question."""
         row = self.database.row(
-            "SELECT EXISTS (SELECT 1 FROM prompts WHERE session=? AND line IS NOT NULL)"
-            " OR EXISTS (SELECT 1 FROM questions WHERE session=? AND state='open') AS found",
-            *(session_id, session_id),
+            "SELECT open_prompts > 0 OR EXISTS (SELECT 1 FROM questions WHERE session=id AND state='open') AS is_busy"
+            " FROM sessions WHERE id=?",
+            session_id,
         )
         live = self.find_live(session_id)
-        return bool(row is not None and row["found"]) or (live is not None and live.state != "idle")
+        return bool(row is not None and row["is_busy"]) or (live is not None and live.state != "idle")
 
     def drop(self, session_id: str) -> LiveSession | None:
         """Forget a session without a word to anybody: its connections end, its engine says nothing more."""
@@ -168,36 +187,11 @@ class ClusterHub(SessionHub):
         return live
 
 
-class RecordedLineLog(LineLog):
-    """Lines that are in the log of the session, too."""
-
-    def __init__(self, path: Path, place: Place) -> None:
-        super().__init__(path)
-        self._place = place
-
-    def append(self, line: bytes) -> int:
-        number = super().append(line)
-        self._place.add(LineRecord(number=number, at=time.time(), data=line))
-        return number
-
-
-def write_lines(path: Path, lines: list[LineRecord]) -> None:
-    """Restore the lines of a session."""
-    path.write_bytes(b"".join(line.data + b"\n" for line in lines))
-    path.with_suffix(TIMES).write_bytes(b"".join(TIME.pack(line.at) for line in lines))
-
-
-def read_lines(path: Path) -> list[LineRecord]:
-    """The lines of a session with their times."""
-    log = LineLog(path)
-    try:
-        found: list[LineRecord] = []
-        while lines := log.read(len(found)):
-            times = log.times(lines[0][0], lines[-1][0])
-            found += [
-                LineRecord(number=number, at=at or 0.0, data=line)
-                for (number, line), at in zip(lines, times, strict=True)
-            ]
-        return found
-    finally:
-        log.close()
+def write_log(path: Path, loaded: LoadedLog, follow: Follower = lambda log, records: None) -> SessionLog:
+    """A log file with what the log of the cluster says, without the transcripts. Raises SessionError."""
+    path.unlink(missing_ok=True)
+    log = SessionLog(path, follow)
+    state = msgspec.structs.replace(loaded.state, transcripts={}, commands={})
+    log.restore(list(state.records()), *([line] for line in loaded.lines))
+    log.state.summary = loaded.state.summary
+    return log

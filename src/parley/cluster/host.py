@@ -24,10 +24,11 @@ from parley.cluster.base import Cluster, ClusterError, SessionKey
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import HostInfo, host_key
 from parley.cluster.host_sessions import HostSessions, ShardService
-from parley.cluster.session_log.records import VERSION, NewerVersion
+from parley.cluster.session_log.batches import VERSION, NewerVersion
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import ShardEvents, ShardKeeper, now
 from parley.compose.workspace.server import WorkspaceService
+from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings
@@ -86,7 +87,7 @@ class Host:
         self.workspaces = self.hub.workspaces = SessionWorkspaces(
             cluster.registry, settings.name, settings.workspace_token, self.hub
         )
-        self.gate = Gate(Tokens(self.hub.database, None), is_open=True)
+        self.gate = Gate(Tokens(MEMORY, None), is_open=True)
         """Everybody on the bus is the administrator, unless the bridge replaces it."""
         self.services: list[ShardService] = []
         self._unreadable: dict[SessionKey, str] = {}

@@ -23,21 +23,11 @@ from uuid import uuid4
 import msgspec
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
-from parley.cluster.cluster_hub import ClusterHub, read_lines, write_lines
+from parley.cluster.cluster_hub import ClusterHub
 from parley.cluster.resting_sessions import RestingSessions
-from parley.cluster.session_log.changes import Changes
+from parley.cluster.session_log.batches import Batch, NewerVersion, encode_batch, encode_snapshot
 from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.fold import SessionState, Transcript, read_state, remember_command, transcript_records
-from parley.cluster.session_log.records import (
-    AnyRecord,
-    Batch,
-    CommandRecord,
-    DeletedRecord,
-    NewerVersion,
-    OwnerRecord,
-    encode_batch,
-    encode_snapshot,
-)
+from parley.cluster.session_log.reading import LoadedLog, read_log
 from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 from parley.cluster.session_summaries import Summaries
 from parley.cluster.takeovers import HostsFailed, Takeovers
@@ -45,10 +35,11 @@ from parley.engine.recovery.interrupted_turn import find_interrupted_turn
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
 from parley.gateway.hub import SERVER, HubSettings
-from parley.gateway.line_log import remove_log
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.server_log import ServerLog
+from parley.gateway.session_log.records import AnyRecord, CommandRecord, EngineEndedRecord, LineRecord, OwnerRecord
+from parley.gateway.session_log.state import SessionState, Transcript, transcript_records
 from parley.stores.base import Entry
 
 MOVED = "moved"
@@ -102,17 +93,18 @@ class ShardService(Protocol):
 class HostedSession:
     """A session that this host has loaded."""
 
-    def __init__(self, key: SessionKey, shard: int, hub: ClusterHub, state: SessionState) -> None:
+    def __init__(self, key: SessionKey, shard: int, hub: ClusterHub, loaded: LoadedLog) -> None:
         self.key = key
         self.shard = shard
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Gets the reason, MOVED or DELETED, when the session must not be used any more. Its streams end."""
         self.users = 0
         self.used_at = time.monotonic()
-        self.tail = state.tail
+        self.tail = loaded.tail
         """How many messages the log had after its snapshot."""
-        self.exists = bool(state.rows["sessions"]) and not state.is_deleted
-        self.commands = state.commands
+        self.exists = loaded.state.exists
+        self.state = loaded.state
+        """Of which the transcripts and the commands are kept up; the log of the hub has the rest."""
         self._hub = hub
         self.writer: SessionWriter
         self.store: EngineStore
@@ -135,13 +127,13 @@ class HostedSession:
 
     def find_command(self, command_id: str) -> bytes | None:
         """The reply to a command that was carried out before, also on another host."""
-        return self.commands.get(command_id)
+        return self.state.commands.get(command_id)
 
     def record_command(self, command_id: str, reply: bytes) -> None:
         """Remember the reply. With `writer.hold()` around the command, both are committed together."""
         record = CommandRecord(id=command_id, reply=reply)
         self.writer.add(record)
-        remember_command(self.commands, record)
+        self.state.apply(record)
 
 
 class HostSessions:
@@ -153,7 +145,6 @@ class HostSessions:
         self._log = log
         self._idle_seconds = settings.idle_seconds
         self.hub = ClusterHub(settings, log, self)
-        self.changes = Changes(self.hub.database, self._on_change)
         self.resting = RestingSessions(settings.state, leases.count)
         self.life = uuid4().hex
         self.summaries = Summaries(cluster.registry, host, self.life, leases.count, self.hub)
@@ -170,7 +161,6 @@ class HostSessions:
         """The sessions that may have something to do and are not loaded: they were killed, or could not be loaded."""
         self._copies: dict[str, dict[str, Transcript]] = {}
         """The transcripts of copies, until their sessions exist."""
-        self._touched: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._tombstones: list[tuple[float, SessionKey]] = []
         self._is_closed = False
@@ -266,20 +256,19 @@ class HostSessions:
         return hosted
 
     async def _load_owned(self, key: SessionKey, shard: int, owner: OwnerRecord) -> HostedSession:
-        state, head = await self._take(key, owner)
-        if self.hub.workspaces is not None:
-            await self.hub.workspaces.look_for(state.rows["sessions"].values())
+        loaded, head = await self._take(key, owner)
+        state = loaded.state
+        if self.hub.workspaces is not None and state.created is not None:
+            await self.hub.workspaces.look_for(state.created.workspace)
         if not self._leases.may_act(shard, owner.epoch):
             raise NotOwner(f"shard {shard} of session {key.session} was lost by host {self._host}")
-        if state.is_deleted:
+        if state.deleted is not None:
             self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, key))
-        hosted = HostedSession(key, shard, self.hub, state)
+        hosted = HostedSession(key, shard, self.hub, loaded)
+        self._start(hosted, head, owner.epoch, None if hosted.exists else owner)
         if hosted.exists:
             self.resting.forget([key.session])
-            self.changes.restore(state.rows)
-            write_lines(self.hub.line_path(key.session), state.lines)
-        self._start(hosted, head, owner.epoch, state.transcripts, None if hosted.exists else owner)
-        if hosted.exists:
+            self.hub.adopt(loaded, key.session)
             self.hub.indexer.reindex(key.session)
             self.hub.indexer.mark(key.session)
         return hosted
@@ -289,63 +278,46 @@ class HostSessions:
         reason = await self.takeovers.stop(hosted.key)
         self._log.warn(reason)
         live = self.hub.get(SERVER, hosted.key.session)
-        live.questions.withdraw_all(live.id)
+        live.questions.withdraw_all(live.log)
         live.fail_prompts(reason)
         # The transcript gets the result, too: no later engine continues the turn.
-        ((_, line),) = live.log.read(live.log.last - 1)
+        line = live.log.line(live.log.last)
         for session, transcript in hosted.store.transcripts.items():
             if find_interrupted_turn(transcript.entries) is not None:
                 last = transcript.entries[-1]
                 entry = Entry(seq=last.seq + 1, kind="result", at=last.at, message=msgspec.json.decode(line))
                 hosted.store.append(session, "", entry)
 
-    async def _take(self, key: SessionKey, owner: OwnerRecord) -> tuple[SessionState, int]:
-        """The state of a session, and the last message, which is ours. A session that does not exist stays so."""
+    async def _take(self, key: SessionKey, owner: OwnerRecord) -> tuple[LoadedLog, int]:
+        """The log of a session, and the last message, which is ours. A session that does not exist stays so."""
         log = self._cluster.log
         for _ in range(TRIES):
-            state = await read_state(log, key)
-            if not state.rows["sessions"] or state.is_deleted:
-                return state, state.sequence
+            loaded = await read_log(log, key)
+            if not loaded.state.exists:
+                return loaded, loaded.sequence
             batch = Batch(epoch=owner.epoch, host=self._host, records=[owner])
             (message,) = encode_batch(batch, log.max_message_bytes)
             with suppress(Fenced):  # another host was faster, or a write of our own arrived late: read again
-                return state, await log.append(key, message, expected=state.sequence, message_id=uuid4().hex)
+                return loaded, await log.append(key, message, expected=loaded.sequence, message_id=uuid4().hex)
         raise ClusterError(f"session {key.session} is written by another host all the time")
 
-    def _start(
-        self,
-        hosted: HostedSession,
-        head: int,
-        epoch: int,
-        transcripts: dict[str, Transcript],
-        first: OwnerRecord | None,
-    ) -> None:
+    def _start(self, hosted: HostedSession, head: int, epoch: int, first: OwnerRecord | None) -> None:
         key = hosted.key
         setup = WriterSetup(
             host=self._host,
             epoch=epoch,
             may_act=lambda: self._leases.may_act(hosted.shard, epoch),
-            take_changes=lambda: self._take_changes(hosted),
             before_commit=lambda: self.summaries.mark_work(key),
             on_failure=lambda error: self.kill(hosted),
             first=first,
         )
         writer = SessionWriter(self._cluster.log, key, head, setup)
-        row = self.hub.database.row("SELECT cwd FROM sessions WHERE id=?", key.session)
-        hosted.start(writer, EngineStore(transcripts, writer, "" if row is None else str(row["cwd"])))
+        created = hosted.state.created
+        hosted.start(writer, EngineStore(hosted.state.transcripts, writer, "" if created is None else created.cwd))
         self._hosted[key] = hosted
         self._by_shard.setdefault(hosted.shard, set()).add(hosted)
         if hosted.exists:
             self._by_id[key.session] = hosted
-
-    def _take_changes(self, hosted: HostedSession) -> Iterator[AnyRecord]:
-        if hosted.exists or self._by_id.get(hosted.key.session) is hosted:
-            return self.changes.take(hosted.key.session)
-        row = self.hub.database.row("SELECT tenant FROM sessions WHERE id=?", hosted.key.session)
-        if row is None or row["tenant"] != hosted.key.tenant:
-            return iter(())
-        hosted.exists, self._by_id[hosted.key.session] = True, hosted
-        return self.changes.take(hosted.key.session)
 
     def _continue(self, hosted: HostedSession) -> None:
         """Let a session run on that has unfinished prompts."""
@@ -406,11 +378,11 @@ class HostSessions:
 
     async def _read_resting(self, key: SessionKey) -> None:
         try:
-            state = await read_state(self._cluster.log, key)
+            loaded = await read_log(self._cluster.log, key)
         except (NewerVersion, LogDamaged):  # who uses it is told
             return
-        if state.rows["sessions"] and not state.is_deleted and not self._is_closed:
-            await self.resting.read(key, state)
+        if loaded.state.exists and not self._is_closed:
+            await self.resting.read(key, loaded)
             if key in self._hosted or key in self._busy or self._leases.epoch(key.shard(self._leases.count)) is None:
                 self.resting.forget([key.session])
 
@@ -420,30 +392,24 @@ class HostSessions:
         """Raises SessionError."""
         hosted = self._by_id.get(session_id)
         if hosted is None:
-            hosted = self._adopt(session_id)
+            raise SessionError(f"host {self._host} does not have the session {session_id}")
         return hosted
 
-    def _adopt(self, session_id: str) -> HostedSession:
-        """A session that was created just now."""
-        row = self.hub.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
-        if row is None:
-            raise SessionError(f"host {self._host} does not have the session {session_id}")
-        key = SessionKey(str(row["tenant"]), session_id)
+    def begin(self, session_id: str, tenant: str) -> None:
+        """A session is created. Raises NotOwner."""
+        key = SessionKey(tenant, session_id)
         hosted = self._hosted.get(key)
-        if hosted is not None:
-            hosted.exists, self._by_id[session_id] = True, hosted
-            return hosted
-        shard = key.shard(self._leases.count)
-        epoch = self._leases.epoch(shard)
-        if epoch is None:
-            raise NotOwner(f"shard {shard} of the new session {session_id} is not run by host {self._host}")
-        hosted = HostedSession(key, shard, self.hub, SessionState())
-        hosted.exists = True
         transcripts = self._copies.pop(session_id, {})
-        self._start(hosted, 0, epoch, transcripts, OwnerRecord(host=self._host, epoch=epoch))
-        for record in (*read_lines(self.hub.line_path(session_id)), *transcript_records(transcripts)):
+        if hosted is None:
+            shard = key.shard(self._leases.count)
+            epoch = self._leases.epoch(shard)
+            if epoch is None:
+                raise NotOwner(f"shard {shard} of the new session {session_id} is not run by host {self._host}")
+            hosted = HostedSession(key, shard, self.hub, LoadedLog(state=SessionState(transcripts=transcripts)))
+            self._start(hosted, 0, epoch, OwnerRecord(host=self._host, epoch=epoch))
+        hosted.exists, self._by_id[session_id] = True, hosted
+        for record in transcript_records(transcripts):
             hosted.add(record)
-        return hosted
 
     def new_id(self, source: str | None) -> str:
         """An id whose shard is that of another session, or one that this host owns."""
@@ -477,7 +443,6 @@ class HostSessions:
         hosted = self.find_hosted(session_id)
         if hosted is None:
             return
-        hosted.add(DeletedRecord())
         hosted.exists = False
         await hosted.wait_committed()
         self.resting.forget([session_id])
@@ -489,18 +454,6 @@ class HostSessions:
 
     def find_hosted(self, session_id: str) -> HostedSession | None:
         return self._by_id.get(session_id)
-
-    def _on_change(self, session_id: str) -> None:
-        """A statement is changing rows of a session."""
-        if not self._touched:
-            self._loop.call_soon(self._wake_touched)
-        self._touched.add(session_id)
-
-    def _wake_touched(self) -> None:
-        touched, self._touched = self._touched, set()
-        for session_id in touched:
-            with suppress(SessionError):  # it is gone
-                self.find(session_id).writer.wake()
 
     # Unload.
 
@@ -551,8 +504,9 @@ class HostSessions:
     async def _checkpoint(self, hosted: HostedSession, most: int) -> None:
         session_id = hosted.key.session
         hosted.store.close()
-        if hosted.exists and not self.hub.has_work(session_id):
-            self.hub.database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", session_id)
+        live = self.hub.find_live(session_id)
+        if live is not None and live.log.state.is_loaded and not self.hub.has_work(session_id):
+            live.log.record(EngineEndedRecord())  # the next engine has nothing to look for
         self._close(hosted, MOVED)
         live = self.hub.drop(session_id)
         try:
@@ -611,28 +565,25 @@ class HostSessions:
         if self._hosted.get(key) is hosted:
             del self._hosted[key]
             self._by_shard[hosted.shard].discard(hosted)
-        is_known = self._by_id.get(key.session) is hosted
-        is_new = key.session not in self._by_id and self._has_row(key)  # it was created just now
-        if is_known or is_new:
-            self._by_id.pop(key.session, None)
-            self.changes.remove(key.session)
-            remove_log(self.hub.line_path(key.session))
+        if self._by_id.get(key.session) is hosted:
+            del self._by_id[key.session]
+            self.hub.rows.forget(key.session)
+            self.hub.log_path(key.session).unlink(missing_ok=True)
         self.summaries.forget(key)
         self.takeovers.forget(key)
-
-    def _has_row(self, key: SessionKey) -> bool:
-        statement = "SELECT 1 FROM sessions WHERE id=? AND tenant=?"
-        return self.hub.database.row(statement, key.session, key.tenant) is not None
 
     async def _save_snapshot(self, hosted: HostedSession) -> None:
         """Nothing may be under way: the files of the hub are the state at the last message."""
         session_id = hosted.key.session
-        records = [
-            *self.changes.read_all(session_id),
-            *read_lines(self.hub.line_path(session_id)),
-            *transcript_records(hosted.store.transcripts),
-            *(CommandRecord(id=id, reply=reply) for id, reply in hosted.commands.items()),
-        ]
+        with self.hub.open_log(session_id) as log:
+            records = [
+                *log.state.records(),
+                *(record for record in log.all_records() if isinstance(record, LineRecord)),
+                *transcript_records(hosted.store.transcripts),
+                *(CommandRecord(id=id, reply=reply) for id, reply in hosted.state.commands.items()),
+            ]
+        if (summary := self.hub.indexer.summarize(session_id)) is not None:
+            records.append(summary)
         head = hosted.writer.head
         hosted.tail = -hosted.writer.messages
         data = await asyncio.to_thread(encode_snapshot, records)

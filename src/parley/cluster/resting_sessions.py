@@ -7,17 +7,17 @@ that another host has unloaded are read from their logs, a few in a second, afte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 
 from parley.cluster.base import SessionKey
-from parley.cluster.cluster_hub import write_lines
-from parley.cluster.session_log.changes import DERIVED
-from parley.cluster.session_log.fold import SessionState
-from parley.gateway.database import Database
+from parley.cluster.cluster_hub import write_log
+from parley.cluster.session_log.reading import LoadedLog
+from parley.gateway.database import Database, open_projections
 from parley.gateway.index.indexer import Indexer
-from parley.gateway.line_log import LineLog, remove_log
+from parley.gateway.session_log.rows import SessionRows
+from parley.gateway.session_log.session_log import SessionLog
 
 TABLES = {"sessions": "id", "messages": "session", "turns": "session", "usage": "session"}
 """What is kept, and the column with the session."""
@@ -27,11 +27,16 @@ class RestingSessions:
     def __init__(self, folder: Path, shards: int) -> None:
         """Raises SessionError."""
         self._shards = shards
-        self._lines = folder / "resting-lines"
-        self._database = Database(folder / "resting.db")
+        self._folder = folder
+        self._database = open_projections(folder / "resting.db")
         self._database.change("PRAGMA synchronous=OFF")  # as that of the hub
+        self._rows = SessionRows(self._database)
         self._lock = asyncio.Lock()
-        self._indexer = Indexer(self._database, self._open_log, lambda session_id: None)
+        self._read: SessionLog
+        """The log that is being indexed."""
+        self._indexer = Indexer(
+            self._database, self._rows, lambda session_id: nullcontext(self._read), lambda session_id: None
+        )
         self.search = self._indexer.search
         self.turns = self._indexer.turns
 
@@ -44,38 +49,26 @@ class RestingSessions:
         with self._database.transaction():
             for table, column in TABLES.items():
                 for row in hub.rows(f"SELECT * FROM {table} WHERE {column}=?", session_id):
-                    self._insert(table, {name: row[name] for name in row.keys() if (table, name) != ("messages", "id")})  # noqa: SIM118
+                    columns = dict(row)
+                    if table == "messages":
+                        del columns["id"]  # it is another one here
+                    self._database.insert(table, columns)
 
-    async def read(self, key: SessionKey, state: SessionState) -> None:
+    async def read(self, key: SessionKey, loaded: LoadedLog) -> None:
         """Index a session from its log. Raises SessionError."""
-        row = state.rows["sessions"][key.session]
-        known = {str(column["name"]) for column in self._database.rows("PRAGMA table_info(sessions)")} - DERIVED
         async with self._lock:
-            self.forget([key.session])
-            write_lines(self._lines, state.lines)
+            self._read = write_log(self._folder / f"{key.session}.log", loaded)
             try:
-                self._insert("sessions", {name: value for name, value in row.items() if name in known})
+                self._read.state.summary = None  # its words are not in the index
+                self._rows.restore(self._read, is_spent_here=False)
                 await self._indexer.catch_up(key.session)
             finally:
-                remove_log(self._lines)
-
-    @contextmanager
-    def _open_log(self, session_id: str) -> Iterator[LineLog]:
-        stored = LineLog(self._lines)
-        try:
-            yield stored
-        finally:
-            stored.close()
-
-    def _insert(self, table: str, row: dict[str, object]) -> None:
-        names, marks = ", ".join(row), ", ".join("?" * len(row))
-        self._database.change(f"INSERT INTO {table} ({names}) VALUES ({marks})", *row.values())
+                self._read.remove()
 
     def forget(self, sessions: Iterable[str]) -> None:
         """They are loaded, deleted, or another host's. Raises SessionError."""
         for session_id in sessions:
-            self._database.change("DELETE FROM sessions WHERE id=?", session_id)
-            self._database.change("DELETE FROM turns WHERE session=?", session_id)
+            self._rows.forget(session_id)
 
     def forget_shard(self, shard: int) -> None:
         """Raises SessionError."""

@@ -7,8 +7,8 @@ would touch files fails with the reason. When it is back, engines are started ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -103,10 +103,9 @@ class SessionWorkspaces:
 
     # Hosts come and go.
 
-    async def look_for(self, sessions: Iterable[Mapping[str, Any]]) -> None:
-        """Find out whether the hosts are there that have the files of sessions. Raises ClusterError."""
-        homes = self._find_homes(row.get("workspace") for row in sessions)
-        if homes:
+    async def look_for(self, workspace: str | None) -> None:
+        """Find out whether the host is there that has the files of a session. Raises ClusterError."""
+        if homes := self._find_homes([workspace]):
             await self._look(homes, is_sure=False)
 
     def _find_homes(self, stored: Iterable[str | None]) -> set[str]:

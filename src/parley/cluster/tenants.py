@@ -215,10 +215,7 @@ class TenantLimits:
         if sessions is None:
             return
         self._check_storage(tenant, sessions, quotas)
-        busy = (
-            "SELECT DISTINCT session AS id FROM prompts JOIN sessions ON sessions.id = session"
-            " WHERE tenant=? AND (? IS NULL OR creator=?) AND line IS NOT NULL"
-        )
+        busy = "SELECT id FROM sessions WHERE tenant=? AND (? IS NULL OR creator=?) AND open_prompts > 0"
         count = sessions.count_busy(self._list(busy, tenant, None, None), session)
         check(f"the tenant {tenant!r}", "turns at a time", count, quotas.concurrent_turns)
         count = sessions.count_busy(self._list(busy, tenant, creator, creator), session, creator)

@@ -12,12 +12,20 @@ import msgspec
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.workspace.confined import ConfinedStarter
-from parley.hooks.base import Condition, Hook, HookServices
+from parley.hooks.base import Condition, Hook, HookEntry, HookServices, UnusableEntry
 from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
-from parley.hooks.entry import HookEntry, UnusableEntry, UnusableHook
-from parley.hooks.http import HttpEntry, HttpHook, HttpHookPolicy, merge_lists
-from parley.hooks.mcp_tool import McpToolEntry, McpToolHook
-from parley.hooks.model import AgentEntry, AgentHook, ModelEntry, PromptHook
+from parley.hooks.handlers import (
+    AgentEntry,
+    AgentHook,
+    HttpEntry,
+    HttpHook,
+    HttpHookPolicy,
+    McpToolEntry,
+    McpToolHook,
+    ModelEntry,
+    PromptHook,
+    merge_lists,
+)
 from parley.hooks.settings import load_entries
 from parley.settings.base import TREE, SettingsValue
 from parley.tools.base import Workspace
@@ -49,7 +57,7 @@ def load_settings_hooks(
         ModelEntry: lambda entry: PromptHook(entry, services),
         AgentEntry: lambda entry: AgentHook(entry, services),
         McpToolEntry: lambda entry: McpToolHook(entry, services),
-        UnusableEntry: UnusableHook,
+        UnusableEntry: Hook,
     }
     entries, problems = load_entries(layers, lambda rule, warn: make_condition(launch, rule, warn))
     return [makers[type(entry)](entry) for entry in entries], [str(problem) for problem in problems]
@@ -85,7 +93,7 @@ def list_of(values: dict[str, Any], key: str) -> list[str] | None:
 def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]) -> Condition:
     """Whether a call matches a rule, as a deny rule would: a command that contains a matching one, or may, does."""
     from parley.permissions.base import Allow, Deny
-    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.filesystem import RealFilesystem
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
     problems: list[str] = []

@@ -217,7 +217,7 @@ def find_nearest(name: str, known: Sequence[str]) -> str | None:
 
 
 def open_policy(launch: LaunchContext, session_id: str) -> Policy:
-    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.filesystem import RealFilesystem
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
     options = launch.options
@@ -243,14 +243,14 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
         return launch.remote.make_policy(policy)
     if not launch.is_restricted:
         return policy
-    from parley.permissions.restricted import RestrictedPolicy
+    from parley.permissions.boundary import RestrictedPolicy
 
     return RestrictedPolicy(policy, [launch.cwd, *launch.additional_directories(), *own_folders(launch, session_id)])
 
 
 def open_policy_without_project(launch: LaunchContext) -> Policy:
     """The rules that the user's own hooks, servers and memory files are subject to, on this machine."""
-    from parley.permissions.paths.filesystem import RealFilesystem
+    from parley.permissions.filesystem import RealFilesystem
     from parley.permissions.policy import LaunchRules, SessionPolicy
 
     rules = LaunchRules(

@@ -32,7 +32,7 @@ TRANSPORTS = {
 }
 OBSERVERS = {"opentelemetry": "parley.telemetry.otel:create_observer"}
 HOOKS = {
-    "callback": "parley.hooks.callback:build_callbacks",
+    "callback": "parley.hooks.extension:build_callbacks",
     "settings": "parley.hooks.settings:load_entries",
 }
 DIALECTS = {

@@ -36,7 +36,7 @@ from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
     from parley.compose.workspace.sandbox import ConfigReader
-    from parley.engine.turn.client_tool_specs import ClientToolSpec
+    from parley.engine.turn.client_tools import ClientToolSpec
     from parley.hooks.base import Hook, HookServices
     from parley.host import Host
     from parley.permissions.base import Policy
@@ -170,7 +170,7 @@ def client_tools(launch: LaunchContext) -> Sequence[ClientToolSpec]:
         )
     if options.input_format != "stream-json" and supported != "always":
         raise UsageError("option '--client-tools' needs --input-format stream-json: the client answers on stdin")
-    from parley.engine.turn.client_tool_specs import parse_client_tools_json
+    from parley.engine.turn.client_tools import parse_client_tools_json
 
     inline = given.lstrip().startswith(("[", "{"))
     return parse_client_tools_json(
@@ -334,7 +334,7 @@ def make_web(launch: LaunchContext, rules: Policy | None) -> Callable[[], Web]:
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
 
     def find_rule(address: str) -> str:
-        from parley.permissions.web_hosts import matches_host
+        from parley.permissions.patterns import matches_host
         from parley.workspace.url import list_equal_addresses, read_address
 
         found = None if rules is None else rules.list_paths_and_hosts()

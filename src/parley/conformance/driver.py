@@ -374,11 +374,19 @@ class EngineDriver:
 
     # Common courses.
 
-    async def turn(self, prompt: str | list[Json], *flags: str, env: dict[str, str | None] | None = None) -> None:
-        """Start, initialize, one prompt, its result, the end. Raises Missed."""
+    async def begin(
+        self, prompt: str | list[Json], *flags: str, env: dict[str, str | None] | None = None, **initialize: Any
+    ) -> None:
+        """Start, initialize with these fields, send one prompt. Raises Missed."""
         await self.start(*flags, env=env)
-        await self.initialize()
+        await self.initialize(**initialize)
         self.user(prompt)
+
+    async def turn(
+        self, prompt: str | list[Json], *flags: str, env: dict[str, str | None] | None = None, **initialize: Any
+    ) -> None:
+        """Begin, wait for the result, end. Raises Missed."""
+        await self.begin(prompt, *flags, env=env, **initialize)
         await self.result()
         await self.finish()
 

@@ -1,44 +1,77 @@
 """Scenarios and checks. A scenario does something to an engine; a check judges the log of a scenario.
 
-    @scenario("deny")
+    @scenario(
+        "deny",
+        check("permission.deny ask.can_use_tool", "trace 033", "a denied command does not run; the turn continues",
+              not_made("x.txt"), tool_fails("toolu_touch", "Not on a Tuesday"), ends_with(result="ok")),
+    )
     async def deny(engine: EngineDriver) -> None: ...
 
-    @check("permissions.deny", "can_use_tool.tool_name", on="deny", expects="the call does not run", basis="trace 033")
-    def deny_is_obeyed(log: ScenarioLog) -> None:
-        need("x.txt" not in log.files, "the denied command ran")
-
-The ids of a check are its own, then those of the behaviours that it covers. A check whose id is that of a behaviour
-covers it. A check fails by raising `Mismatch`; any other error in it is a failure too, with the error as its text.
+The ids of a check are its own, then those of the behaviours that it covers (`behaviours.tsv`). A check whose id is that
+of a behaviour covers it. Its conditions are those of `conditions.py`, or functions of the log. A check fails by raising
+`Mismatch`; any other error in it is a failure too, with the error as its text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from functools import cache
+from importlib.resources import files
 
-from parley.conformance.behaviours import Behaviour, read_behaviours
+from parley.conformance.conditions import Condition, all_lines
 from parley.conformance.driver import EngineDriver
-from parley.conformance.scenario_log import Mismatch, ScenarioLog, shown
-from parley.protocol.base import Json, Struct
+from parley.conformance.scenario_log import ScenarioLog
+from parley.protocol.base import Struct
 
 Play = Callable[[EngineDriver], Awaitable[None]]
-Judge = Callable[[ScenarioLog], None]
 
-TYPES: dict[str, tuple[type, ...]] = {
-    "s": (str,), "n": (int, float), "b": (bool,), "o": (dict,), "a": (list,), "0": (type(None),),
-}  # fmt: skip
+LEVELS = ("core", "control", "sessions", "dialects")
+REQUIRED = ("P0", "P1")
+EVERY = "*"
+"""The scenario of an invariant: all of them."""
 TYPE_NAMES = {"s": "a string", "n": "a number", "b": "a boolean", "o": "an object", "a": "a list", "0": "null"}
+EXCUSED = {
+    "out.rate_limit_event": "it follows headers that only subscription tokens get, which a suite must not use",
+    "top.rate_limit_event": "it follows headers that only subscription tokens get, which a suite must not use",
+    "out.system/consolidation_C": "when a memory is consolidated is not specified, and cannot be caused from outside",
+    "system.consolidation_C": "when a memory is consolidated is not specified, and cannot be caused from outside",
+    "out.system/mirror_error": "SDKs make it; an engine never sends it",
+    "system.mirror_error": "SDKs make it; an engine never sends it",
+    "block.advisor_tool_result": "a tool of the vendor's server; a scripted model cannot run it",
+    "hook.Notification": "when an engine notifies is not specified, and no recording has it",
+    "flag.api-key": "only seed 001 has it: a key on the command line is visible to other processes",
+}
+"""Required behaviours that no check covers, and why."""
 
 
-class BehaviourCheck(Struct, frozen=True, kw_only=True):
-    """What is expected of one scenario."""
+class Behaviour(Struct, frozen=True):
+    """A row of the catalogue."""
+
+    id: str
+    area: str
+    level: str
+    priority: str
+    """P0, P1, P2, or `-` for a rule that belongs to all of them."""
+    summary: str
+    source: str
+    """The document and section."""
+
+
+@cache
+def read_behaviours() -> dict[str, Behaviour]:
+    """All behaviours by id, in the order of the catalogue."""
+    lines = files("parley.conformance").joinpath("behaviours.tsv").read_text(encoding="utf-8").splitlines()
+    return {row.id: row for line in lines[1:] for row in [Behaviour(*line.split("\t"))]}
+
+
+class CheckRow(Struct, frozen=True, kw_only=True):
+    """What is expected of an engine or a client in one scenario."""
 
     id: str
     rows: tuple[str, ...]
     scenario: str
     expects: str
     basis: str
-    judge: Judge
     is_advice: bool = False
     """Whether the recorded engine does otherwise, on purpose: reported, and not part of the score."""
 
@@ -47,78 +80,69 @@ class BehaviourCheck(Struct, frozen=True, kw_only=True):
         return read_behaviours()[self.rows[0]]
 
 
+class BehaviourCheck(CheckRow, frozen=True, kw_only=True):
+    """A check of an engine."""
+
+    judge: Condition
+
+
 SCENARIOS: dict[str, Play] = {}
 CHECKS: dict[str, BehaviourCheck] = {}
+Row = Callable[[str], BehaviourCheck]
+"""A check of a scenario, which is given."""
 
 
-def scenario(name: str) -> Callable[[Play], Play]:
+def scenario(name: str, *rows: Row) -> Callable[[Play], Play]:
+    """A scenario and its checks."""
+
     def add(play: Play) -> Play:
         assert name not in SCENARIOS, name
         SCENARIOS[name] = play
         return play
 
+    checks(name, *rows)
     return add
 
 
-def check(id: str, *rows: str, on: str, expects: str, basis: str, is_advice: bool = False) -> Callable[[Judge], Judge]:
-    def add(judge: Judge) -> Judge:
-        covered = rows if id not in read_behaviours() else (id, *rows)
-        add_check(
-            BehaviourCheck(
-                id=id, rows=covered, scenario=on, expects=expects, basis=basis, judge=judge, is_advice=is_advice
-            )
+def checks(on: str, *rows: Row) -> None:
+    """Add checks to a scenario."""
+    for row in rows:
+        new = row(on)
+        unknown = [id for id in new.rows if id not in read_behaviours()]
+        assert not unknown, f"{new.id} names unknown behaviours: {unknown}"
+        assert new.rows, f"{new.id} names no behaviour"
+        assert new.id not in CHECKS, f"two checks are called {new.id}"
+        CHECKS[new.id] = new
+
+
+def check(ids: str, basis: str, expects: str, *conditions: Condition, is_advice: bool = False) -> Row:
+    """A check: its id and those of the behaviours that it covers, the source, what is expected, and the conditions."""
+
+    def judge(log: ScenarioLog) -> None:
+        for condition in conditions:
+            condition(log)
+
+    def make(scenario: str) -> BehaviourCheck:
+        id, *rows = ids.split()
+        return BehaviourCheck(
+            id=id,
+            rows=(id, *rows) if id in read_behaviours() else tuple(rows),
+            scenario=scenario,
+            expects=expects,
+            basis=basis,
+            judge=judge,
+            is_advice=is_advice,
         )
-        return judge
 
-    return add
-
-
-def add_check(new: BehaviourCheck) -> None:
-    unknown = [row for row in new.rows if row not in read_behaviours()]
-    assert not unknown, f"{new.id} names unknown behaviours: {unknown}"
-    assert new.rows, f"{new.id} names no behaviour"
-    assert new.id not in CHECKS, f"two checks are called {new.id}"
-    CHECKS[new.id] = new
+    return make
 
 
-def fields(on: str, kind: str, basis: str, rows: dict[str, str]) -> None:
+def fields(kind: str, basis: str, rows: dict[str, str]) -> Iterator[Row]:
     """Checks that a line of a kind has a field of a type: `{"result.usage": "usage:o"}`. `?` marks an optional one."""
     for row, field in rows.items():
         path, _, types = field.partition(":")
         named = " or ".join(TYPE_NAMES[letter] for letter in types if letter in TYPE_NAMES)
-        add_check(
-            BehaviourCheck(
-                id=row,
-                rows=(row,),
-                scenario=on,
-                expects=f"every line `{kind}` has the field `{path}`: {named}"
-                if "?" not in types
-                else f"the field `{path}` of a line `{kind}`, if there is one, is {named}",
-                basis=basis,
-                judge=field_judge(kind, path, types),
-            )
-        )
-
-
-def field_judge(kind: str, path: str, types: str) -> Judge:
-    def judge(log: ScenarioLog) -> None:
-        log.first(kind)
-        for line in log.all(kind):
-            require_field(line, path, types)
-
-    return judge
-
-
-def require_field(value: Json, path: str, types: str) -> Any:
-    """The value at a path, of one of the types. Raises Mismatch."""
-    found: Any = value
-    for name in path.split("."):
-        if not isinstance(found, dict) or name not in found:
-            if "?" in types:
-                return None
-            raise Mismatch(f"`{path}` is missing: {shown(value)}")
-        found = found[name]
-    wanted = tuple(each for letter in types if letter != "?" for each in TYPES[letter])
-    if not isinstance(found, wanted) or (isinstance(found, bool) and bool not in wanted):
-        raise Mismatch(f"`{path}` is {shown(found)}")
-    return found
+        expects = f"every line `{kind}` has the field `{path}`: {named}"
+        if "?" in types:
+            expects = f"the field `{path}` of a line `{kind}`, if there is one, is {named}"
+        yield check(row, basis, expects, all_lines(kind, field))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from parley.conformance.behaviours import LEVELS, REQUIRED, read_behaviours
-from parley.conformance.excused import EXCUSED
+from parley.conformance.registry import EXCUSED, LEVELS, REQUIRED, read_behaviours
 from parley.conformance.runner import CheckOutcome, SuiteOutcome
 from parley.errors import UsageError
 from parley.protocol.base import Struct

@@ -10,13 +10,12 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Protocol, TypeVar
 
-from parley.conformance.behaviours import LEVELS, read_behaviours
 from parley.conformance.driver import STREAM, EngineDriver, Missed
-from parley.conformance.registry import CHECKS, SCENARIOS, BehaviourCheck
+from parley.conformance.registry import CHECKS, EVERY, LEVELS, SCENARIOS, BehaviourCheck, CheckRow, read_behaviours
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, shown
 from parley.conformance.scenarios import load
-from parley.conformance.scenarios.invariants import EVERY
 from parley.protocol.base import Struct
 
 DEADLINE_SECONDS = 20.0
@@ -25,6 +24,13 @@ SILENT_SECONDS = 3.0
 SCENARIO_DEADLINES = 5
 """How many deadlines a scenario may take in all."""
 SENT_CHARS = 900
+
+
+class HasSummary(Protocol):
+    def summary(self) -> str: ...
+
+
+Log = TypeVar("Log", bound=HasSummary)
 
 
 class CheckOutcome(Struct, kw_only=True):
@@ -157,18 +163,7 @@ async def play_scenario(
 
 def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
     """Judge a check by the log of its scenario; an invariant by all logs."""
-    behaviour = read_behaviours()[check.rows[0]]
-    outcome = CheckOutcome(
-        id=check.id,
-        rows=list(check.rows),
-        area=behaviour.area,
-        level=behaviour.level,
-        status="passed",
-        is_advice=check.is_advice,
-        scenario=check.scenario,
-        expected=check.expects,
-        basis=check.basis,
-    )
+    outcome = make_outcome(check)
     judged = list(logs.values()) if check.scenario == EVERY else [logs[check.scenario]]
     if check.scenario == EVERY and all(entry.sent for log in judged for entry in log.entries):
         outcome.status, outcome.came = "failed", "the engine said nothing in any scenario"
@@ -179,7 +174,7 @@ def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
             if check.scenario != EVERY:
                 outcome.status, outcome.came = "skipped", log.skipped
             continue
-        came = find_failure(check, log)
+        came = find_failure(check.judge, log)
         if came is not None:
             outcome.status = "failed"
             outcome.came = f"in {log.scenario}: {came}" if check.scenario == EVERY else came
@@ -187,10 +182,26 @@ def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
     return outcome
 
 
-def find_failure(check: BehaviourCheck, log: ScenarioLog) -> str | None:
+def make_outcome(check: CheckRow, failure: str | None = None) -> CheckOutcome:
+    """A check that passed, or failed with what came instead."""
+    return CheckOutcome(
+        id=check.id,
+        rows=list(check.rows),
+        area=check.behaviour.area,
+        level=check.behaviour.level,
+        status="passed" if failure is None else "failed",
+        is_advice=check.is_advice,
+        scenario=check.scenario,
+        expected=check.expects,
+        came=failure or "",
+        basis=check.basis,
+    )
+
+
+def find_failure(judge: Callable[[Log], None], log: Log) -> str | None:
     """What came instead of what a check expects; None if it passes."""
     try:
-        check.judge(log)
+        judge(log)
     except Mismatch as exc:
         return str(exc)
     except Exception as exc:  # a check must not rely on the shape of what an engine sends

@@ -1,7 +1,7 @@
 """The results of an evaluation: a folder with a file to which each run is appended when it ends.
 
     eval-results/notes-1/
-        results.jsonl     a header, then one line for each run
+        results.jsonl     a header, then one record for each run (`stores/records.py`)
         recordings/       the messages of each session, and its model calls
 
 A process that is killed loses only the runs that had not ended: `--resume` runs those. One process at a time writes
@@ -10,10 +10,9 @@ to a folder.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -22,9 +21,9 @@ import msgspec
 from parley.errors import UsageError
 from parley.evals.plan import RunKey
 from parley.protocol.base import Struct
+from parley.stores.records import EVALUATION, RecordFile, RecordWriter, read_records
 from parley.workspace import private_files
 
-VERSION = 1
 FILE_NAME = "results.jsonl"
 RECORDINGS = "recordings"
 TEMPORARY = "workspaces"
@@ -45,10 +44,9 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class ResultsHeader(Struct, frozen=True, kw_only=True, tag="eval", tag_field="type"):
-    """The first line."""
+class ResultsHeader(Struct, frozen=True, kw_only=True):
+    """The header of the file."""
 
-    version: int = VERSION
     suite: str
     """The path of the file with the cases."""
     digest: str
@@ -56,7 +54,7 @@ class ResultsHeader(Struct, frozen=True, kw_only=True, tag="eval", tag_field="ty
     by: str = ""
 
 
-class RunRecord(Struct, frozen=True, kw_only=True, tag="run", tag_field="type"):
+class RunRecord(Struct, frozen=True, kw_only=True):
     """The outcome of one run."""
 
     case: str
@@ -95,22 +93,24 @@ class RunRecord(Struct, frozen=True, kw_only=True, tag="run", tag_field="type"):
 class ResultsFolder:
     """The results of an evaluation that is running."""
 
-    def __init__(self, folder: Path, file: int, records: dict[RunKey, RunRecord]) -> None:
+    def __init__(
+        self, folder: Path, writer: RecordWriter, records: dict[RunKey, RunRecord], ended_ms: float = 0
+    ) -> None:
+        """`ended_ms`: the time of the last record. That between two processes is left out."""
         self.folder = folder
         self.records = records
-        self._file = file
+        self._writer = writer
+        self._started = time.monotonic() - ended_ms / 1000
         self.workspaces = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX))
         private_files.replace(folder / TEMPORARY, str(self.workspaces).encode())
 
     def append(self, record: RunRecord) -> None:
         """Raises OSError."""
-        data = msgspec.json.encode(record) + b"\n"
-        while data:
-            data = data[os.write(self._file, data) :]
+        self._writer.append((time.monotonic() - self._started) * 1000, record)
         self.records[record.key] = record
 
     def close(self) -> None:
-        os.close(self._file)
+        self._writer.close()
         shutil.rmtree(self.workspaces, ignore_errors=True)
         (self.folder / TEMPORARY).unlink(missing_ok=True)
 
@@ -119,48 +119,35 @@ def create_results(folder: Path, header: ResultsHeader) -> ResultsFolder:
     """Raises UsageError if the folder has results already."""
     try:
         (folder / RECORDINGS).mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = os.open(folder / FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return ResultsFolder(folder, RecordWriter.create(folder / FILE_NAME, EVALUATION, header), {})
     except FileExistsError:
         raise UsageError(
             f"{folder} has results already; add --resume to continue them, or choose another folder with --results"
         ) from None
     except OSError as exc:
         raise UsageError(f"cannot create {folder}: {exc.strerror}") from None
-    lock(file, folder)
-    os.write(file, msgspec.json.encode(header) + b"\n")
-    return ResultsFolder(folder, file, {})
 
 
 def resume_results(folder: Path, digest: str) -> ResultsFolder:
     """Open the results of an interrupted run. Raises UsageError."""
     path = folder / FILE_NAME
     try:
-        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        writer, found = RecordWriter.resume(path, EVALUATION)
+    except BlockingIOError:
+        raise UsageError(
+            f"another process is writing the results in {folder}; wait for it, or choose another folder with --results"
+        ) from None
     except OSError as exc:
         raise UsageError(f"cannot resume: {path}: {exc.strerror}") from None
-    lock(file, folder)
-    header, records = read_results(folder)
+    header, records = decode_results(found)
     if header.digest != digest:
-        os.close(file)
+        writer.close()
         raise UsageError(
             f"the cases or configurations of {header.suite} have changed since {folder} was started; "
             "run without --resume to start again"
         )
-    # A killed process may have written a part of a line.
-    os.ftruncate(file, path.read_bytes().rfind(b"\n") + 1)
     remove_leftovers(folder)
-    return ResultsFolder(folder, file, records)
-
-
-def lock(file: int, folder: Path) -> None:
-    """Raises UsageError if another process writes the results."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(file)
-        raise UsageError(
-            f"another process is writing the results in {folder}; wait for it, or choose another folder with --results"
-        ) from None
+    return ResultsFolder(folder, writer, records, found.records[-1].at_ms if found.records else 0)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -173,29 +160,19 @@ def remove_leftovers(folder: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-_decoder = msgspec.json.Decoder(ResultsHeader | RunRecord)
-
-
 def read_results(path: Path) -> tuple[ResultsHeader, dict[RunKey, RunRecord]]:
     """Read a folder or its file; the last record of a run counts. Raises UsageError, which names the line."""
     file = path / FILE_NAME if path.is_dir() else path
     try:
-        lines = file.read_bytes().split(b"\n")[:-1]
+        return decode_results(read_records(file, EVALUATION))
     except OSError as exc:
         raise UsageError(f"cannot read the results {file}: {exc.strerror}") from None
-    records: dict[RunKey, RunRecord] = {}
-    header: ResultsHeader | None = None
-    for number, line in enumerate(lines, 1):
-        try:
-            found = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise UsageError(f"{file}:{number}: not a result of parley eval: {exc}") from None
-        if isinstance(found, RunRecord):
-            records[found.key] = found
-        elif number == 1:
-            header = found
-    if header is None:
-        raise UsageError(f"{file}:1: found no header; expected the results of parley eval")
-    if header.version != VERSION:
-        raise UsageError(f"{file}:1: the results have version {header.version}; only version {VERSION} is supported")
-    return header, records
+
+
+_run = msgspec.json.Decoder(RunRecord)
+
+
+def decode_results(file: RecordFile) -> tuple[ResultsHeader, dict[RunKey, RunRecord]]:
+    """Raises UsageError."""
+    runs = [record.decode(_run) for record in file.records]
+    return file.decode_header(ResultsHeader), {run.key: run for run in runs}

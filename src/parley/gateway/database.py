@@ -1,48 +1,46 @@
-"""What the gateway knows besides the transcripts: sessions, prompts, questions, tokens. One SQLite file.
+"""SQLite files of the gateway.
 
-Every change is committed before it has an effect. In WAL mode a commit survives the death of the process; after a
-power failure the last ones may be missing. What `index/` derives from the lines of sessions is in the same file.
+`projections.db` has what is read across sessions: lists, the inbox, search, costs. All of it follows from the logs of
+the sessions (`session_log/`), so a file of another version is deleted and filled again.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from parley.errors import SessionError
 
-FIRST_SCHEMA = """
+PROJECTIONS = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     tenant TEXT NOT NULL,
     creator TEXT NOT NULL,
     cwd TEXT NOT NULL,
-    options TEXT NOT NULL,
-    engine_id TEXT NOT NULL,
+    options BLOB NOT NULL,
+    workspace TEXT,
     title TEXT NOT NULL DEFAULT '',
     created_at REAL NOT NULL,
     used_at REAL NOT NULL,
-    is_loaded INTEGER NOT NULL DEFAULT 0,
-    initialize BLOB,
-    callbacks_of TEXT,
-    tokens_used INTEGER NOT NULL DEFAULT 0,
-    usd_used REAL NOT NULL DEFAULT 0
+    open_prompts INTEGER NOT NULL DEFAULT 0,
+    copied_lines INTEGER NOT NULL DEFAULT 0,
+    model TEXT,
+    permission_mode TEXT,
+    turns INTEGER NOT NULL DEFAULT 0,
+    cost_usd REAL NOT NULL DEFAULT 0,
+    last_error TEXT,
+    preview TEXT NOT NULL DEFAULT '',
+    model_totals TEXT NOT NULL DEFAULT '{}',
+    indexed_lines INTEGER NOT NULL DEFAULT 0,
+    log_bytes INTEGER NOT NULL DEFAULT 0
 );
-CREATE TABLE spending (
-    name TEXT PRIMARY KEY,
-    tokens INTEGER NOT NULL,
-    usd REAL NOT NULL
-);
-CREATE TABLE prompts (
-    session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
-    uuid TEXT NOT NULL,
-    line BLOB,
-    PRIMARY KEY (session, uuid)
-);
-CREATE INDEX open_prompts ON prompts (session) WHERE line IS NOT NULL;
+CREATE INDEX sessions_by_tenant ON sessions (tenant, used_at);
+CREATE INDEX sessions_by_use ON sessions (used_at);
+CREATE INDEX sessions_by_creator ON sessions (creator);
+CREATE INDEX busy_sessions ON sessions (creator) WHERE open_prompts > 0;
 CREATE TABLE questions (
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
     request_id TEXT NOT NULL,
@@ -51,33 +49,20 @@ CREATE TABLE questions (
     asked_at REAL NOT NULL,
     expires_at REAL,
     delegate TEXT,
-    state TEXT NOT NULL DEFAULT 'open',
+    state TEXT NOT NULL,
     decided_by TEXT,
     decided_at REAL,
     answer BLOB,
     PRIMARY KEY (session, request_id)
-);
+) WITHOUT ROWID;
 CREATE INDEX open_questions ON questions (asked_at) WHERE state = 'open';
-CREATE TABLE tokens (
-    name TEXT PRIMARY KEY,
-    hash BLOB NOT NULL UNIQUE,
-    tenant TEXT NOT NULL,
-    grants TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    expires_at REAL
-);
-"""
-INDEX_SCHEMA = """
-ALTER TABLE prompts ADD COLUMN digest BLOB;
-ALTER TABLE sessions ADD COLUMN model TEXT;
-ALTER TABLE sessions ADD COLUMN permission_mode TEXT;
-ALTER TABLE sessions ADD COLUMN turns INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN cost_usd REAL NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN last_error TEXT;
-ALTER TABLE sessions ADD COLUMN preview TEXT NOT NULL DEFAULT '';
-ALTER TABLE sessions ADD COLUMN model_totals TEXT NOT NULL DEFAULT '{}';
-ALTER TABLE sessions ADD COLUMN copied_lines INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE sessions ADD COLUMN indexed_lines INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE spending (
+    session TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    usd REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX spending_by_name ON spending (name, session, tokens, usd);
 CREATE TABLE messages (
     id INTEGER PRIMARY KEY,
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
@@ -99,26 +84,27 @@ CREATE TRIGGER message_deleted AFTER DELETE ON messages BEGIN
     INSERT INTO message_words (message_words, rowid, text) VALUES ('delete', old.id, old.text);
 END;
 CREATE TABLE tool_calls (
-    id INTEGER PRIMARY KEY,
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
     number INTEGER NOT NULL,
-    time REAL,
+    position INTEGER NOT NULL,
+    time REAL NOT NULL,
     tool TEXT NOT NULL,
-    input TEXT NOT NULL
-);
-CREATE INDEX tool_calls_by_number ON tool_calls (session, number);
+    input TEXT NOT NULL,
+    PRIMARY KEY (session, number, position)
+) WITHOUT ROWID;
+CREATE INDEX tool_calls_by_time ON tool_calls (time);
 CREATE TABLE turns (
     session TEXT NOT NULL,
     number INTEGER NOT NULL,
     tenant TEXT NOT NULL,
-    title TEXT NOT NULL,
+    title TEXT,
     time REAL NOT NULL,
     model TEXT,
     duration_ms REAL,
     duration_api_ms REAL,
     is_error INTEGER NOT NULL,
     PRIMARY KEY (session, number)
-);
+) WITHOUT ROWID;
 CREATE INDEX turns_by_time ON turns (time);
 CREATE TABLE usage (
     session TEXT NOT NULL,
@@ -130,32 +116,18 @@ CREATE TABLE usage (
     cache_read_tokens INTEGER NOT NULL,
     PRIMARY KEY (session, number, model),
     FOREIGN KEY (session, number) REFERENCES turns ON DELETE CASCADE
-);
+) WITHOUT ROWID;
 """
-WORKSPACE_SCHEMA = """
-ALTER TABLE sessions ADD COLUMN workspace TEXT;
-"""
-READER_SCHEMA = """
-CREATE INDEX sessions_by_tenant ON sessions (tenant, used_at);
-CREATE INDEX sessions_by_use ON sessions (used_at);
-CREATE INDEX sessions_by_creator ON sessions (creator);
-ALTER TABLE prompts ADD COLUMN unread_by TEXT;
-ALTER TABLE prompts ADD COLUMN start INTEGER;
-ALTER TABLE prompts ADD COLUMN result INTEGER;
-CREATE INDEX unread_prompts ON prompts (session, unread_by) WHERE unread_by IS NOT NULL;
-"""
-STEPS = (FIRST_SCHEMA, INDEX_SCHEMA, WORKSPACE_SCHEMA, READER_SCHEMA)
-"""Step n brings a file from version n to version n + 1."""
-VERSION = len(STEPS)
-
+# WITHOUT ROWID: in which order rows were inserted must not change an answer, not even the last digit of a sum.
+PROJECTIONS_VERSION = 1
 
 MEMORY = Path(":memory:")
 """A database that ends with its process."""
 
 
 class Database:
-    def __init__(self, path: Path) -> None:
-        """Open the file, or create it. Raises SessionError."""
+    def __init__(self, path: Path, schema: str, version: int) -> None:
+        """Open the file, or create it with the schema. Raises SessionError if it has another version."""
         try:
             if path != MEMORY:
                 path.touch(mode=0o600)
@@ -163,19 +135,15 @@ class Database:
             self._connection.row_factory = sqlite3.Row
             self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON")
             self._connection.create_function("casefold", 1, str.casefold, deterministic=True)
-            self._migrate(path)
+            (stored,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if stored == 0:
+                self._connection.executescript(f"BEGIN; {schema} PRAGMA user_version={version}; COMMIT;")
         except (sqlite3.Error, OSError) as exc:
             raise SessionError(f"cannot open {path}: {exc}") from None
-
-    def _migrate(self, path: Path) -> None:
-        version = self._connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
-            raise SessionError(
-                f"{path} has the format version {version}, but this Parley reads only versions up to {VERSION}; "
-                "use another --state"
-            )
-        for number, step in enumerate(STEPS[version:], version + 1):
-            self._connection.executescript(f"BEGIN; {step} PRAGMA user_version={number}; COMMIT;")
+        if stored not in (0, version):
+            self.close()
+            text = f"{path} has the format version {stored}, but this Parley reads only version {version}"
+            raise SessionError(f"{text}; use another --state")
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -195,6 +163,11 @@ class Database:
         except sqlite3.Error as exc:
             raise SessionError(f"the database of the gateway failed: {exc}") from None
 
+    def insert(self, table: str, row: dict[str, Any]) -> None:
+        """Insert a row, or replace the one with its key. Raises SessionError."""
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        self.change(f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({marks})", *row.values())
+
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
         """Raises SessionError."""
         try:
@@ -206,9 +179,15 @@ class Database:
         """The first row. Raises SessionError."""
         return next(iter(self.rows(statement, *values)), None)
 
-    def add_function(self, name: str, arguments: int, function: Callable[..., Any]) -> None:
-        """Let statements call a function."""
-        self._connection.create_function(name, arguments, function)
-
     def close(self) -> None:
         self._connection.close()
+
+
+def open_projections(path: Path) -> Database:
+    """The database of the projections; empty if it is of another version or cannot be read. Raises SessionError."""
+    try:
+        return Database(path, PROJECTIONS, PROJECTIONS_VERSION)
+    except SessionError:
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    return Database(path, PROJECTIONS, PROJECTIONS_VERSION)

@@ -25,9 +25,9 @@ from parley.errors import SessionError, UsageError
 from parley.gateway.hub import SessionHub
 from parley.gateway.index.session_list import SessionQuery
 from parley.gateway.live_session import Client, LiveSession
-from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
+from parley.gateway.session_log.state import OPEN
 from parley.gateway.session_options import SessionOptions, SessionRequest, require
 from parley.gateway.subscriber import REPLY
 from parley.protocol.base import Json, Struct

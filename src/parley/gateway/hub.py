@@ -1,5 +1,8 @@
 """All sessions of a server: create, find, list, delete, evict.
 
+The log of each session is its only truth (`session_log/`). The database follows the logs: when the server starts, the
+rows of sessions that are behind their logs are written again.
+
 A session is loaded when a client connects to it or sends it something, and evicted when it has been idle for a while
 and no client is connected. An evicted session costs nothing but its files.
 """
@@ -12,7 +15,7 @@ import gc
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from sqlite3 import Row
@@ -21,9 +24,11 @@ from uuid import uuid4
 
 import msgspec
 
+from parley.engine.recovery.interrupted_turn import find_interrupted_turn
 from parley.errors import SessionError, UsageError
-from parley.gateway.database import Database
+from parley.gateway.database import open_projections
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
+from parley.gateway.fork import Source, copy_session, discard_copy
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.index.session_list import (
     SELECT_SESSIONS,
@@ -32,7 +37,6 @@ from parley.gateway.index.session_list import (
     SessionQuery,
     describe_session,
 )
-from parley.gateway.line_log import LineLog, remove_log
 from parley.gateway.live_session import LiveSession, Services
 from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
@@ -41,7 +45,19 @@ from parley.gateway.security.access import Principal, Quotas, Scope
 from parley.gateway.security.audit import AuditLog
 from parley.gateway.security.quotas import OpenConnections, Spending, TenantThreads
 from parley.gateway.server_log import ServerLog
+from parley.gateway.session_log.records import (
+    AnyRecord,
+    CreatedRecord,
+    DeletedRecord,
+    EngineStartedRecord,
+    TitledRecord,
+    UsedRecord,
+)
+from parley.gateway.session_log.rows import SessionRows
+from parley.gateway.session_log.session_log import SessionLog
+from parley.gateway.session_log.state import SessionState
 from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
+from parley.gateway.transcript import missing_lines, open_stores, open_transcript
 from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
 from parley.models.base import MODEL_ROOTS, find_model_file
 from parley.protocol.base import Json, Struct
@@ -86,30 +102,21 @@ class HubSettings(Struct, frozen=True, kw_only=True):
         return is_truthy(self.environment.get(STATE_EVENTS))
 
 
-class NewSession(Struct, frozen=True):
-    """A session to be created."""
-
-    id: str
-    tenant: str
-    creator: str
-    cwd: str
-    options: bytes
-    workspace: str | None
-
-
 class SessionHub:
     def __init__(self, settings: HubSettings, log: ServerLog | None = None) -> None:
         """Raises SessionError."""
         self.settings = settings
         self.log = log or ServerLog(lambda line: None)
+        refuse_older_state(settings.state)
         try:
             settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for name in ("lines", "wire"):
+            for name in ("logs", "wire"):
                 (settings.state / name).mkdir(mode=0o700, exist_ok=True)
         except OSError as exc:
             raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
         self._lock = lock_folder(settings.state)
-        self.database = Database(settings.state / "gateway.db")
+        self.database = open_projections(settings.state / "projections.db")
+        self.rows = SessionRows(self.database)
         self.questions = Questions(self.database, settings.question_seconds)
         self.audit = AuditLog(settings.audit or settings.state / "audit.jsonl")
         self.spending = Spending(self.database)
@@ -126,9 +133,9 @@ class SessionHub:
         self.stopped = asyncio.Event()
         """Set when no more lines will come: event streams end."""
         self.events = SessionEvents()
-        self.indexer = Indexer(self.database, self._open_log, self._report_change)
+        self.indexer = Indexer(self.database, self.rows, self.open_log, self._report_change)
         self._services = Services(
-            *(self.database, self.questions, self.audit, self.spending, self.connections),
+            *(self.questions, self.audit, self.spending, self.connections),
             *(self.metrics, self.log, self.indexer.mark),
         )
         self._sessions: dict[str, LiveSession] = {}
@@ -151,9 +158,22 @@ class SessionHub:
         """The id of a new session. `source`: the session that it is a copy of."""
         return str(uuid4())
 
-    def open_line_log(self, session_id: str, path: Path) -> LineLog:
-        """Raises SessionError."""
-        return LineLog(path)
+    def follow(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
+        """Something was recorded in the log of a session: the database follows.
+
+        The record is true whatever happens here. If the database fails, the rows are written again when the session is
+        indexed, or when the server starts.
+        """
+        try:
+            self.rows.follow(log, records)
+        except SessionError as exc:
+            self.rows.behind.add(log.session_id)
+            self.log.warn(f"the lists are behind the log of the session {log.session_id}: {exc}")
+        if any(isinstance(record, UsedRecord) for record in records):
+            self.spending.on_recorded(log.session_id)
+
+    def prepare_log(self, session_id: str, tenant: str) -> None:
+        """A log is about to begin. Raises SessionError."""
 
     def engine_store(self, session_id: str) -> Store | None:
         """Where the engine of a session keeps its transcripts; None for where its options say."""
@@ -187,19 +207,34 @@ class SessionHub:
         self._check_session_quota(principal)
         session_id = self.new_id()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
-        stored = None if workspace is None else msgspec.json.encode(workspace).decode()
-        new = NewSession(session_id, principal.tenant, principal.name, cwd, msgspec.json.encode(argv), stored)
-        self._insert(new, wanted.title or "")
-        return self.get(principal, session_id)
+        created = CreatedRecord(
+            tenant=principal.tenant,
+            creator=principal.name,
+            cwd=cwd,
+            options=msgspec.json.encode(argv),
+            workspace=None if workspace is None else msgspec.json.encode(workspace).decode(),
+            title=shorten_title(wanted.title or ""),
+            at=time.time(),
+        )
+        return self._begin(session_id, created)
+
+    def _begin(self, session_id: str, created: CreatedRecord) -> LiveSession:
+        """Open the log of a new session. Raises SessionError."""
+        self.prepare_log(session_id, created.tenant)
+        log = SessionLog(self.log_path(session_id), self.follow)
+        live = self._add_live(log)
+        if log.state.created is None:
+            log.record(created)
+        else:
+            self.follow(log, list(log.all_records()))  # a copy of another session
+        self.indexer.mark(session_id)
+        return live
 
     async def fork(self, principal: Principal, session_id: str, uuid: str | None, title: str) -> LiveSession:
         """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
 
         The copy belongs to the tenant of the session, also if an administrator makes it.
         """
-        from parley.gateway.fork import Source, copy_session, discard_copy
-        from parley.gateway.transcript import open_stores
-
         require(principal, Scope.CREATE, "forking a session")
         row = self._row(principal, session_id)
         self._check_draining()
@@ -207,42 +242,32 @@ class SessionHub:
         self._check_session_quota(principal)
         new_id, live = self.new_id(session_id), self.get(principal, session_id)
         self.audit.write("fork", principal, session=new_id, source=session_id, uuid=uuid)
+        created = require_created(live.log.state)
         stores = open_stores(
-            self._argv(row), self.settings.environment, row["cwd"], self.copy_store(session_id, new_id)
+            self._argv(created.options), self.settings.environment, created.cwd, self.copy_store(session_id, new_id)
         )
-        source = Source(stores, session_id, row["engine_id"], self._log_path(session_id), live.log.last)
-        path = self._log_path(new_id)
-        result = await self.threads.run(principal.tenant, partial(copy_session, source, new_id, path, uuid))
+        source = Source(stores, live.log, live.engine_id, live.log.last)
+        path = self.log_path(new_id)
+        new_title = shorten_title(title or (f"{row['title']} (fork)" if row["title"] else ""))
+        first = msgspec.structs.replace(created, creator=principal.name, title=new_title, at=time.time())
+        await self.threads.run(principal.tenant, partial(copy_session, source, new_id, path, first, uuid))
         try:
             self._check_session_quota(principal)  # others were created meanwhile
-            new = NewSession(new_id, row["tenant"], principal.name, row["cwd"], row["options"], row["workspace"])
-            self._insert(new, title or (f"{row['title']} (fork)" if row["title"] else ""))
-            self.spending.start_at(new_id, result)
+            copy = self._begin(new_id, first)
         except BaseException:
             discard_copy(stores, new_id, path)
             raise
-        copy = self.get(principal, new_id)
-        self.database.change("UPDATE sessions SET copied_lines=? WHERE id=?", copy.log.last, new_id)
         return copy
-
-    def _insert(self, new: NewSession, title: str) -> None:
-        now, title = time.time(), shorten_title(title)
-        self.database.change(
-            "INSERT INTO sessions (id, tenant, creator, cwd, options, workspace, engine_id, title, created_at, used_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            *(new.id, new.tenant, new.creator, new.cwd, new.options, new.workspace, new.id, title, now, now),
-        )
-        self.indexer.mark(new.id)
 
     def get(self, principal: Principal, session_id: str) -> LiveSession:
         """A session, if the principal may see it. Its engine does not have to run. Raises Refusal or SessionError."""
         self._row(principal, session_id)
         live = self._sessions.get(session_id)
-        if live is None:
-            log = self.open_line_log(session_id, self._log_path(session_id))
-            self.indexer.forget_lost(session_id, log.last)
-            live = LiveSession(session_id, log, self._services, self._load, self._admit, self.find_directory)
-            self._sessions[session_id] = live
+        return self._add_live(SessionLog(self.log_path(session_id), self.follow)) if live is None else live
+
+    def _add_live(self, log: SessionLog) -> LiveSession:
+        live = LiveSession(log.session_id, log, self._services, self._load, self._admit, self.find_directory)
+        self._sessions[live.id] = live
         return live
 
     def find_sessions(self, principal: Principal, query: SessionQuery) -> tuple[list[SessionInfo], int]:
@@ -252,7 +277,7 @@ class SessionHub:
         running = {live.id: live.state for live in self._sessions.values() if live.engine is not None}
         where, values = query.condition(principal, found, running if query.states else {})
         rows = self.database.rows(
-            f"{SELECT_SESSIONS} WHERE {where} ORDER BY used_at DESC LIMIT ? OFFSET ?",
+            f"{SELECT_SESSIONS} WHERE {where} ORDER BY used_at DESC, id LIMIT ? OFFSET ?",
             *(*values, query.limit, query.offset),
         )
         count = self.database.row(f"SELECT count(*) AS n FROM sessions WHERE {where}", *values)
@@ -280,13 +305,13 @@ class SessionHub:
         return wire
 
     @contextmanager
-    def _open_log(self, session_id: str) -> Iterator[LineLog]:
+    def open_log(self, session_id: str) -> Iterator[SessionLog]:
         """The log of a session, whether it is live or not. Raises SessionError."""
         live = self._sessions.get(session_id)
         if live is not None:
             yield live.log
             return
-        stored = LineLog(self._log_path(session_id))
+        stored = SessionLog(self.log_path(session_id))
         try:
             yield stored
         finally:
@@ -304,14 +329,14 @@ class SessionHub:
         if not title:
             raise Refusal("invalid_body", "a title must not be empty")
         self.audit.write("rename", principal, session=session_id)
-        self.database.change("UPDATE sessions SET title=? WHERE id=?", title, session_id)
+        self.get(principal, session_id).log.record(TitledRecord(title=title))
         self.indexer.mark(session_id)
         return title
 
     def session_argv(self, session_id: str) -> tuple[str, ...]:
         """The options of a session, with the defaults of the server."""
         row = self.database.row("SELECT options FROM sessions WHERE id=?", session_id)
-        return self.settings.argv if row is None else self._argv(row)
+        return self.settings.argv if row is None else self._argv(row["options"])
 
     def sends_partial(self, session_id: str) -> bool:
         """Whether clients of a session get stream events unless they say otherwise."""
@@ -322,26 +347,39 @@ class SessionHub:
         require(principal, Scope.CREATE, "deleting a session")
         tenant = self._row(principal, session_id)["tenant"]
         self.audit.write("delete", principal, session=session_id)
+        live = self.get(principal, session_id)
         self._deleted.add(session_id)
         try:
-            live = self._sessions.get(session_id)
-            if live is not None and live.engine is not None:
+            if live.engine is not None:
                 live.engine.stop()
                 await live.engine.close()
-            self.database.change("DELETE FROM sessions WHERE id=?", session_id)
+            await self.indexer.catch_up(session_id)
+            title, turns = self.indexer.turns.figures(session_id)
+            live.log.record(DeletedRecord(title=title, turns=turns))
         finally:
             self._deleted.discard(session_id)
-        remove_log(self._log_path(session_id))
+        self.bury(live.log)
         if (wire := self.wire(session_id)) is not None:
             wire.remove()
             self._wires.pop(session_id, None)
-        if live is not None:
-            self._sessions.pop(session_id, None)
-            for client in list(live.clients):
-                live.detach(client)
-            live.drop_replies()
-            live.log.close()
+        self._sessions.pop(session_id, None)
+        for client in list(live.clients):
+            live.detach(client)
+        live.drop_replies()
         self.events.report_deleted(tenant, session_id)
+
+    def bury(self, log: SessionLog) -> None:
+        """Replace the log of a deleted session by one that has only what it has cost. Raises SessionError."""
+        state = log.state
+        log.close()
+        if state.created is None or state.deleted is None:
+            return
+        grave = self.log_path(log.session_id).with_suffix(".new")
+        with closing(SessionLog(grave)) as kept:
+            used = UsedRecord(tokens=state.spent_tokens, usd=state.spent_usd, total_tokens=0, total_usd=0.0)
+            created = msgspec.structs.replace(state.created, cwd="", options=b"[]", workspace=None, title="")
+            kept.record(created, used, state.deleted)
+        os.replace(grave, self.log_path(log.session_id))
 
     def _row(self, principal: Principal, session_id: str) -> Row:
         """Raises Refusal. A session of another tenant is as unknown as one that does not exist."""
@@ -353,11 +391,11 @@ class SessionHub:
     def _find_row(self, session_id: str) -> Row | None:
         return self.database.row(f"{SELECT_SESSIONS} WHERE id=?", session_id)
 
-    def _argv(self, row: Row) -> tuple[str, ...]:
-        return (*self.settings.argv, *msgspec.json.decode(row["options"], type=list[str]))
+    def _argv(self, options: bytes) -> tuple[str, ...]:
+        return (*self.settings.argv, *msgspec.json.decode(options, type=list[str]))
 
-    def _log_path(self, session_id: str) -> Path:
-        return self.settings.state / "lines" / f"{session_id}.jsonl"
+    def log_path(self, session_id: str) -> Path:
+        return self.settings.state / "logs" / f"{session_id}.log"
 
     def find_directory(self, given: str, principal: Principal, *, may_be_away: bool = False) -> str:
         """Where a new session works, without symbolic links. Raises Refusal.
@@ -412,26 +450,16 @@ class SessionHub:
         """
         self._check_draining()
         self._check_current(live)
-        creator = self._find_creator(live)
-        if creator is None:
-            raise Refusal("unknown_session", f"there is no session {live.id!r}")
+        creator = require_created(live.log.state).creator
         quotas = self.find_quotas(creator)
         self.spending.check(creator, quotas)
         if quotas.concurrent_turns is not None and not (joins_turn and live.has_turn):
-            busy = self.database.row(
-                "SELECT count(DISTINCT session) AS n FROM prompts JOIN sessions ON sessions.id = session"
-                " WHERE creator=? AND line IS NOT NULL",
-                creator,
-            )
+            busy = self.database.row("SELECT count(*) AS n FROM sessions WHERE creator=? AND open_prompts > 0", creator)
             asking = [one for one in self._sessions.values() if one.side_requests]
-            aside = sum(one.side_requests for one in asking if self._find_creator(one) == creator)
+            aside = sum(one.side_requests for one in asking if require_created(one.log.state).creator == creator)
             if aside + (0 if busy is None else busy["n"]) >= quotas.concurrent_turns:
                 text = f"the token {creator!r} has reached its limit of {quotas.concurrent_turns} turns at a time"
                 raise Refusal("quota_exceeded", text)
-
-    def _find_creator(self, live: LiveSession) -> str | None:
-        row = self.database.row("SELECT creator FROM sessions WHERE id=?", live.id)
-        return None if row is None else str(row["creator"])
 
     def _check_current(self, live: LiveSession) -> None:
         """Raises SessionError if a session was unloaded while something for it arrived, Refusal if it is deleted."""
@@ -450,81 +478,96 @@ class SessionHub:
         """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
         self._check_draining()
         self._check_current(live)
-        row = self.database.row("SELECT * FROM sessions WHERE id=?", live.id)
-        if row is None:
-            raise Refusal("unknown_session", f"there is no session {live.id!r}")
+        created = require_created(live.log.state)
         wire = self.wire(live.id)
         start = EngineStart(
-            argv=self._argv(row),
-            cwd=row["cwd"],
+            argv=self._argv(created.options),
+            cwd=created.cwd,
             environment={
                 CHECKPOINTS: "1",
                 **self.settings.environment,
-                **self.find_secrets(row["tenant"]),
+                **self.find_secrets(created.tenant),
                 STATE_EVENTS: "1",
                 **({CONTINUES: "1"} if self.continues_turns else {}),
-                **self._model_roots(self.find_roots(row["creator"]), row["cwd"]),
+                **self._model_roots(self.find_roots(created.creator), created.cwd),
             },
             on_lines=live.on_lines if wire is None else record_output(wire, live.on_lines),
             on_end=live.on_end,
             store=self.engine_store(live.id),
         )
-        is_stored, unsent = self._restore(live, start, row)
+        is_stored, unsent = self._restore(live, start)
         which = "--resume" if is_stored else "--session-id"
         start = msgspec.structs.replace(
-            start, argv=(*start.argv, *ASKS_CLIENTS, *self.engine_argv, which, row["engine_id"])
+            start, argv=(*start.argv, *ASKS_CLIENTS, *self.engine_argv, which, live.engine_id)
         )
-        engine = self.make_engine(live, start, read_workspace(row["workspace"]))
+        engine = self.make_engine(live, start, read_workspace(created.workspace))
         if wire is not None:
             engine = RecordedEngine(engine, wire)
         self.metrics.count("parley_engine_starts_total")
         self.log.note("engine_start", session=live.id)
-        self.database.change("UPDATE sessions SET is_loaded=1, used_at=? WHERE id=?", time.time(), live.id)
-        if is_stored or row["initialize"]:
-            declared = msgspec.json.decode(row["initialize"]) if row["initialize"] else {"subtype": "initialize"}
-            first = {"type": "control_request", "request_id": f"load-{uuid4()}", "request": declared}
+        live.log.record(EngineStartedRecord(at=time.time()))
+        declared = live.log.state.declared
+        if is_stored or declared is not None:
+            request = {"subtype": "initialize"} if declared is None else msgspec.json.decode(declared.request)
+            first = {"type": "control_request", "request_id": f"load-{uuid4()}", "request": request}
             engine.write(msgspec.json.encode(first) + b"\n")
         for line in unsent:
             engine.write(line + b"\n")
         return engine
 
-    def _restore(self, live: LiveSession, start: EngineStart, row: Row) -> tuple[bool, Sequence[bytes]]:
+    def _restore(self, live: LiveSession, start: EngineStart) -> tuple[bool, Sequence[bytes]]:
         """Whether the session has a transcript, and the prompts that are not in it.
 
         If the last engine was killed, the messages that it did not send are published now, and the turn that it
         cannot continue is ended.
         """
-        from parley.engine.recovery.interrupted_turn import find_interrupted_turn
-        from parley.gateway.transcript import logged_uuids, missing_lines, open_transcript
-
-        entries = open_transcript(start, row["engine_id"])
-        waiting = live.unfinished_prompts()
-        if not row["is_loaded"] and not waiting:
+        entries = open_transcript(start, live.engine_id)
+        if not live.log.state.is_loaded and not live.unfinished_prompts():
             return entries is not None, ()
         stored = [] if entries is None else list(entries)
         for line in missing_lines(iter(stored), live.log):
             live.publish_missing(line)
         known = {uuid for entry in stored for uuid in (entry.message.get("uuid"), *listed_uuids(entry.message))}
-        started = [uuid for uuid, _ in live.unfinished_prompts() if uuid in known]
+        started = [uuid for uuid in live.unfinished_prompts() if uuid in known]
         if self.continues_turns:
             turn = find_interrupted_turn(stored)
             started = [uuid for uuid in started if turn is None or uuid not in turn.prompts]
         if started and not waits_for_answer(stored):
             live.fail_prompts("the server stopped during this turn", started)
-        unsent = [(uuid, line) for uuid, line in live.unfinished_prompts() if uuid not in known]
-        logged = logged_uuids(live.log) if unsent else set()
-        for uuid, line in unsent:
-            if uuid not in logged:  # the process died between recording the prompt and showing it
-                live.publish_missing(line)
-        return entries is not None, [line for _, line in unsent]
+        prompts = live.log.state.prompts
+        unsent = [live.log.line(prompts[uuid].line) for uuid in live.unfinished_prompts() if uuid not in known]
+        return entries is not None, unsent
 
     def load_interrupted(self, report: Callable[[str], None]) -> None:
         """Load the sessions with unfinished prompts, so that they run or end. The server was stopped or killed."""
-        for row in self.database.rows("SELECT DISTINCT session FROM prompts WHERE line IS NOT NULL"):
+        for row in self.database.rows("SELECT id FROM sessions WHERE open_prompts > 0"):
             try:
-                self.get(SERVER, row["session"]).ensure_loaded()
+                self.get(SERVER, row["id"]).ensure_loaded()
             except (Refusal, SessionError, UsageError) as exc:
-                report(f"cannot load the session {row['session']}: {exc}")
+                report(f"cannot load the session {row['id']}: {exc}")
+
+    def catch_up(self, report: Callable[[str], None]) -> None:
+        """Bring the database up with the logs: a server was killed, or the database is new or was deleted.
+
+        Nothing that the database has is needed for this. Whatever it has of other sessions is removed.
+        """
+        stored = {row["id"]: row["log_bytes"] for row in self.database.rows("SELECT id, log_bytes FROM sessions")}
+        for path in sorted((self.settings.state / "logs").iterdir()):
+            if path.suffix != ".log":
+                path.unlink()  # a copy or a grave that was being written
+                continue
+            if stored.pop(path.stem, None) == path.stat().st_size:
+                continue
+            try:
+                with closing(SessionLog(path)) as log:
+                    self.rows.restore(log)
+                    if log.state.deleted is not None and log.last:
+                        self.bury(log)  # the process died before
+                self.indexer.index_all(path.stem)
+            except SessionError as exc:
+                report(f"cannot read the log of the session {path.stem}: {exc}")
+        for session_id in stored:
+            self.rows.forget(session_id)
 
     async def evict_idle(self) -> None:
         """Unload sessions that are not used."""
@@ -542,9 +585,18 @@ class SessionHub:
                 del self._sessions[live.id]
                 self._unloaded += 1
                 live.drop_replies()
+                self._save_size(live.log)
                 live.log.close()
                 if (wire := self._wires.pop(live.id, None)) is not None:
                     wire.flush()
+
+    def _save_size(self, log: SessionLog) -> None:
+        """Note how much of a log the database follows, once everything of it is indexed."""
+        if log.session_id not in self.rows.behind:
+            self.database.change(
+                "UPDATE sessions SET log_bytes=? WHERE id=? AND indexed_lines=?",
+                *(log.size_bytes, log.session_id, log.last),
+            )
 
     def _collect_unloaded(self) -> None:
         """Free the memory of unloaded sessions, whose parts refer to each other.
@@ -617,6 +669,7 @@ class SessionHub:
             wire.flush()
         self.audit.close()
         for live in self._sessions.values():
+            self._save_size(live.log)
             live.log.close()
         self.database.close()
         os.close(self._lock)
@@ -635,6 +688,20 @@ def lock_folder(folder: Path) -> int:
         os.close(lock)
         raise SessionError(f"another server uses {folder}; stop it, or use another --state") from None
     return lock
+
+
+def refuse_older_state(folder: Path) -> None:
+    """Raises SessionError. What an unreleased version has left is not read and not changed."""
+    if (folder / "gateway.db").exists():
+        text = "has the state of an older version, which this Parley does not read"
+        raise SessionError(f"{folder} {text}; use another --state")
+
+
+def require_created(state: SessionState) -> CreatedRecord:
+    """The first record of a session. Raises Refusal if it is deleted."""
+    if state.created is None or state.deleted is not None:
+        raise Refusal("unknown_session", "there is no such session any more")
+    return state.created
 
 
 def is_below(path: str, roots: Iterable[str]) -> bool:

@@ -1,5 +1,7 @@
 """One session on the network: its engine, its log, and the clients that are connected to it.
 
+What happens is recorded in the log (`session_log/`); nothing else is written down here.
+
 The engine speaks as it does on a pipe, and so does every client. In between, lines are routed:
 
     engine -> clients
@@ -21,7 +23,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -31,12 +34,10 @@ import msgspec
 
 from parley.engine.control.routes import asks_a_model
 from parley.errors import SessionError, UsageError
-from parley.gateway.database import Database
 from parley.gateway.engines import Engine
-from parley.gateway.line_log import LineLog
 from parley.gateway.metrics import Metrics
 from parley.gateway.own_messages import QuestionDecided
-from parley.gateway.questions import EXPIRED, Questions, read_behavior
+from parley.gateway.questions import EXPIRED, Questions, find_answer, read_behavior
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import (
     Principal,
@@ -49,6 +50,18 @@ from parley.gateway.security.audit import AuditLog
 from parley.gateway.security.quotas import FREE_BYTES, OpenConnections, Spending, Unsent
 from parley.gateway.security.reply_secrets import without_secrets
 from parley.gateway.server_log import ServerLog
+from parley.gateway.session_log.records import (
+    AnyRecord,
+    DeclaredRecord,
+    EngineChangedRecord,
+    EngineEndedRecord,
+    PromptCancelledRecord,
+    PromptFinishedRecord,
+    PromptReadRecord,
+    PromptTakenRecord,
+)
+from parley.gateway.session_log.session_log import SessionLog
+from parley.gateway.session_log.state import Prompt
 from parley.gateway.subscriber import UNREAD_REPLY_BYTES, Batch, Numbered, Subscriber
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
@@ -88,7 +101,6 @@ _head = msgspec.json.Decoder(Head)
 class Services(Struct, frozen=True):
     """What the sessions of a server share."""
 
-    database: Database
     questions: Questions
     audit: AuditLog
     spending: Spending
@@ -148,7 +160,7 @@ class LiveSession:
     def __init__(
         self,
         id: str,
-        log: LineLog,
+        log: SessionLog,
         services: Services,
         load: Callable[[LiveSession], Engine],
         admit: Callable[[LiveSession, bool], None],
@@ -168,7 +180,6 @@ class LiveSession:
         self.engine: Engine | None = None
         self.used_at = time.monotonic()
         self._services = services
-        self._database = services.database
         self._load = load
         self._admit = admit
         self._check_directory = check_directory
@@ -200,10 +211,7 @@ class LiveSession:
         if after is not None and after > self.log.last:
             text = f"`after` is {after}, but the last line of the session is {self.log.last}"
             raise Refusal("cursor_in_the_future", text)
-        unread = self._database.row(
-            "SELECT min(start) AS start FROM prompts WHERE session=? AND unread_by=?", self.id, principal.name
-        )
-        start = None if unread is None else unread["start"]
+        start = min((prompt.line - 1 for _, prompt in self._unread(principal.name)), default=None)
         if after is None:
             after = self.log.last if start is None else start
         client = self._make_client(principal, after, wants)
@@ -216,13 +224,18 @@ class LiveSession:
 
     def _mark_read(self, client: Client, start: int, cursor: int) -> None:
         """A client has got the lines from after one number to another."""
-        name = client.principal.name
-        self._database.change(
-            "UPDATE prompts SET unread_by=NULL WHERE session=? AND unread_by=? AND result>? AND result<=?",
-            *(self.id, name, start, cursor),
-        )
-        if self._database.row("SELECT 1 FROM prompts WHERE session=? AND unread_by=?", self.id, name) is None:
+        unread = self._unread(client.principal.name)
+        read = [uuid for uuid, prompt in unread if prompt.result is not None and start < prompt.result <= cursor]
+        if read:
+            self.log.record(*(PromptReadRecord(uuid=uuid) for uuid in read))
+        if len(read) == len(unread):
             client.subscriber.on_advance = None
+
+    def _unread(self, name: str) -> list[tuple[str, Prompt]]:
+        """The prompts that a token has posted and whose results no connection of it has got."""
+        state = self.log.state
+        unread = [(uuid, state.prompts[uuid]) for uuid in state.unread_prompts]
+        return [(uuid, prompt) for uuid, prompt in unread if prompt.unread_by == name]
 
     def _make_client(
         self,
@@ -245,7 +258,8 @@ class LiveSession:
         self._stream_clients[principal.name] = earlier.successor = client
         for reply in earlier.subscriber.take_replies():
             client.subscriber.send(reply)
-        if self._owner in (None, earlier) and self._declared_by() == principal.name:
+        declared = self.log.state.declared
+        if self._owner in (None, earlier) and declared is not None and declared.by == principal.name:
             self._owner = client
             for waiting in self._callbacks.values():
                 client.subscriber.send(waiting)
@@ -370,23 +384,15 @@ class LiveSession:
         ):
             return {"subtype": "initialize"}
         self._owner = client
-        self._database.change(
-            "UPDATE sessions SET initialize=?, callbacks_of=? WHERE id=?",
-            *(msgspec.json.encode(request), principal.name, self.id),
-        )
+        self.log.record(DeclaredRecord(request=msgspec.json.encode(request), by=principal.name))
         return request
 
     def _find_holder(self) -> str | None:
         """The token that declared hooks, tools or MCP servers; None if there are none."""
-        row = self._database.row("SELECT initialize, callbacks_of FROM sessions WHERE id=?", self.id)
-        if row is None or row["initialize"] is None or not is_declaration(msgspec.json.decode(row["initialize"])):
+        declared = self.log.state.declared
+        if declared is None or not is_declaration(msgspec.json.decode(declared.request)):
             return None
-        return str(row["callbacks_of"])
-
-    def _declared_by(self) -> str | None:
-        """The token of the client whose `initialize` the engine has."""
-        row = self._database.row("SELECT callbacks_of FROM sessions WHERE id=?", self.id)
-        return None if row is None else row["callbacks_of"]
+        return declared.by
 
     def request(self, principal: Principal, request: Json) -> asyncio.Future[bytes]:
         """Send a control request without a connection; the future gets the line of the reply. Raises Refusal."""
@@ -443,7 +449,7 @@ class LiveSession:
             self._write(line)
         elif response.get("subtype") == "error":
             # A client without a callback for questions says so. Others may have one.
-            if self.questions.find(self.id, request_id) is None:
+            if request_id not in self.log.state.questions:
                 raise Refusal("unknown_question", f"the session has no question {request_id!r}")
         else:
             self.answer(client.principal, request_id, line, client)
@@ -462,14 +468,13 @@ class LiveSession:
         self._decide(request_id, line, EXPIRED, None)
 
     def _decide(self, request_id: str, line: bytes, who: str, sender: Client | None) -> None:
-        question = self.questions.find(self.id, request_id)
+        question = self.log.state.questions.get(request_id)
         if question is None:
             raise Refusal("unknown_question", f"the session has no question {request_id!r}")
         if question.delegate not in (None, who, EXPIRED) and who != EXPIRED:
             raise Refusal("delegated", f"this question was delegated to the token {question.delegate!r}")
-        if not self.questions.decide(self.id, request_id, line, who):
-            question = self.questions.find(self.id, request_id)
-            if question is None or question.decided_by is None:
+        if not self.questions.decide(self.log, request_id, line, who):
+            if question.decided_by is None:
                 raise Refusal("question_withdrawn", "the session no longer waits for an answer to this question")
             raise Refusal("already_decided", f"this question was already decided by {question.decided_by!r}")
         if self.engine is None:
@@ -502,13 +507,13 @@ class LiveSession:
         if not isinstance(message.get("message"), dict):
             raise Refusal("invalid_line", "a prompt needs the field `message`: an object with the content")
         digest = digest_of(message["message"])
-        known = self._database.row("SELECT digest, line, start FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
+        known = self.log.state.prompts.get(uuid)
         if known is not None:
-            if known["digest"] not in (None, digest):  # an earlier version did not keep it
+            if known.digest != digest:
                 raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
-            if known["line"] is not None:
-                self.ensure_loaded()  # it has no result yet
-            return TakenPrompt(uuid, known["start"] or 0)
+            if known.result is None:
+                self.ensure_loaded()
+            return TakenPrompt(uuid, known.line - 1)
         self._admit(self, True)
         self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
         taken = TakenPrompt(uuid, self.log.last)
@@ -517,46 +522,35 @@ class LiveSession:
             self._write(line)
             return taken
         self._services.audit.write("prompt", principal, session=self.id, uuid=uuid)
-        self._database.change(
-            "INSERT INTO prompts (session, uuid, line, digest, unread_by, start) VALUES (?, ?, ?, ?, ?, ?)",
-            *(self.id, uuid, line, digest, None if sender is not None else principal.name, taken.after),
-        )
+        unread_by = principal.name if sender is None else None
+        record = PromptTakenRecord(uuid=uuid, line=self.log.last + 1, digest=digest, unread_by=unread_by)
+        number = self.log.add_line(line, record)
         if sender is None:
             for client in self.clients:
                 if client.principal.name == principal.name:
                     client.subscriber.on_advance = partial(self._mark_read, client, client.subscriber.cursor)
         self._services.metrics.count("parley_prompts_total")
-        self._publish(line, sender)
+        self._show(number, line, sender)
         self._write(line)
         return taken
 
-    def _finish_prompts(self, uuids: object, number: int) -> None:
-        """The line with a number is the result of prompts."""
-        if not isinstance(uuids, list):
-            return
-        for uuid in uuids:
-            self._finish_prompt(uuid)
-            self._database.change("UPDATE prompts SET result=? WHERE session=? AND uuid=?", number, self.id, uuid)
+    def _finished(self, uuids: object) -> list[AnyRecord]:
+        """The next line is the result of prompts."""
+        known = [uuid for uuid in uuids if uuid in self.log.state.prompts] if isinstance(uuids, list) else []
+        return [PromptFinishedRecord(uuid=uuid, result=self.log.last + 1) for uuid in known]
 
-    def _finish_prompt(self, uuid: object) -> None:
-        """Its id stays known: a client that sends it again has missed the first reply."""
-        self._database.change(
-            "UPDATE prompts SET line=NULL, result=coalesce(result, ?) WHERE session=? AND uuid=?",
-            *(self.log.last + 1, self.id, uuid),
-        )
+    def _ended(self, uuid: object, state: object) -> list[AnyRecord]:
+        """What follows from the `command_lifecycle` of a prompt."""
+        prompt = self.log.state.prompts.get(uuid) if isinstance(uuid, str) else None
+        if prompt is None:
+            return []
+        if state == "completed" and prompt.result is None:
+            return self._finished([uuid])
+        return [PromptCancelledRecord(uuid=str(uuid))] if state == "cancelled" else []
 
-    def _end_prompt(self, uuid: object, state: object) -> None:
-        if state == "completed":
-            self._finish_prompt(uuid)
-        elif state == "cancelled":  # it never ran, so it may be sent again
-            self._database.change("DELETE FROM prompts WHERE session=? AND uuid=?", self.id, uuid)
-
-    def unfinished_prompts(self) -> list[tuple[str, bytes]]:
-        """The prompts without a result, oldest first: id and line."""
-        rows = self._database.rows(
-            "SELECT uuid, line FROM prompts WHERE session=? AND line IS NOT NULL ORDER BY rowid", self.id
-        )
-        return [(row["uuid"], bytes(row["line"])) for row in rows]
+    def unfinished_prompts(self) -> list[str]:
+        """The ids of the prompts without a result, oldest first."""
+        return list(self.log.state.open_prompts)
 
     # The engine.
 
@@ -614,35 +608,35 @@ class LiveSession:
             if pending is not None and pending.wants_progress:
                 pending.send(line)
         elif kind == "command_lifecycle" and is_own_uuid(head.command_uuid):
-            self._end_prompt(head.command_uuid, head.state)
+            self._record(self._ended(head.command_uuid, head.state))
         else:
+            records = self._track(head)
             if kind == "result":
-                self._on_result(line)
-            self._track(head)
-            self._publish(line)
+                result = msgspec.json.decode(line)
+                records.append(self._services.spending.measure(self.log, result))
+                self._services.metrics.count("parley_results_total", outcome=str(result.get("subtype")))
+            self._publish(line, records=records)
 
-    def _on_result(self, line: bytes) -> None:
-        result = msgspec.json.decode(line)
-        self._services.spending.record(self.id, result)
-        self._services.metrics.count("parley_results_total", outcome=str(result.get("subtype")))
-
-    def _track(self, head: Head) -> None:
-        """Keep up with what a message says about the session."""
+    def _track(self, head: Head) -> list[AnyRecord]:
+        """Keep up with what a message says about the session; returns what is recorded with it."""
         match head.type, head.subtype:
             case "system", "session_state_changed":
                 self.state = head.state if head.state in STATES else self.state
-            case "system", "init" if isinstance(head.session_id, str):
-                self._database.change(
-                    "UPDATE sessions SET engine_id=? WHERE id=? AND engine_id<>?",
-                    *(head.session_id, self.id, head.session_id),
-                )
+            case "system", "init" if isinstance(head.session_id, str) and head.session_id != self.engine_id:
+                return [EngineChangedRecord(engine_id=head.session_id)]
             case "result", _:
-                self._finish_prompts(head.user_message_uuids, self.log.last + 1)
+                return self._finished(head.user_message_uuids)
             case "command_lifecycle", _:
-                self._end_prompt(head.command_uuid, head.state)
+                return self._ended(head.command_uuid, head.state)
             case "control_cancel_request", _:
                 self._callbacks.pop(str(head.request_id), None)
-                self.questions.withdraw(self.id, str(head.request_id))
+                self.questions.withdraw(self.log, str(head.request_id))
+        return []
+
+    @property
+    def engine_id(self) -> str:
+        """The id of the session in the engine."""
+        return self.log.state.engine_id or self.id
 
     def _on_response(self, head: Head, line: bytes) -> None:
         request_id = head.response.get("request_id")
@@ -660,7 +654,7 @@ class LiveSession:
         def record(line: bytes) -> None:
             response = msgspec.json.decode(line)["response"]
             if response["subtype"] == "success":
-                self._services.spending.record_between(self.id, response["response"]["session"])
+                self._record([self._services.spending.measure_between(self.log, response["response"]["session"])])
             then()
 
         self._send_request({"subtype": "get_usage"}, record, "", uuid4().hex, wants_progress=False)
@@ -672,10 +666,11 @@ class LiveSession:
             if self._owner is not None:
                 self._owner.subscriber.send(line)
             return
-        answer = self.questions.ask(self.id, request_id, subtype, line)
+        answer = find_answer(self.log, request_id)
         if answer is None:
+            number = self.questions.ask(self.log, request_id, subtype, line)
             self._services.metrics.count("parley_questions_total", kind=subtype)
-            self._publish(line)
+            self._show(number, line)
         elif self.engine is not None:
             self.engine.write(answer + b"\n")
 
@@ -688,8 +683,9 @@ class LiveSession:
         held, self._held = self._held, None
         self._fail_requests(reason, self._asked_before if held else frozenset(self._requests))
         self._callbacks.clear()
-        self.questions.withdraw_all(self.id)
-        self._database.change("UPDATE sessions SET is_loaded=0 WHERE id=?", self.id)
+        self.questions.withdraw_all(self.log)
+        with suppress(SessionError):  # as if it was killed: the next engine looks for what is missing
+            self.log.record(EngineEndedRecord())
         self._services.mark(self.id)
         if held:
             self._write_again(held)
@@ -716,15 +712,14 @@ class LiveSession:
     def fail_prompts(self, reason: str, uuids: list[str] | None = None) -> None:
         """End the turns of prompts, by default of all that are unfinished."""
         if uuids is None:
-            uuids = [uuid for uuid, _ in self.unfinished_prompts()]
+            uuids = self.unfinished_prompts()
         if uuids:
-            self._publish(make_failure(reason, self.id, uuids))
-            self._finish_prompts(uuids, self.log.last)
+            self._publish(make_failure(reason, self.id, uuids), records=self._finished(uuids))
 
     @property
     def has_turn(self) -> bool:
         """Whether a turn runs or waits to run."""
-        return self.state != "idle" or bool(self.unfinished_prompts())
+        return self.state != "idle" or bool(self.log.state.open_prompts)
 
     @property
     def is_busy(self) -> bool:
@@ -733,8 +728,7 @@ class LiveSession:
 
     def publish_missing(self, line: bytes) -> None:
         """Publish a message that an earlier engine wrote to the transcript and could not send."""
-        self._track(_head.decode(line))
-        self._publish(line)
+        self._publish(line, records=self._track(_head.decode(line)))
 
     def publish_notice(self, code: str, text: str) -> None:
         """Tell the clients, also later ones, something about the session."""
@@ -747,13 +741,22 @@ class LiveSession:
 
     # Output.
 
-    def _publish(self, line: bytes, sender: Client | None = None) -> None:
-        """Log a line, then send it to all clients but its sender."""
-        self._services.metrics.count("parley_lines_total")
+    def _record(self, records: Sequence[AnyRecord]) -> None:
+        """Raises SessionError."""
+        if records:
+            self.log.record(*records)
+
+    def _publish(self, line: bytes, sender: Client | None = None, records: Sequence[AnyRecord] = ()) -> None:
+        """Log a line with the records that belong to it, then send it to all clients but its sender."""
         try:
-            number = self.log.append(line)
+            number = self.log.add_line(line, *records)
         except SessionError:
             number = None  # the device is full: clients that are connected still get it
+        self._show(number, line, sender)
+
+    def _show(self, number: int | None, line: bytes, sender: Client | None = None) -> None:
+        """Send a line that is in the log to all clients but its sender."""
+        self._services.metrics.count("parley_lines_total")
         self._services.mark(self.id)
         self._offer([(number, line)], None if sender is None else sender.subscriber)
 
@@ -815,8 +818,7 @@ class LiveSession:
         if not isinstance(path, str) or not path:
             raise Refusal("invalid_line", "set_cwd needs the field `path`: a directory")
         if self._cwd is None:
-            row = self._database.row("SELECT cwd FROM sessions WHERE id=?", self.id)
-            self._cwd = "/" if row is None else str(row["cwd"])
+            self._cwd = "/" if self.log.state.created is None else self.log.state.created.cwd
         found = os.path.join(self._cwd, path)
         self._check_directory(found, principal)
         self._cwd = found

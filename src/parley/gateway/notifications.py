@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.gateway.questions import OPEN, Question
+from parley.gateway.questions import Question
+from parley.gateway.session_log.state import OPEN
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
 """The questions that sessions ask their clients, and who decided them.
 
-A question is a control request of the engine: `can_use_tool`, `elicitation`, `request_user_dialog`. It is recorded
-before any client sees it, and its decision before the engine gets it. So both survive the death of the process: a
-resumed engine asks again under the same id, and gets the recorded decision.
+A question is a control request of the engine: `can_use_tool`, `elicitation`, `request_user_dialog`. It is in the log
+of its session before any client sees it, and so is its decision before the engine gets it. Both survive the death of
+the process: a resumed engine asks again under the same id, and gets the recorded decision. Lists are read from the
+database, which follows the logs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import msgspec
 
 from parley.gateway.database import Database
 from parley.gateway.security.access import Principal, Scope
+from parley.gateway.session_log.records import AskedRecord, DecidedRecord, DelegatedRecord, WithdrawnRecord
+from parley.gateway.session_log.session_log import SessionLog
+from parley.gateway.session_log.state import DECIDED, OPEN
 from parley.protocol.base import Json, Struct
 
-OPEN, DECIDED, WITHDRAWN = "open", "decided", "withdrawn"
 EXPIRED = "the time limit"
 """Who decided a question that was not answered in time."""
 MOST_LISTED = 1000
@@ -75,68 +78,43 @@ class Questions:
         self.listeners: list[Callable[[Question], None]] = []
         """Called with every question that is asked or changes."""
 
-    def ask(self, session: str, request_id: str, kind: str, line: bytes) -> bytes | None:
-        """Record a question. Returns the answer if it was decided before, when an earlier engine asked."""
-        found = self._row(session, request_id)
-        if found is not None:
-            if found["state"] == DECIDED:
-                return bytes(found["answer"])
-            self._database.change(
-                "UPDATE questions SET state='open', line=? WHERE session=? AND request_id=?", line, session, request_id
-            )
-        else:
-            now = time.time()
-            expires = None if self._seconds is None else now + self._seconds
-            self._database.change(
-                "INSERT INTO questions (session, request_id, kind, line, asked_at, expires_at)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
-                *(session, request_id, kind, line, now, expires),
-            )
-        self._notify(session, request_id)
-        return None
+    def ask(self, log: SessionLog, request_id: str, kind: str, line: bytes) -> int:
+        """Record a question with its line; returns the number of the line. Raises SessionError."""
+        now = time.time()
+        expires = None if self._seconds is None else now + self._seconds
+        asked = AskedRecord(request_id=request_id, kind=kind, line=log.last + 1, at=now, expires_at=expires)
+        number = log.add_line(line, asked)
+        self._notify(log, request_id)
+        return number
 
-    def decide(self, session: str, request_id: str, answer: bytes, who: str) -> bool:
+    def decide(self, log: SessionLog, request_id: str, answer: bytes, who: str) -> bool:
         """Record the decision; False if the question is not open any more. The first decision counts."""
-        changed = self._database.change(
-            "UPDATE questions SET state='decided', answer=?, decided_by=?, decided_at=?"
-            " WHERE session=? AND request_id=? AND state='open'",
-            *(answer, who, time.time(), session, request_id),
-        )
-        if changed:
-            self._notify(session, request_id)
-        return changed == 1
-
-    def is_same_answer(self, session: str, request_id: str, answer: bytes, who: str) -> bool:
-        """Whether a question was decided by the same one in the same way."""
-        row = self._row(session, request_id)
-        if row is None or row["state"] != DECIDED or row["decided_by"] != who:
+        if not is_open(log, request_id):
             return False
-        return bool(msgspec.json.decode(row["answer"]) == msgspec.json.decode(answer))
+        log.record(DecidedRecord(request_id=request_id, answer=answer, by=who, at=time.time()))
+        self._notify(log, request_id)
+        return True
 
-    def withdraw(self, session: str, request_id: str) -> None:
+    def withdraw(self, log: SessionLog, request_id: str) -> None:
         """The engine no longer waits for an answer."""
-        if self._database.change(
-            "UPDATE questions SET state='withdrawn', decided_at=? WHERE session=? AND request_id=? AND state='open'",
-            *(time.time(), session, request_id),
-        ):
-            self._notify(session, request_id)
+        if is_open(log, request_id):
+            log.record(WithdrawnRecord(request_id=request_id, at=time.time()))
+            self._notify(log, request_id)
 
-    def withdraw_all(self, session: str) -> None:
-        for row in self._database.rows("SELECT request_id FROM questions WHERE session=? AND state='open'", session):
-            self.withdraw(session, row["request_id"])
+    def withdraw_all(self, log: SessionLog) -> None:
+        for request_id in log.state.open_questions:
+            self.withdraw(log, request_id)
 
-    def delegate(self, session: str, request_id: str, name: str) -> bool:
+    def delegate(self, log: SessionLog, request_id: str, name: str) -> bool:
         """Leave an open question to the holder of a token; False if it is not open."""
-        changed = self._database.change(
-            "UPDATE questions SET delegate=? WHERE session=? AND request_id=? AND state='open'",
-            *(name, session, request_id),
-        )
-        if changed:
-            self._notify(session, request_id)
-        return changed == 1
+        if not is_open(log, request_id):
+            return False
+        log.record(DelegatedRecord(request_id=request_id, delegate=name))
+        self._notify(log, request_id)
+        return True
 
     def find(self, session: str, request_id: str) -> Question | None:
-        row = self._row(session, request_id)
+        row = self._database.row("SELECT * FROM questions WHERE session=? AND request_id=?", session, request_id)
         return None if row is None else Question.from_row(row)
 
     def list_open(self, principal: Principal, session: str | None = None) -> QuestionList:
@@ -161,7 +139,7 @@ class Questions:
         return self._database.rows(
             "SELECT session, request_id, length(line) AS size FROM questions"
             " JOIN sessions ON sessions.id = questions.session WHERE state='open'"
-            " AND (? IS NULL OR session=?) AND (? IS NULL OR tenant=?) ORDER BY asked_at LIMIT ?",
+            " AND (? IS NULL OR session=?) AND (? IS NULL OR tenant=?) ORDER BY asked_at, session, request_id LIMIT ?",
             *(session, session, tenant, tenant, MOST_LISTED),
         )
 
@@ -169,13 +147,29 @@ class Questions:
         rows = self._database.rows("SELECT * FROM questions WHERE state='open' AND expires_at <= ?", time.time())
         return [Question.from_row(row) for row in rows]
 
-    def _row(self, session: str, request_id: str) -> Row | None:
-        return self._database.row("SELECT * FROM questions WHERE session=? AND request_id=?", session, request_id)
-
-    def _notify(self, session: str, request_id: str) -> None:
-        if self.listeners and (question := self.find(session, request_id)) is not None:
+    def _notify(self, log: SessionLog, request_id: str) -> None:
+        if self.listeners and (question := self.find(log.session_id, request_id)) is not None:
             for listener in list(self.listeners):
                 listener(question)
+
+
+def is_open(log: SessionLog, request_id: str) -> bool:
+    question = log.state.questions.get(request_id)
+    return question is not None and question.state == OPEN
+
+
+def find_answer(log: SessionLog, request_id: str) -> bytes | None:
+    """The answer to a question that was decided before, when an earlier engine asked."""
+    question = log.state.questions.get(request_id)
+    return question.answer if question is not None and question.state == DECIDED else None
+
+
+def is_same_answer(log: SessionLog, request_id: str, answer: bytes, who: str) -> bool:
+    """Whether a question was decided by the same one in the same way."""
+    stored = find_answer(log, request_id)
+    if stored is None or log.state.questions[request_id].decided_by != who:
+        return False
+    return bool(msgspec.json.decode(stored) == msgspec.json.decode(answer))
 
 
 def read_behavior(answer: bytes | None) -> str | None:

@@ -223,7 +223,7 @@ async def serve(
     on_ready: Callable[[SessionHub, str], None],
 ) -> None:
     hub = SessionHub(settings.hub, log)
-    tokens = Tokens(hub.database, token)
+    tokens = Tokens(settings.hub.state / "tokens.db", token)
     hub.find_quotas = tokens.find_quotas
     hub.find_roots = tokens.find_roots
     gate = Gate(tokens, is_open=token is None, connections=hub.connections)
@@ -244,8 +244,8 @@ async def serve(
         gate.connections.end_invalid()
 
     watch_signals(stop, reload)
+    hub.catch_up(log.warn)
     hub.load_interrupted(log.warn)
-    hub.indexer.mark_unindexed()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     upkeep = asyncio.gather(
         keep_up(hub.evict_idle, "unload idle sessions", log),
@@ -268,6 +268,7 @@ async def serve(
         server.should_exit = True
         await serving
     hub.close()
+    tokens.close_database()
     log.note("stopped")
 
 

@@ -11,8 +11,8 @@ import msgspec
 from parley.errors import UsageError
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope, is_asking
-from parley.protocol.base import UNSET, Json, Struct, UnsetType
-from parley.protocol.options import parse
+from parley.protocol.base import UNSET, Struct, UnsetType
+from parley.protocol.options import CliOptions, format_args, parse
 from parley.workspace.remote.address import Kind, SessionWorkspace, check_address
 
 
@@ -59,18 +59,6 @@ class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where its files are; by default, what the host says."""
 
 
-FLAGS = {
-    "model": "--model",
-    "fallback_model": "--fallback-model",
-    "permission_mode": "--permission-mode",
-    "system_prompt": "--system-prompt",
-    "append_system_prompt": "--append-system-prompt",
-    "max_turns": "--max-turns",
-    "max_budget_usd": "--max-budget-usd",
-    "effort": "--effort",
-}
-
-
 def format_options(wanted: SessionRequest, principal: Principal) -> list[str]:
     """The options as a command line. Raises Refusal."""
     options = wanted.options or SessionOptions()
@@ -82,14 +70,10 @@ def format_options(wanted: SessionRequest, principal: Principal) -> list[str]:
         require(principal, Scope.APPROVE, "options.allowed_tools")
     if options.permission_mode is not UNSET and not is_asking(options.permission_mode):
         require(principal, Scope.APPROVE, f"options.permission_mode {options.permission_mode!r}")
-    fields: Json = msgspec.structs.asdict(options)
-    argv = [f"{flag}={fields[name]}" for name, flag in FLAGS.items() if fields[name] is not UNSET]
-    for name, flag in (("allowed_tools", "--allowedTools"), ("disallowed_tools", "--disallowedTools")):
-        if fields[name]:
-            argv.append(f"{flag}={','.join(fields[name])}")
-    if options.include_partial_messages:
-        argv.append("--include-partial-messages")
-    argv += options.args or []
+    fields = msgspec.structs.asdict(options)
+    given = {name: value for name, value in fields.items() if value is not UNSET and value is not False and value != []}
+    args = given.pop("args", [])
+    argv = [*format_args(CliOptions(**given)), *args]
     try:
         unknown = parse(argv).unknown
     except UsageError as exc:

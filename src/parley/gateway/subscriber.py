@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from parley.gateway.line_log import LineLog
 from parley.gateway.security.quotas import TokenUse, Unsent
+from parley.gateway.session_log.session_log import SessionLog
 
 QUEUE_BYTES = 4 * 1024 * 1024
 """How much may wait for one subscriber."""
@@ -53,7 +53,7 @@ class Batch:
 class Subscriber:
     def __init__(
         self,
-        log: LineLog,
+        log: SessionLog,
         after: int,
         wants: Wants = lambda line: True,
         max_bytes: int = QUEUE_BYTES,

@@ -1,4 +1,10 @@
-"""What the transcript of a session says, for a log of lines that may have missed its end."""
+"""What the transcript of a session says that its log does not.
+
+The engine writes its transcript itself, before it sends a message: to files that the command line and other SDKs read,
+or, in a cluster, to records of the log that are committed before the line is. So when a process is killed, the
+transcript may have messages that no client has seen and that the log has no line for. They are added when the session
+is loaded again. Nothing in the log could replace this: only the engine knows what it has written.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +16,7 @@ import msgspec
 from parley.compose.launch_context import LaunchContext
 from parley.compose.stores import SessionStores
 from parley.gateway.engines import STREAM, EngineStart
-from parley.gateway.line_log import LineLog, read_uuid
+from parley.gateway.session_log.session_log import SessionLog, read_uuid
 from parley.protocol.base import convert, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
@@ -34,7 +40,7 @@ def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | No
     return store.read(session_id) if store.exists(session_id) else None
 
 
-def missing_lines(entries: Iterator[Entry], log: LineLog) -> Iterator[bytes]:
+def missing_lines(entries: Iterator[Entry], log: SessionLog) -> Iterator[bytes]:
     """The messages of the transcript that are not in the log: the process died before they were sent."""
     known = logged_uuids(log)
     for entry in entries:
@@ -46,7 +52,7 @@ def missing_lines(entries: Iterator[Entry], log: LineLog) -> Iterator[bytes]:
                 yield encode_json(entry.message)
 
 
-def logged_uuids(log: LineLog) -> set[str]:
+def logged_uuids(log: SessionLog) -> set[str]:
     """The ids of the messages in a log."""
     found: set[str] = set()
     number = 0

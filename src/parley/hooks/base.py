@@ -1,23 +1,30 @@
-"""The interface of a hook.
+"""What a hook is, and when it runs.
 
-A `Hook` is a callback of the client (callback.py), a handler from settings (command.py, http.py, model.py, mcp_tool.py)
-or an object of another package (extension.py). The engine runs hooks in `engine/hooks/dispatcher.py`; `merge.py` merges
-their outputs; `events.py` has the events.
+A `HookEntry` says what a hook is for and what it runs, a `Hook` runs it. There is one pair of classes for each kind:
+handlers of settings (command.py, handlers.py), callbacks of the client and functions of other packages (extension.py).
+The engine runs hooks in `engine/hooks/dispatcher.py`; `merge.py` merges their outputs; `events.py` has the events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+import functools
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import ClassVar, Protocol
 
-from parley.hooks.events import EVENTS, NEVER_FIRED, HookEventSpec, OnFailure
-from parley.hooks.matcher import Matcher
-from parley.hooks.output import HookOutput, find_similar
+from parley.hooks.events import EVENTS, MUST_DECIDE, NEVER_FIRED, HookEventSpec, OnFailure
+from parley.hooks.output import HookFailed, HookOutput, find_similar
 from parley.permissions.base import ToolRequest
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 
 MAX_CONTEXT_CHARS = 100_000
 """The limit for the context that one hook adds."""
+DEFAULT_SECONDS = 60.0
+"""How long a hook may run. `engine/hooks/dispatcher.py` stops one that takes longer."""
+PROMPT_SECONDS = 30.0
+"""The default of hooks that ask a model."""
+MAX_SECONDS = 365 * 24 * 3600.0
+PLAIN = re.compile(r"[\w|, -]+")
 
 
 class HookInvocation(Struct, frozen=True, kw_only=True):
@@ -82,31 +89,135 @@ Condition = Callable[[ToolRequest], bool]
 """Whether a hook with `if` runs for a call."""
 
 
-class Hook(Protocol):
+class Matcher(Struct, frozen=True):
+    """`""` and `*` match everything, `Edit|Write` or `Edit, Write` match names; other texts are regular expressions.
+
+    A regular expression matches anywhere in the name. An invalid one matches everything: a guard that runs too often is
+    better than one that never runs.
+    """
+
+    text: str = ""
+
+    def matches(self, names: Iterable[str]) -> bool:
+        """Whether one of the names matches. An event without a name is matched by all."""
+        if self.text in ("", "*"):
+            return True
+        known = [name for name in names if name]
+        if not known:
+            return True
+        if PLAIN.fullmatch(self.text):
+            expected = {part.strip() for part in re.split(r"[|,]", self.text)}
+            return not expected.isdisjoint(known)
+        pattern = compile_pattern(self.text)
+        return pattern is None or any(pattern.search(name) for name in known)
+
+    @property
+    def problem(self) -> str | None:
+        """The warning for an invalid regular expression; None if it is valid."""
+        if self.text in ("", "*") or PLAIN.fullmatch(self.text) or compile_pattern(self.text) is not None:
+            return None
+        return f"the matcher {self.text!r} is not a valid regular expression; it matches everything"
+
+
+@functools.lru_cache(maxsize=256)
+def compile_pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+class HookEntry(Struct, frozen=True, kw_only=True):
+    """What defines a hook: the fields that do not depend on its kind."""
+
+    kind: ClassVar[str] = ""
     event: str
-    matcher: Matcher
+    matcher: str
     timeout_seconds: float
-    on_failure: OnFailure
+    on_failure: OnFailure = "continue"
     source: str
-    """`callback`, or the file that defines it."""
-    is_managed: bool
+    """`callback`, or the file or package that defines it."""
+    is_managed: bool = False
     """Whether an administrator defines it. Its output comes before that of others."""
-    label: str
-    """A name for users."""
-    condition: Condition | None
+    condition: Condition | None = None
     """The rule in `if`; None if the hook runs for every call that its matcher matches."""
-    once: bool
+    condition_text: str = ""
+    """`if` as it is written."""
+    once: bool = False
     """Whether it runs only the first time."""
-    status_message: str
+    status_message: str = ""
     """What a client shows while it runs; empty for the name of the event."""
-    starts_agent: bool
+    unusable: str = ""
+    """Why it cannot run. It fails whenever it is called."""
+
+    @property
+    def subject(self) -> str:
+        """What it runs, in a few words."""
+        return ""
+
+    @property
+    def label(self) -> str:
+        """A name for users."""
+        return f"{self.kind} {self.subject!r} of {self.source}" if not self.unusable else f"hook of {self.source}"
+
+    def own_json(self) -> Json:
+        """The fields of its kind, for get_hooks_listing."""
+        return {}
+
+
+class Hook:
+    """One hook. The kinds implement `call`; one that is unusable fails whenever it runs."""
+
+    starts_agent = False
     """Whether it runs an agent, whose own calls must not start it again."""
+    entry: HookEntry
+
+    def __init__(self, entry: HookEntry) -> None:
+        self.entry = entry
+        self.event = entry.event
+        self.matcher = Matcher(entry.matcher)
+        self.timeout_seconds = entry.timeout_seconds
+        self.on_failure = entry.on_failure
+        self.source = entry.source
+        self.is_managed = entry.is_managed
+        self.guards = entry.on_failure == "block" or entry.event in MUST_DECIDE
+        """Whether something depends on its reply, so that one which cannot be read is a failure."""
+        self.condition = entry.condition
+        self.once = entry.once
+        self.status_message = entry.status_message
+        self.label = entry.label
 
     async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         """Run the hook. Cancelling stops it. Raises HookFailed."""
+        if self.entry.unusable:
+            raise HookFailed(self.entry.unusable)
+        return await self.call(invocation, progress)
+
+    async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
+        """Raises HookFailed."""
+        raise NotImplementedError
 
     def to_json(self) -> Json:
         """For get_hooks_listing."""
+        entry = self.entry
+        return {
+            "event": entry.event,
+            "matcher": entry.matcher,
+            "type": entry.kind,
+            **entry.own_json(),
+            **({"if": entry.condition_text} if entry.condition_text else {}),
+            **({"once": True} if entry.once else {}),
+            **({"statusMessage": entry.status_message} if entry.status_message else {}),
+            "source": entry.source,
+            "timeout": entry.timeout_seconds,
+            "onFailure": entry.on_failure,
+        }
+
+
+class UnusableEntry(HookEntry, frozen=True, kw_only=True):
+    """A handler that cannot run and must not be ignored: it fails, and so it blocks."""
+
+    kind: ClassVar[str] = "unusable"
 
 
 def describe_unknown_event(event: str) -> str:
@@ -135,3 +246,10 @@ def format_context(shown: str, text: str) -> str:
     if len(text) > MAX_CONTEXT_CHARS:
         text = f"{text[:MAX_CONTEXT_CHARS]}\n[truncated: {len(text) - MAX_CONTEXT_CHARS} more characters]"
     return f"<hook-context from={shown!r}>\n{text}\n</hook-context>"
+
+
+def parse_timeout(value: object) -> float:
+    """The timeout in seconds; the default if `value` is not a positive number."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
+        return DEFAULT_SECONDS
+    return float(min(value, MAX_SECONDS))

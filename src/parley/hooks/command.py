@@ -8,7 +8,7 @@ A command whose first line is `{"async": true}`, or whose entry has `async`, con
 in the project directory, not in the session's current one, so relative paths always mean the same script. They run
 under the process supervisor, without keys in their environment.
 
-`engine/hooks/dispatcher.py` stops a hook at its timeout (`timeouts.py`); here is only that of background commands.
+`engine/hooks/dispatcher.py` stops a hook at its timeout; here is only that of background commands.
 """
 
 from __future__ import annotations
@@ -16,18 +16,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.base import HookInvocation, HookRun, Progress
-from parley.hooks.entry import HandlerHook, HookEntry
+from parley.hooks.base import Hook, HookEntry, HookInvocation, HookRun, Progress
 from parley.hooks.events import HookEventSpec
-from parley.hooks.output import MAX_REASON_CHARS, HookFailed, HookOutput, SpecificOutput, parse_answer
-from parley.protocol.base import Json, Struct, find_duplicate_key
+from parley.hooks.output import (
+    MAX_OUTPUT_BYTES,
+    MAX_REASON_CHARS,
+    HookFailed,
+    HookOutput,
+    decode_output,
+    parse_answer,
+    parse_reply,
+)
+from parley.protocol.base import Json, Struct
 from parley.workspace.process.processes import CommandEnd, CommandStarter
 from parley.workspace.process.processes import RunningCommand as Process
 
@@ -39,19 +45,9 @@ SHELLS = {
 PROGRAM = ["/bin/sh", "-c", 'exec "$0" "$@"']
 """Runs a program with arguments, found in PATH."""
 PROGRESS_SECONDS = 1.0
-MAX_OUTPUT_BYTES = 4 * 1024 * 1024
-"""Larger than the output limit of tools, because a hook may replace a tool's output."""
 SHELL_STARTUP_VARIABLES = ("BASH_ENV", "ENV")
 """Bash would source these files before the command."""
 BLOCK_EXIT_CODE = 2
-MAX_SHOWN_CHARS = 100
-"""Of a reply that is not an object, in the message about it."""
-MISPLACED_OUTPUT = re.compile(
-    r'hookSpecificOutput|permissionDecision|"decision"\s*:|\bdecision\W{1,3}(?:deny|block)'
-    r"|\A\W*(?:deny|denied|block|blocked)\W*\Z",
-    re.IGNORECASE,
-)
-"""A decision that is not in a JSON object, for example after a log line, in a list, or as a word of its own."""
 
 
 class CommandEntry(HookEntry, frozen=True, kw_only=True):
@@ -121,7 +117,9 @@ class OutputBuffer:
         return bytes(line) if end else None
 
 
-class CommandHook(HandlerHook[CommandEntry]):
+class CommandHook(Hook):
+    entry: CommandEntry
+
     def __init__(self, entry: CommandEntry, environment: HookEnvironment) -> None:
         super().__init__(entry)
         self._environment = environment
@@ -235,64 +233,6 @@ def read_async_request(event: HookEventSpec, stdout: OutputBuffer) -> HookOutput
         read, _ = parse_answer(event.name, msgspec.json.decode(line))
         return read if read.is_async else None
     return None
-
-
-def decode_output(data: bytes | bytearray) -> str:
-    return data.decode(errors="replace").replace("\0", "\ufffd")
-
-
-def parse_reply(
-    event: HookEventSpec, data: bytes, *, guards: bool, is_cut: bool = False, may_be_text: bool = True
-) -> tuple[HookOutput, tuple[str, ...]]:
-    """Parse the reply of a handler, and its unknown keys. Raises HookFailed if it is invalid.
-
-    Output that starts like JSON and is invalid is an error, because it may have been meant as a denial. For a hook that
-    `guards`, so is everything that is neither an object nor, if it `may_be_text`, readable text without a decision.
-    """
-    if guards and is_cut:
-        raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
-    if guards and not is_text(data):
-        raise HookFailed("the output is not text in UTF-8")
-    text = decode_output(data).strip().removeprefix("\ufeff").strip()
-    if text.startswith("{"):
-        if is_cut:
-            raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
-        try:
-            answer = msgspec.json.decode(text)
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
-            if not event.accepts_text:
-                raise HookFailed(f"the output is not valid JSON: {exc}") from None
-        else:
-            if (problem := find_duplicate_key(text)) is not None:
-                raise HookFailed(f"the output is invalid: {problem}")
-            return parse_answer(event.name, answer)
-    if text and event.accepts_text:
-        fields: dict[str, Any] = {event.text_field: text}
-        return HookOutput(hookSpecificOutput=SpecificOutput(**fields)), ()
-    if text and guards:
-        if (found := MISPLACED_OUTPUT.search(text)) is not None:
-            raise HookFailed(f"the output contains a decision ({found[0].strip()}), but it is not a JSON object")
-        if not may_be_text or is_json(text):
-            raise HookFailed(f"the output is not a JSON object: {text[:MAX_SHOWN_CHARS]}")
-    return HookOutput(), ()
-
-
-def is_text(data: bytes) -> bool:
-    """Whether it is UTF-8. Text in UTF-16 has null bytes."""
-    try:
-        return "\0" not in data.decode()
-    except UnicodeDecodeError:
-        return False
-
-
-def is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return False
-    except RecursionError:
-        return True
-    return True
 
 
 def effort_variable(input: Json) -> dict[str, str]:

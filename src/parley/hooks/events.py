@@ -26,6 +26,8 @@ class HookEventSpec(Struct, frozen=True, kw_only=True):
     """The input fields in addition to the common ones."""
     effects: tuple[str, ...] = ()
     """The output fields that have an effect, in addition to the general ones."""
+    inert: tuple[str, ...] = ()
+    """The output fields that the official SDKs declare for it besides, and that have no effect here."""
     block: str = ""
     """What `decision: block`, exit code 2, or a failure with `onFailure: block` does; empty if nothing."""
     failure_blocks: bool = True
@@ -34,6 +36,10 @@ class HookEventSpec(Struct, frozen=True, kw_only=True):
     """What a failure with `onFailure: block` does, if it differs from a block."""
     on_failure: OnFailure = "continue"
     """The default of `onFailure`."""
+    block_continues: bool = False
+    """Whether the model continues after a block: with the reason, or without the call."""
+    can_defer: bool = False
+    """Whether `permissionDecision: defer` is known."""
     stops: str = ""
     """What `continue: false` ends; empty if nothing."""
     includes_mode: bool = False
@@ -42,9 +48,20 @@ class HookEventSpec(Struct, frozen=True, kw_only=True):
     """Whether command output that is not JSON has an effect: as `text_field`."""
     text_field: str = "additionalContext"
 
+    @property
+    def must_decide(self) -> bool:
+        """Whether its hooks guard something. An output that may be a misspelled decision is a failure."""
+        return "permissionDecision" in self.effects
+
+    @property
+    def output_fields(self) -> frozenset[str]:
+        """The fields of `hookSpecificOutput` that are known."""
+        return frozenset((*self.effects, *self.inert)) or DEFAULT_OUTPUT_FIELDS
+
 
 TOOL = ("tool_name", "tool_input", "tool_use_id")
 CONTEXT = "additionalContext"
+DEFAULT_OUTPUT_FIELDS = frozenset({CONTEXT})
 SWITCH = (
     *("from_model", "to_model", "requested_model", "source", "context_tokens", "prompt_cache_warm", "cache_ttl"),
     *("estimated_cache_write_usd", "pricing"),
@@ -61,6 +78,8 @@ EVENTS: dict[str, HookEventSpec] = {
             effects=("permissionDecision", "permissionDecisionReason", "updatedInput", CONTEXT),
             block="the call is denied",
             on_failure="block",
+            block_continues=True,
+            can_defer=True,
             stops="the turn",
             includes_mode=True,
             includes_effort=True,
@@ -72,6 +91,7 @@ EVENTS: dict[str, HookEventSpec] = {
             fields=("tool_name", "tool_input", "permission_suggestions"),
             effects=("decision",),
             block="the call is denied",
+            block_continues=True,
             stops="the turn",
             includes_mode=True,
             includes_effort=True,
@@ -82,6 +102,7 @@ EVENTS: dict[str, HookEventSpec] = {
             matched="tool_name",
             fields=("tool_name", "tool_input", "tool_response", "tool_use_id", "duration_ms"),
             effects=(CONTEXT, "updatedToolOutput", "updatedMCPToolOutput"),
+            inert=("classifierContext",),
             block="the model gets the reason",
             failure="the output is withheld",
             stops="the turn",
@@ -137,6 +158,7 @@ EVENTS: dict[str, HookEventSpec] = {
             fields=("stop_hook_active", "last_assistant_message", "background_tasks", "session_crons"),
             effects=(CONTEXT,),
             block="the turn continues, and the model gets the reason",
+            block_continues=True,
             stops="the turn",
             failure_blocks=False,
             includes_mode=True,
@@ -166,6 +188,7 @@ EVENTS: dict[str, HookEventSpec] = {
             ),
             effects=(CONTEXT,),
             block="the subagent continues, and gets the reason",
+            block_continues=True,
             stops="the subagent",
             failure_blocks=False,
             includes_mode=True,
@@ -177,6 +200,7 @@ EVENTS: dict[str, HookEventSpec] = {
             matched="trigger",
             fields=("trigger", "custom_instructions"),
             block="compaction is skipped",
+            block_continues=True,
             stops="the compaction",
         ),
         HookEventSpec(
@@ -317,3 +341,9 @@ NEVER_FIRED = {
 """Declared events without a moment in this engine, and why. Hooks for them are reported by name."""
 TOOL_EVENTS = frozenset(name for name, event in EVENTS.items() if "tool_input" in event.fields)
 """The events of a tool call, which `if` can be compared with."""
+MUST_DECIDE = frozenset(name for name, event in EVENTS.items() if event.must_decide)
+
+
+def find_output_fields(event: str) -> frozenset[str]:
+    """The fields of `hookSpecificOutput` that are known for an event, which may be one that is never fired."""
+    return EVENTS[event].output_fields if event in EVENTS else DEFAULT_OUTPUT_FIELDS

@@ -1,4 +1,6 @@
-"""Hooks of other installed packages, as entry points of the group `parley.hooks`.
+"""Hooks that are functions: of other installed packages, and callbacks of the client.
+
+A package declares its hooks as entry points of the group `parley.hooks`:
 
     async def check(input: dict) -> dict: ...
 
@@ -7,29 +9,35 @@
 `run` gets the input of the event and returns an output, as a callback of a client does; None has no effect. What it
 raises is a failure. A hook may be a guard, so one that cannot be loaded is an error and not skipped.
 
+A client registers callbacks with `initialize`, and they are called with `hook_callback`.
+
 See also: `docs/extending.md`, `parley/entry_points.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import parley.entry_points as entry_points
 from parley.entry_points import ExtensionError
 from parley.hooks.base import (
-    Condition,
+    DEFAULT_SECONDS,
+    Hook,
+    HookEntry,
     HookInvocation,
     HookRun,
+    Matcher,
     Progress,
     describe_unknown_event,
     parse_failure_policy,
+    parse_timeout,
 )
 from parley.hooks.events import EVENTS, OnFailure
-from parley.hooks.matcher import Matcher
 from parley.hooks.output import HookFailed, parse_answer
-from parley.hooks.timeouts import DEFAULT_SECONDS
+from parley.host import Host, HostError, HostGone
 from parley.protocol.base import Json, Struct
+from parley.protocol.messages.requests import HookCallback, HookMatcher
 
 GROUP = "parley.hooks"
 
@@ -45,41 +53,26 @@ class PackageHook(Struct, frozen=True, kw_only=True):
     """None for the default of the event: `block` for PreToolUse."""
 
 
-class ExtensionHook:
-    """Runs a hook of a package."""
+class PackageEntry(HookEntry, frozen=True, kw_only=True):
+    kind: ClassVar[str] = "package"
+    name: str
+    function: Callable[[Json], Awaitable[Json | None]]
 
-    is_managed = False
-    condition: Condition | None = None
-    once = False
-    status_message = ""
-    starts_agent = False
+    @property
+    def label(self) -> str:
+        return f"hook {self.name!r} of {self.source}"
 
-    def __init__(self, name: str, package: str, declared: PackageHook) -> None:
-        self._run = declared.run
-        self.event = declared.event
-        self.matcher = Matcher(declared.matcher)
-        self.timeout_seconds = declared.timeout_seconds
-        self.on_failure: OnFailure = parse_failure_policy(declared.on_failure, declared.event)
-        self.source = f"package {package}"
-        self.label = f"hook {name!r} of package {package}"
 
-    async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
+class ExtensionHook(Hook):
+    entry: PackageEntry
+
+    async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         try:
-            answer: Any = await self._run(dict(invocation.input))
+            answer: Any = await self.entry.function(dict(invocation.input))
         except Exception as exc:  # the code of a stranger must not end the turn
             raise HookFailed(f"{type(exc).__name__}: {exc}") from exc
         output, unknown = parse_answer(self.event, answer)
         return HookRun(output=output, unknown=unknown)
-
-    def to_json(self) -> Json:
-        return {
-            "event": self.event,
-            "matcher": self.matcher.text,
-            "type": "package",
-            "source": self.source,
-            "timeout": self.timeout_seconds,
-            "onFailure": self.on_failure,
-        }
 
 
 def load_extension_hooks() -> list[ExtensionHook]:
@@ -96,4 +89,65 @@ def load_hook(name: str) -> ExtensionHook:
     if (problem := Matcher(declared.matcher).problem) is not None:
         raise ExtensionError(f"{described}: {problem}")
     point = entry_points.discover(GROUP)[name]
-    return ExtensionHook(name, point.dist.name if point.dist is not None else "unknown", declared)
+    entry = PackageEntry(
+        name=name,
+        function=declared.run,
+        event=declared.event,
+        matcher=declared.matcher,
+        timeout_seconds=declared.timeout_seconds,
+        on_failure=parse_failure_policy(declared.on_failure, declared.event),
+        source=f"package {point.dist.name if point.dist is not None else 'unknown'}",
+    )
+    return ExtensionHook(entry)
+
+
+# Callbacks of the client.
+
+
+class CallbackEntry(HookEntry, frozen=True, kw_only=True):
+    kind: ClassVar[str] = "callback"
+    callback_id: str
+
+    @property
+    def label(self) -> str:
+        return f"callback {self.callback_id}"
+
+    def own_json(self) -> Json:
+        return {"callbackId": self.callback_id}
+
+
+class CallbackHook(Hook):
+    entry: CallbackEntry
+
+    def __init__(self, entry: CallbackEntry, host: Host) -> None:
+        super().__init__(entry)
+        self._host = host
+
+    async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
+        id, input, tool_use_id = self.entry.callback_id, invocation.input, invocation.tool_use_id
+        try:
+            answer = await self._host.request(HookCallback(callback_id=id, input=input, tool_use_id=tool_use_id))
+        except HostGone as exc:
+            raise HookFailed(str(exc)) from None
+        except HostError as exc:
+            raise HookFailed(f"the client answered with an error: {exc}") from None
+        output, unknown = parse_answer(self.event, answer)
+        return HookRun(output=output, unknown=unknown)
+
+
+def build_callbacks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> list[CallbackHook]:
+    """The callbacks of one registration, in order."""
+    entries = [
+        CallbackEntry(
+            callback_id=callback_id,
+            event=event,
+            matcher=matcher.matcher or "",
+            timeout_seconds=parse_timeout(matcher.timeout),
+            on_failure=parse_failure_policy(matcher.onFailure, event),
+            source="callback",
+        )
+        for event, matchers in hooks.items()
+        for matcher in matchers
+        for callback_id in matcher.hookCallbackIds
+    ]
+    return [CallbackHook(entry, host) for entry in entries]

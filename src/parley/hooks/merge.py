@@ -16,8 +16,6 @@ from parley.protocol.base import UNSET, Json, Struct
 
 Permission = Literal["allow", "ask", "defer", "deny"]
 STRENGTH: dict[str, int] = {"allow": 1, "ask": 2, "defer": 3, "deny": 4}
-DEFERRING = frozenset({"PreToolUse"})
-"""The events that can be deferred. For others `defer` is an unknown value."""
 DECISION_ALIASES = {"block": "deny", "approve": "allow"}
 """The values of `decision`, which is older than `permissionDecision`."""
 
@@ -169,14 +167,14 @@ def strongest_permission(
 
 
 def permission_of(event: HookEventSpec, answer: HookResult) -> Permission | None:
-    if "permissionDecision" not in event.effects:
+    if not event.must_decide:
         return None
     if block_reason(event, answer) is not None:
         return "deny"
     if answer.run.failure is not None:
         return None
     # An unknown value denies. Of two values in one output the stronger wins.
-    known = STRENGTH if event.name in DEFERRING else STRENGTH.keys() - {"defer"}
+    known = STRENGTH if event.can_defer else STRENGTH.keys() - {"defer"}
     words: list[Permission] = [word if word in known else "deny" for word in decision_words(answer.run.output)]
     return max(words, key=STRENGTH.__getitem__, default=None)
 

@@ -1,20 +1,31 @@
-"""Parse hook outputs.
+"""Hook outputs: what a hook may answer, and how it is read.
 
 Reasons and messages are truncated, so that no message becomes too long for a client. Replacement values are complete.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from parley.hooks.events import HookEventSpec
-from parley.protocol.base import UNSET, Json, Struct, convert
+from parley.hooks.events import MUST_DECIDE, HookEventSpec, find_output_fields
+from parley.protocol.base import UNSET, Json, Struct, convert, find_duplicate_key
 
 MAX_REASON_CHARS = 10_000
 MAX_KEYS = 20
 """How many unknown keys of one output are named."""
+MAX_OUTPUT_BYTES = 4 * 1024 * 1024
+"""Larger than the output limit of tools, because a hook may replace a tool's output."""
+MAX_SHOWN_CHARS = 100
+"""Of a reply that is not an object, in the message about it."""
+MISPLACED_OUTPUT = re.compile(
+    r'hookSpecificOutput|permissionDecision|"decision"\s*:|\bdecision\W{1,3}(?:deny|block)'
+    r"|\A\W*(?:deny|denied|block|blocked)\W*\Z",
+    re.IGNORECASE,
+)
+"""A decision that is not in a JSON object, for example after a log line, in a list, or as a word of its own."""
 
 
 class SpecificOutput(Struct, frozen=True, kw_only=True):
@@ -64,34 +75,11 @@ GENERAL_KEYS = frozenset(
     {"continue", "stopReason", "suppressOutput", "decision", "reason", "systemMessage", "async", "asyncTimeout"}
     | {"hookSpecificOutput", "terminalSequence"}
 )
-_CONTEXT = frozenset({"additionalContext"})
-SPECIFIC_KEYS: dict[str, frozenset[str]] = {
-    "PreToolUse": _CONTEXT | {"permissionDecision", "permissionDecisionReason", "updatedInput"},
-    "PermissionRequest": frozenset({"decision"}),
-    "PostToolUse": _CONTEXT | {"updatedToolOutput", "updatedMCPToolOutput", "classifierContext"},
-    "UserPromptSubmit": _CONTEXT | {"sessionTitle", "suppressOriginalPrompt"},
-    "SessionStart": _CONTEXT | {"initialUserMessage", "sessionTitle", "watchPaths", "reloadSkills"},
-    "MessageDisplay": frozenset({"displayContent"}),
-    "UserPromptExpansion": _CONTEXT | {"suppressOriginalPrompt"},
-    "PreModelSwitch": frozenset({"permissionDecision", "permissionDecisionReason"}),
-    "PermissionDenied": frozenset({"retry"}),
-    "Elicitation": frozenset({"action", "content"}),
-    "ElicitationResult": frozenset({"action", "content"}),
-    "CwdChanged": frozenset({"watchPaths"}),
-    "FileChanged": frozenset({"watchPaths"}),
-    "WorktreeCreate": frozenset({"worktreePath"}),
-}
-"""The keys that the official SDKs declare for `hookSpecificOutput`. `inert_keys` has those without an effect.
-
-Other events have `additionalContext`.
-"""
 DECISION_WORDS = ("", "block", "approve")
 DECISION_KEYS = frozenset(
     {"behavior", "updatedInput", "updatedPermissions", "message", "interrupt", "toolUseID", "decisionClassification"}
 )
 """The keys of a PermissionRequest's `decision`."""
-MUST_DECIDE = frozenset({"PreToolUse", "PreModelSwitch"})
-"""Events whose hooks guard something. An output that may be a misspelled decision is a failure."""
 DECIDING = frozenset({"permissionDecision", "decision", "continue"})
 """The keys that can deny."""
 
@@ -143,7 +131,7 @@ def misplaced_decisions(event: str, answer: Any) -> list[str]:
     """Keys that are, or may be meant as, a decision in the wrong place."""
     if not isinstance(answer, dict):
         return []
-    own, specific = SPECIFIC_KEYS.get(event, _CONTEXT), answer.get("hookSpecificOutput")
+    own, specific = find_output_fields(event), answer.get("hookSpecificOutput")
     wrong = [key for key in answer if key not in GENERAL_KEYS]
     wrong += (
         [key for key in specific if key not in own and key != "hookEventName"] if isinstance(specific, dict) else []
@@ -159,7 +147,7 @@ def has_decision(output: HookOutput) -> bool:
 
 def unknown_keys(event: str, answer: Json) -> tuple[str, ...]:
     """The keys that are not valid for this event, with their location and a hint."""
-    own = SPECIFIC_KEYS.get(event, _CONTEXT)
+    own = find_output_fields(event)
     found = [describe_key(key, GENERAL_KEYS, own, "hookSpecificOutput") for key in answer if key not in GENERAL_KEYS]
     word = answer.get("decision")
     if isinstance(word, str) and word not in DECISION_WORDS and event not in MUST_DECIDE:
@@ -239,3 +227,64 @@ def shorten(text: str) -> str:
     if len(text) <= MAX_REASON_CHARS:
         return text
     return f"{text[:MAX_REASON_CHARS]}… ({len(text) - MAX_REASON_CHARS} more characters)"
+
+
+# Replies of commands, URLs and MCP tools.
+
+
+def decode_output(data: bytes | bytearray) -> str:
+    return data.decode(errors="replace").replace("\0", "\ufffd")
+
+
+def parse_reply(
+    event: HookEventSpec, data: bytes, *, guards: bool, is_cut: bool = False, may_be_text: bool = True
+) -> tuple[HookOutput, tuple[str, ...]]:
+    """Parse the reply of a handler, and its unknown keys. Raises HookFailed if it is invalid.
+
+    Output that starts like JSON and is invalid is an error, because it may have been meant as a denial. For a hook that
+    `guards`, so is everything that is neither an object nor, if it `may_be_text`, readable text without a decision.
+    """
+    if guards and is_cut:
+        raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
+    if guards and not is_text(data):
+        raise HookFailed("the output is not text in UTF-8")
+    text = decode_output(data).strip().removeprefix("\ufeff").strip()
+    if text.startswith("{"):
+        if is_cut:
+            raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
+        try:
+            answer = msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as exc:
+            if not event.accepts_text:
+                raise HookFailed(f"the output is not valid JSON: {exc}") from None
+        else:
+            if (problem := find_duplicate_key(text)) is not None:
+                raise HookFailed(f"the output is invalid: {problem}")
+            return parse_answer(event.name, answer)
+    if text and event.accepts_text:
+        fields: dict[str, Any] = {event.text_field: text}
+        return HookOutput(hookSpecificOutput=SpecificOutput(**fields)), ()
+    if text and guards:
+        if (found := MISPLACED_OUTPUT.search(text)) is not None:
+            raise HookFailed(f"the output contains a decision ({found[0].strip()}), but it is not a JSON object")
+        if not may_be_text or is_json(text):
+            raise HookFailed(f"the output is not a JSON object: {text[:MAX_SHOWN_CHARS]}")
+    return HookOutput(), ()
+
+
+def is_text(data: bytes) -> bool:
+    """Whether it is UTF-8. Text in UTF-16 has null bytes."""
+    try:
+        return "\0" not in data.decode()
+    except UnicodeDecodeError:
+        return False
+
+
+def is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return False
+    except RecursionError:
+        return True
+    return True

@@ -11,15 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from parley.hooks.base import Condition, describe_unknown_event, parse_failure_policy
+from parley.hooks.base import (
+    PROMPT_SECONDS,
+    Condition,
+    HookEntry,
+    Matcher,
+    UnusableEntry,
+    describe_unknown_event,
+    parse_failure_policy,
+    parse_timeout,
+)
 from parley.hooks.command import SHELLS, CommandEntry
-from parley.hooks.entry import HookEntry, UnusableEntry
 from parley.hooks.events import EVENTS, TOOL_EVENTS
-from parley.hooks.http import HttpEntry
-from parley.hooks.matcher import Matcher
-from parley.hooks.mcp_tool import McpToolEntry
-from parley.hooks.model import AgentEntry, ModelEntry
-from parley.hooks.timeouts import PROMPT_SECONDS, parse_timeout
+from parley.hooks.handlers import AgentEntry, HttpEntry, McpToolEntry, ModelEntry
 from parley.protocol.base import Json, Struct
 from parley.settings.base import TREE, SettingsProblem, SettingsValue
 

@@ -15,13 +15,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from parley.inspector.clean_lines import CleanLines, KeptLine
-from parley.inspector.conversation import Conversation
-from parley.inspector.records import Direction
+from parley.inspector.conversation import Conversation, WireRow
+from parley.inspector.recorder import CleanLines, LineSplitter
+from parley.inspector.recording import Direction, KeptLine
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.relay import CHUNK_BYTES, CLIENT, ENDED, ENGINE, FRAME, LOST, NUMBER, STARTED, STDERR
 from parley.inspector.text import TextView
-from parley.inspector.timeline import WireRow
 
 DIRECTIONS = {CLIENT: Direction.IN, ENGINE: Direction.OUT, STDERR: Direction.ERR}
 AGES_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0)
@@ -74,7 +73,7 @@ class Observer:
         self._sinks = sinks
         self._view = TextView(redactor.redact_text)
         self._clean = CleanLines(redactor, self._keep)
-        self._halves = {direction: bytearray() for direction in Direction}
+        self._splitter = LineSplitter()
         self._started = time.monotonic()
         self._number = 1
         """The line of the recording that was written last; the first is its header."""
@@ -103,22 +102,16 @@ class Observer:
 
     def _receive(self, direction: Direction, at: float, data: bytes) -> None:
         """Take bytes of a stream; empty bytes are its end."""
-        half = self._halves[direction]
+        for line in self._splitter.feed(direction, data):
+            self._add(direction, at, line)
         if not data:
-            if half:
-                self._add(direction, at, bytes(half), eol=False)
-                half.clear()
+            self._add_rest(direction, at)
             self._number += 1
             self._clean.add(KeptLine(record=(self._number, at, direction, 0, None), data=b"", eof=True))
-            return
-        whole, newline, rest = data.rpartition(b"\n")
-        if not newline:
-            half += data
-            return
-        lines = (bytes(half) + whole).split(b"\n")
-        half[:] = rest
-        for line in lines:
-            self._add(direction, at, line)
+
+    def _add_rest(self, direction: Direction, at: float) -> None:
+        if rest := self._splitter.end(direction):
+            self._add(direction, at, rest, eol=False)
 
     def _add(self, direction: Direction, at: float, data: bytes, *, eol: bool = True) -> None:
         self._number += 1
@@ -139,9 +132,8 @@ class Observer:
 
     def _finish(self) -> None:
         now = time.monotonic() - self._started
-        for direction, half in self._halves.items():
-            if half:
-                self._add(direction, now, bytes(half), eol=False)
+        for direction in Direction:
+            self._add_rest(direction, now)
         self._clean.flush()
         self.conversation.last_at = now
         if self.exit_code is not None:

@@ -1,4 +1,4 @@
-"""The records of a wire log without secrets, as people see them.
+"""The lines of a conversation without secrets, as people see them.
 
 Secrets are the values of variables and fields with names such as `ANTHROPIC_API_KEY` or `headers`, and text that
 looks like a key. A key that a model writes in several stream events is found, too.
@@ -7,10 +7,12 @@ looks like a key. A key that a model writes in several stream events is found, t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from parley.inspector.records import Record
+import msgspec
+
+from parley.inspector.recording import Record
 from parley.models.redaction import REDACTED, Redactor, find_secrets
 
 PIECES = ("text", "thinking", "partial_json")
@@ -77,3 +79,27 @@ def names_secret(key: str) -> bool:
     """Whether a field or variable has a secret, by the last word of its name. `key` alone can be anything."""
     words = WORD.findall(key)
     return bool(words) and words[-1].lower() in SECRET_WORDS and (len(words) > 1 or words[0].lower() != "key")
+
+
+def clean_command(words: Sequence[str], redact: Callable[[str], str]) -> Iterable[str]:
+    """The words of a command without secrets: values of flags such as `--api-key`, and in JSON such as `--settings`."""
+    is_secret = False
+    for word in words:
+        name, joined, _ = word.partition("=")
+        if is_secret and not word.startswith("-"):
+            yield REDACTED
+        elif joined and word.startswith("-"):
+            value = word.removeprefix(f"{name}=")
+            yield f"{name}={REDACTED}" if names_secret(name) else f"{name}={redact(clean_json(value))}"
+        else:
+            yield redact(clean_json(word))
+        is_secret = word.startswith("-") and not joined and names_secret(word)
+
+
+def clean_json(word: str) -> str:
+    if not word.startswith("{"):
+        return word
+    try:
+        return msgspec.json.encode(hide_named(msgspec.json.decode(word))).decode()
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return word

@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import UsageError
-from parley.inspector.clean_lines import KeptLine
-from parley.inspector.records import Record
+from parley.inspector.recording import KeptLine, Record
 from parley.protocol.base import Json
 from parley.protocol.schema import build_schema
 from parley.workspace import private_files

@@ -9,9 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from parley.inspector.conversation import Conversation, SeenLine, UnknownName
-from parley.inspector.records import Direction
-from parley.inspector.timeline import NOT_JSON, WireRow
+from parley.inspector.conversation import NOT_JSON, Conversation, SeenLine, UnknownName, WireRow
+from parley.inspector.recording import Direction
 
 ARROWS = {Direction.IN: "→", Direction.OUT: "←", Direction.ERR: "!"}
 WAITING_FOR = {Direction.IN: "the engine", Direction.OUT: "the client", Direction.ERR: ""}

@@ -1,6 +1,8 @@
 """The data of permission decisions: the request, what is known of it, and the decision.
 
-Every tool call gets exactly one decision (`Allow`, `Deny` or `Ask`), and the decision is recorded.
+Every tool call gets exactly one decision (`Allow`, `Deny` or `Ask`), and the decision is recorded. A decision has a
+budget. It is counted in steps and sizes, not in time, so equal calls get equal decisions; a call that would exceed it
+needs approval, in every mode.
 
 See also: how a call is assessed and decided (decision.py, command.py).
 """
@@ -15,50 +17,17 @@ from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings
 from parley.workspace.base import Scope, Worktree
 
+Category = Literal["harmless", "edit", "other"]
+RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
+OUTSIDE = "The path is outside of the working directories"
+KEYS = "The path may contain keys or passwords"
+ENDLESS = "The path is a symlink loop, or its target is unknown"
+PROTECTED = "The file is protected because it decides what runs later; no rule approves writing to it in advance"
+
 
 def word_set(text: str) -> frozenset[str]:
     """A table of words, written as one text."""
     return frozenset(text.split())
-
-
-class ResolvedPath(Struct, frozen=True):
-    """A path with its symlinks followed."""
-
-    names: tuple[str, ...]
-    """Every absolute path on the way: the given one, one per symlink that is replaced, and the real one."""
-    real: str | None
-    """The real path, whether or not it exists; None for a symlink loop, or where the target is unknown."""
-
-
-EntryKind = Literal["link", "folder", "file"]
-"""What an entry of a folder is; `file` is anything that is neither a symlink nor a folder."""
-
-
-class RawFilesystem(Protocol):
-    """The file system accesses that decisions need. Paths are absolute."""
-
-    home: str
-
-    def readlink(self, path: str) -> str | None:
-        """The target of a symlink; None if the path is not a symlink or does not exist."""
-
-    def exists(self, path: str) -> bool:
-        """Whether the path exists; symlinks are not followed."""
-
-    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        """The names in a folder and what each is; empty if it is not a folder or cannot be listed.
-
-        None if there are more than `limit`.
-        """
-
-    def is_folder(self, path: str) -> bool:
-        """Whether the path is a folder that can be entered, with symlinks followed."""
-
-    def read(self, path: str, max_bytes: int) -> bytes | None:
-        """The contents of a regular file, with symlinks followed; None for anything else, or if it is larger."""
-
-    def identity(self, path: str) -> tuple[int, int] | None:
-        """Device and inode, with symlinks followed."""
 
 
 class Finding(Struct, frozen=True):
@@ -79,13 +48,6 @@ class SessionRepository(Struct, frozen=True, kw_only=True):
     identity: tuple[int, int] | None
     accepted: frozenset[Finding] = frozenset()
     """The findings at the start, if the folder is trusted."""
-
-
-class Filesystem(RawFilesystem, Protocol):
-    """The file system during a decision."""
-
-    def resolve(self, path: str) -> ResolvedPath:
-        """Follow the symlinks of a path."""
 
 
 class ToolRequest(Struct, frozen=True, kw_only=True):
@@ -113,14 +75,6 @@ class ToolRequest(Struct, frozen=True, kw_only=True):
     """The HOME of commands, empty if unset; None if unknown: then it is the user's."""
     others_run: bool = False
     """Other commands of the session are running, and may change what a path leads to."""
-
-
-Category = Literal["harmless", "edit", "other"]
-RESTRICTING: tuple[Literal["deny", "ask"], ...] = ("deny", "ask")
-OUTSIDE = "The path is outside of the working directories"
-KEYS = "The path may contain keys or passwords"
-ENDLESS = "The path is a symlink loop, or its target is unknown"
-PROTECTED = "The file is protected because it decides what runs later; no rule approves writing to it in advance"
 
 
 class Assessment(Struct, frozen=True, kw_only=True):
@@ -263,3 +217,12 @@ class Policy(Protocol):
 def is_auto_disabled(merged: MergedSettings) -> bool:
     """Whether the settings disable the mode `auto`."""
     return "disable" in (merged.get("disableAutoMode"), merged.get("permissions.disableAutoMode"))
+
+
+class OverBudget(Exception):
+    """The call cannot be checked within the budget; the text is the reason shown to people."""
+
+
+def describe_excess(problem: str, found: int, limit: int, unit: str) -> str:
+    """`The command is too long to check (20,001 characters, at most 20,000)`."""
+    return f"{problem} to check ({found:,} {unit}, at most {limit:,})"

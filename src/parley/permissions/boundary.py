@@ -3,29 +3,33 @@
 `permissions.blockReadsOutsideWorkingDirectories` and `permissions.blockWritesOutsideWorkingDirectories` refuse file
 tools outside the working directories. A command is refused unless every file that it touches is known and inside.
 Tools of MCP servers and of the client are not bound.
+
+`RestrictedPolicy` is the policy of a restricted session: its file tools stay inside the folders that it started with,
+whatever the rules allow, and it has no other tools that touch files (compose/tools.py).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from parley.permissions import shell
-from parley.permissions.base import Decision, Deny, Filesystem, RawFilesystem, ResolvedPath, ToolRequest
-from parley.permissions.budget import OverBudget
+from parley.permissions.base import Decision, Deny, InvalidUpdate, OverBudget, PathsAndHosts, Policy, ToolRequest
 from parley.permissions.decision import build_scope, target_paths
-from parley.permissions.paths.filesystem import CachedFilesystem
+from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import RuleSet
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings
-from parley.tools.catalog import find_traits
+from parley.tools.catalog import FILE_EFFECTS, find_traits
+from parley.workspace.base import Scope
 
 READS, WRITES = "blockReadsOutsideWorkingDirectories", "blockWritesOutsideWorkingDirectories"
 EXEMPT, AS_GIVEN = "blockReadsExemptPaths", "workingDirectoriesAsGiven"
 SETTINGS_FILES = ("settings.json", "settings.local.json")
+OUTSIDE = "The session is restricted to its working directories"
 
 
 class Boundary(Struct, frozen=True, kw_only=True):
@@ -50,7 +54,7 @@ class Boundary(Struct, frozen=True, kw_only=True):
             settings_folder=settings_folder,
         )
 
-    def check(self, request: ToolRequest, decision: Decision, rules: RuleSet, mode: str, fs: RawFilesystem) -> Decision:
+    def check(self, request: ToolRequest, decision: Decision, rules: RuleSet, mode: str, fs: Filesystem) -> Decision:
         """The decision, or a denial if the call crosses the boundary."""
         if isinstance(decision, Deny) or request.runs_elsewhere:
             return decision
@@ -83,7 +87,7 @@ class Boundary(Struct, frozen=True, kw_only=True):
         """The key that refuses a command line, or None."""
         from parley.permissions.command import find_shell_home
         from parley.permissions.proven_command import build_proven_command
-        from parley.permissions.shell.readonly.check import reads_only
+        from parley.permissions.shell.readers import reads_only
 
         value, unproven = request.input.get("command"), READS if self.blocks_reads else WRITES
         line = shell.parse_strict(value if isinstance(value, str) else "", find_shell_home(request, fs))
@@ -131,3 +135,69 @@ def deny_outside(request: ToolRequest, key: str) -> Deny:
     if find_traits(request.tool).effect == "runs_commands":
         text += " A command runs only if all files that it touches are known and inside them."
     return Deny(message=text, source="rule", reason=f"permissions.{key}", reason_type="workingDir")
+
+
+class WrappedPolicy:
+    def __init__(self, policy: Policy) -> None:
+        self._inner = policy
+
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        return self._inner.decide(request, mode)
+
+    def is_hidden(self, path: str) -> bool:
+        return self._inner.is_hidden(path)
+
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        return self._inner.update(updates, may_bypass=may_bypass)
+
+    def apply_settings(self, merged: MergedSettings) -> None:
+        self._inner.apply_settings(merged)
+
+    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
+        self._inner.add_server_rules(server, rules)
+
+    def drop_server_rules(self, server: str) -> None:
+        self._inner.drop_server_rules(server)
+
+    def list_folders(self) -> tuple[str, ...]:
+        return self._inner.list_folders()
+
+    def list_rules(self) -> Json:
+        return self._inner.list_rules()
+
+    def list_paths_and_hosts(self) -> PathsAndHosts:
+        return self._inner.list_paths_and_hosts()
+
+
+class RestrictedPolicy(WrappedPolicy):
+    def __init__(self, policy: Policy, roots: Iterable[str]) -> None:
+        super().__init__(policy)
+        self._roots = tuple(os.path.realpath(root) for root in roots)
+
+    def decide(self, request: ToolRequest, mode: str) -> Decision:
+        decision = super().decide(request, mode)
+        is_exempt = find_traits(request.tool).effect not in FILE_EFFECTS or request.runs_elsewhere
+        if is_exempt or isinstance(decision, Deny) or self._contains(decision.scope):
+            return decision
+        text = f"{request.tool} was denied: this session is restricted to its working directories."
+        return Deny(message=text, source="mode", reason=OUTSIDE, reason_type="workingDir")
+
+    def _contains(self, scope: Scope) -> bool:
+        """Whether every file of a call is in the working directories."""
+        paths = (*scope.files, *scope.folders)
+        return not scope.anywhere and all(self._is_inside(os.path.realpath(path)) for path in paths)
+
+    def _is_inside(self, path: str) -> bool:
+        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
+
+    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
+        from parley.permissions.policy import AddDirectories, parse_updates
+
+        for update in parse_updates(updates):
+            for folder in update.directories if isinstance(update, AddDirectories) else ():
+                path = os.path.realpath(os.path.join(self._roots[0], os.path.expanduser(folder)))
+                if not self._is_inside(path):
+                    raise InvalidUpdate(
+                        f"{folder!r:.200} is outside the directories that this session is restricted to"
+                    )
+        return super().update(updates, may_bypass=False)

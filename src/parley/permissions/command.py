@@ -11,7 +11,7 @@ A line that is not proven, or that runs an unknown program, may still mention fi
 argument that the program opens. A denied file stays denied there. If it is not certain that a word is a file at all,
 the line needs approval. With rules that restrict files, so does a line whose files are not all known, in every mode.
 
-See also: the line and its files (proven_command.py), arguments of unknown programs (paths/operands.py), git
+See also: the line and its files (proven_command.py), arguments of unknown programs (operands.py), git
 (git/calls.py), the shell itself (shell/).
 """
 
@@ -23,28 +23,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from parley.permissions import shell
-from parley.permissions.base import (
-    ENDLESS,
-    KEYS,
-    OUTSIDE,
-    PROTECTED,
-    RESTRICTING,
-    Assessment,
-    Category,
-    Filesystem,
-    ResolvedPath,
-    ToolRequest,
-)
+from parley.permissions.base import ENDLESS, KEYS, OUTSIDE, PROTECTED, RESTRICTING, Assessment, Category, ToolRequest
+from parley.permissions.filesystem import MAX_ENTRIES, Filesystem, ResolvedPath, has_protected_target
 from parley.permissions.git.calls import (
     apply_repository_findings,
     explain_denied_output,
     explain_restricted_changes,
     find_named_files,
 )
-from parley.permissions.paths.filesystem import MAX_ENTRIES, has_protected_target
-from parley.permissions.paths.operands import find_operand_hazard
-from parley.permissions.paths.programs import PLANTED, explain_replacing, explain_shadowing
+from parley.permissions.operands import find_operand_hazard
 from parley.permissions.patterns import literal_prefix, relative_parts
+from parley.permissions.programs import PLANTED, explain_replacing, explain_shadowing
 from parley.permissions.proven_command import (
     ProvenCommand,
     build_proven_command,
@@ -61,12 +50,11 @@ from parley.permissions.rules import (
     suggest_write,
 )
 from parley.permissions.shell import CommandLine, Mentions, SimpleCommand, Step, find_mentions, has_nested_commands
-from parley.permissions.shell.arguments import git_words, inner_argv, unwrap
-from parley.permissions.shell.change_directory import CD_COMMANDS
+from parley.permissions.shell.arguments import CD_COMMANDS, git_words, inner_argv, unwrap
 from parley.permissions.shell.command_rules import compile_patterns, is_exact
-from parley.permissions.shell.expansion import GlobLookup, expand
+from parley.permissions.shell.file_names import GlobLookup, expand
 from parley.permissions.shell.prefix_rules import shorten
-from parley.permissions.shell.readonly.check import (
+from parley.permissions.shell.readers import (
     files_read,
     leaves_folder,
     program_name,

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from parley.permissions import web_hosts
 from parley.permissions.base import (
     ENDLESS,
     KEYS,
@@ -27,13 +26,11 @@ from parley.permissions.base import (
     Assessment,
     Decision,
     Deny,
-    Filesystem,
-    RawFilesystem,
-    ResolvedPath,
+    OverBudget,
     ToolRequest,
 )
-from parley.permissions.budget import OverBudget
-from parley.permissions.paths.filesystem import CachedFilesystem, has_protected_target
+from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath, has_protected_target
+from parley.permissions.patterns import is_local, parse_host
 from parley.permissions.rule import Rule
 from parley.permissions.rules import (
     RuleSet,
@@ -66,7 +63,7 @@ IN_SANDBOX = "It runs in the sandbox"
 PLAN_MODE = "Plan mode allows no changes before the plan is approved"
 
 
-def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Decision:
+def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Decision:
     """The first line that applies wins. An unknown mode counts as `default`."""
     if (listed := canonical_name(request.tool)) != request.tool:
         request = msgspec.structs.replace(request, tool=listed)
@@ -119,7 +116,7 @@ def wants_outside(request: ToolRequest) -> bool:
 
 
 def is_allowed_by_sandbox(
-    request: ToolRequest, rules: RuleSet, assessment: Assessment, mode: str, fs: RawFilesystem
+    request: ToolRequest, rules: RuleSet, assessment: Assessment, mode: str, fs: Filesystem
 ) -> bool:
     """Whether `autoAllowBashIfSandboxed` allows a command: it runs in the sandbox, and no safety check stops it."""
     if rules.sandbox is None or not rules.sandbox.auto_allows or find_traits(request.tool).effect != "runs_commands":
@@ -132,7 +129,7 @@ def is_allowed_by_sandbox(
     return is_confined(rules.sandbox, request.input.get("command"), home, wants_outside=wants_outside(request))
 
 
-def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: RawFilesystem) -> Assessment:
+def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     """The assessment; over budget, only the reason and the rules for the whole tool."""
     try:
         return assess(request, rules, mode, CachedFilesystem(fs))
@@ -323,7 +320,7 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
         return ENDLESS
     if has_protected_target((resolved,), fs):
         return PROTECTED
-    from parley.permissions.paths.programs import explain_shadowing
+    from parley.permissions.programs import explain_shadowing
 
     return explain_shadowing([resolved], request, fs)
 
@@ -357,17 +354,17 @@ def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Sco
 
 def assess_web_fetch(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     url = request.input.get("url")
-    host = web_hosts.parse_host(url) if isinstance(url, str) else None
+    host = parse_host(url) if isinstance(url, str) else None
     if host is None:
         return Assessment(hazard="The URL is not valid", can_change=False)
-    is_local = web_hosts.is_local(host)
+    at_home = is_local(host)
     return Assessment(
         deny=rules.find_host_rule("deny", request.tool, host),
         ask=rules.find_host_rule("ask", request.tool, host),
-        hazard=LOCAL_HOST if is_local else "",
+        hazard=LOCAL_HOST if at_home else "",
         allow=rules.find_host_rule("allow", request.tool, host),
         can_change=False,
-        suggestions=() if is_local else suggest_fetch(host),
+        suggestions=() if at_home else suggest_fetch(host),
     )
 
 

@@ -1,4 +1,4 @@
-"""Patterns in rules: texts with `*`, and the paths of Read and Edit rules.
+"""Patterns in rules: texts with `*`, the paths of Read and Edit rules, and the hosts of WebFetch rules.
 
 In the name of a tool, a command or a host, each `*` stands for any text. Paths have gitignore syntax with four anchors:
 
@@ -9,7 +9,11 @@ A pattern that matches a folder matches everything in it. To deny, a pattern is 
 any depth, below every working directory, in any case and Unicode spelling. To allow, it is read narrowly: a folder is
 the one directly below the anchor, with exact spelling.
 
-See also: symlinks (paths/filesystem.py), the contents of Bash rules (shell/command_rules.py), the rules themselves
+`domain:example.com` is that host, `domain:*.example.com` every host below it. Hosts are compared label by label, never
+as text: `example.com.evil.org` and `notexample.com` are other hosts. A `*` within a label stays within the label.
+Addresses are compared in their shortest form, in the rule and in the URL.
+
+See also: symlinks (filesystem.py), the contents of Bash rules (shell/command_rules.py), the rules themselves
 (rules.py).
 """
 
@@ -17,14 +21,21 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Sequence
 
+from parley.errors import ToolError
 from parley.workspace.globs import WILD, PathGlob
 from parley.workspace.sensitive_names import normalize_name
+from parley.workspace.url import is_numeric, is_public, read_address, read_url
 
 MAX_PATH_CHARACTERS = 4096
 MAX_NAME_CHARACTERS = 255
 """The kernel's limits for a path and for one part of it."""
+_normalize_cached = functools.lru_cache(maxsize=256)(normalize_name)
+"""Cached, because a path is compared with every rule."""
+LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|svc|private|home\.arpa)")
+"""Names of this machine or of its local network."""
 
 
 def matches_text(pattern: str, text: str) -> bool:
@@ -58,10 +69,6 @@ def may_be_path(text: str) -> bool:
     return ".." in parts or (
         len(text) < MAX_PATH_CHARACTERS and all(len(part) <= MAX_NAME_CHARACTERS for part in parts)
     )
-
-
-_normalize_cached = functools.lru_cache(maxsize=256)(normalize_name)
-"""Cached, because a path is compared with every rule."""
 
 
 def anchor(spec: str, root: str, cwd: str, home: str) -> tuple[str, str, bool]:
@@ -152,3 +159,38 @@ def compile_narrow(pattern: str, floats: bool) -> PathPattern:
     if pattern.endswith("/"):
         return PathPattern([], [f"{pattern}**"])
     return PathPattern([pattern], [])
+
+
+def parse_host(url: str) -> str | None:
+    """The host of a URL, in lower case and without a final dot; None if the URL is not valid."""
+    try:
+        return read_url(url).host.lower().removesuffix(".")
+    except ToolError:
+        return None
+
+
+def matches_host(spec: str, host: str) -> bool:
+    """Whether the contents of a rule match a host."""
+    pattern = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
+    if pattern == "*":
+        return True
+    pattern = read_address(pattern) or pattern
+    if pattern.startswith("*."):
+        labels = pattern[2:].split(".")
+        inner = host.split(".")
+        return len(inner) > len(labels) and labels_match(labels, inner[-len(labels) :])
+    return labels_match(pattern.split("."), host.split("."))
+
+
+def labels_match(pattern: list[str], labels: list[str]) -> bool:
+    return len(pattern) == len(labels) and all(map(matches_text, pattern, labels))
+
+
+def is_local(host: str) -> bool:
+    """Whether a host is, or may be, local or private: by name, by address or by a number."""
+    if is_numeric(host):
+        try:
+            return not is_public(host)
+        except ValueError:
+            return True
+    return "." not in host or LOCAL_NAME.fullmatch(host) is not None

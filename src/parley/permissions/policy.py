@@ -2,6 +2,9 @@
 
     policy = SessionPolicy(LaunchRules(cwd="/work", user_root="/home/me", allowed=("Bash(npm test)",)), fs)
     policy.decide(request, "default")
+    policy.update([{"type": "addRules", "rules": [...], "behavior": "allow", "destination": "session"}])
+
+An update changes the permissions of this session and, with another destination than `session`, of later ones.
 
 See also: the decision itself (decision.py), settings files (settings/).
 """
@@ -10,11 +13,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import msgspec
 
 from parley.permissions.base import (
     Decision,
-    Filesystem,
     InvalidUpdate,
     PathsAndHosts,
     SandboxRules,
@@ -23,26 +27,15 @@ from parley.permissions.base import (
     is_auto_disabled,
 )
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import CachedFilesystem
+from parley.permissions.filesystem import CachedFilesystem, Filesystem
 from parley.permissions.rule import Behavior, MalformedRule, Rule, format_rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.updates import (
-    SOURCES,
-    AddDirectories,
-    AddRules,
-    RemoveDirectories,
-    RemoveRules,
-    ReplaceRules,
-    RuleContents,
-    SetMode,
-    Update,
-    parse_updates,
-)
 from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings, SettingsWriteError
 
 if TYPE_CHECKING:
     from parley.permissions.boundary import Boundary
+
 
 WIRE_NAMES = {
     "managed": "policySettings",
@@ -59,6 +52,90 @@ BOUNDARY_KEYS = (
     "workingDirectoriesAsGiven",
 )
 BEHAVIORS: dict[str, Behavior] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+
+
+# Updates.
+
+
+Destination = Literal["session", "cliArg", "localSettings", "projectSettings", "userSettings"]
+SOURCES: dict[Destination, str] = {
+    "session": "session",
+    "cliArg": "session",
+    "localSettings": "local",
+    "projectSettings": "project",
+    "userSettings": "user",
+}
+MAX_ITEMS = 4096
+"""Updates, rules and directories in one request, together."""
+
+
+class RuleContents(Struct, frozen=True, forbid_unknown_fields=True):
+    toolName: str
+    ruleContent: str | None = None
+
+
+class _RuleUpdate(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    rules: list[RuleContents]
+    behavior: Behavior
+    destination: Destination = "session"
+
+
+class AddRules(_RuleUpdate, frozen=True, kw_only=True, tag="addRules"):
+    """Add rules to the existing ones."""
+
+
+class ReplaceRules(_RuleUpdate, frozen=True, kw_only=True, tag="replaceRules"):
+    """Replace all rules of this behavior and destination."""
+
+
+class RemoveRules(_RuleUpdate, frozen=True, kw_only=True, tag="removeRules"):
+    """Remove exactly these rules."""
+
+
+class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode", forbid_unknown_fields=True):
+    mode: Literal["default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto"]
+    destination: Destination = "session"
+
+
+class AddDirectories(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories", forbid_unknown_fields=True
+):
+    directories: list[str]
+    destination: Destination = "session"
+
+
+class RemoveDirectories(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="removeDirectories", forbid_unknown_fields=True
+):
+    directories: list[str]
+    destination: Destination = "session"
+
+
+Update = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | RemoveDirectories
+
+
+def parse_updates(updates: Sequence[Json]) -> list[Update]:
+    """Raises InvalidUpdate if one of them is malformed, or if there are too many.
+
+    Unknown keys are refused: with a misspelt `ruleContent`, a rule would match every call of its tool.
+    """
+    cleaned = [{key: value for key, value in update.items() if value is not None} for update in updates]
+    try:
+        parsed: list[Update] = msgspec.convert(cleaned, list[Update])
+    except msgspec.ValidationError as exc:
+        raise InvalidUpdate(str(exc)) from None
+    if sum(1 + count_items(update) for update in parsed) > MAX_ITEMS:
+        raise InvalidUpdate(
+            f"too many permission updates: more than {MAX_ITEMS} updates, rules and directories in total"
+        )
+    return parsed
+
+
+def count_items(update: Any) -> int:
+    return len(getattr(update, "rules", ())) + len(getattr(update, "directories", ()))
+
+
+# The session.
 
 
 class RuleWriter(Protocol):
@@ -127,7 +204,7 @@ class SessionPolicy:
             self.set_repository(self.find_repository())
         rules = self.rules
         if request.worktree is not None:
-            from parley.permissions.worktree_rules import WorktreeRules
+            from parley.permissions.rules import WorktreeRules
 
             rules = WorktreeRules.for_worktree(rules, request.worktree)
         if mode == "auto" and self._auto_disabled:

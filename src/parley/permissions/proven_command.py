@@ -3,7 +3,8 @@
     command = build_proven_command(line, request, rules, mode, fs)
     command.files.reads, command.files.writes
 
-A `ProvenCommand` is complete when it is built; the checks in `command.py`, `git/` and `paths/` take it as one argument.
+A `ProvenCommand` is complete when it is built; the checks in `command.py`, `operands.py` and `git/` take it as one
+argument.
 
 Symlinks are followed before a line runs. After `mv a b`, `b/x` is what `a/x` was before: a symlink in it leads on,
 under a name where no symlink could be seen. So a moved file is also checked by its former path. And `cp -r a b` writes
@@ -19,15 +20,14 @@ import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from parley.permissions.base import Filesystem, RawFilesystem, ResolvedPath, ToolRequest
-from parley.permissions.memo import recall
-from parley.permissions.paths.filesystem import MAX_ENTRIES, CachedFilesystem
-from parley.permissions.paths.programs import find_planted
+from parley.permissions.base import ToolRequest
+from parley.permissions.filesystem import MAX_ENTRIES, CachedFilesystem, Filesystem, ResolvedPath, recall
 from parley.permissions.patterns import relative_parts
+from parley.permissions.programs import find_planted
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell import CommandLine, SimpleCommand, Step, track_files
 from parley.permissions.shell.arguments import git_words, inner_argv
-from parley.permissions.shell.readonly.check import reads_whole_folders
+from parley.permissions.shell.readers import reads_whole_folders
 from parley.protocol.base import Struct
 from parley.workspace.sensitive_names import holds_keys
 
@@ -189,7 +189,7 @@ def keys_below(folder: str, fs: Filesystem) -> Sequence[str]:
     return recall(("keys", folder), real, search)
 
 
-def search_keys(folder: str, fs: RawFilesystem, max_folders: int) -> tuple[str, ...]:
+def search_keys(folder: str, fs: Filesystem, max_folders: int) -> tuple[str, ...]:
     found: list[str] = []
     pending = [folder]
     for current in pending:

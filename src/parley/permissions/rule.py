@@ -6,7 +6,7 @@
 A malformed rule grants nothing and is reported. `Tool`, `Tool()` and `Tool(*)` match every call of the tool. Within the
 parentheses, a backslash escapes a parenthesis or a backslash.
 
-See also: what contents mean (shell/command_rules.py, patterns.py, web_hosts.py), which rule wins (decision.py).
+See also: what contents mean (shell/command_rules.py, patterns.py), which rule wins (decision.py).
 """
 
 from __future__ import annotations

@@ -9,8 +9,13 @@ A suggestion is a PermissionUpdate in wire format. The host may return it with a
 not need approval again. Nothing is suggested that would not help: no rule for a file that rules cannot approve, and
 none that would match more than it seems to.
 
+`WorktreeRules` are the rules for an agent that works in its own git worktree. A file of the worktree has the
+permissions that the same file has in the user's checkout. The agent may read the user's checkout as far as the session
+may; to change it, it needs approval. A rule that allows a whole file tool (`Write`) covers the worktree and the
+additional working directories.
+
 See also: the order in which kinds of rules apply (decision.py), the names of files that no rule approves in advance
-(workspace/sensitive_names.py).
+(workspace/sensitive_names.py), worktrees themselves (workspace/worktrees.py).
 """
 
 from __future__ import annotations
@@ -21,14 +26,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
-from parley.permissions import patterns, web_hosts
-from parley.permissions.base import Filesystem, ResolvedPath, SandboxRules, SessionRepository
-from parley.permissions.budget import OverBudget
-from parley.permissions.paths.filesystem import CachedFilesystem
+from parley.permissions import patterns
+from parley.permissions.base import OverBudget, SandboxRules, SessionRepository
+from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath
+from parley.permissions.patterns import relative_parts
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.catalog import find_traits, names_of
-from parley.workspace.base import WORKTREES
+from parley.workspace.base import WORKTREES, Worktree
 from parley.workspace.sensitive_names import normalize_name
 from parley.workspace.url import list_equal_addresses
 
@@ -141,7 +146,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         path_rules = self.path_rules(behavior, tool, writing=writing)
         if not path_rules:
             return None
-        spend(fs, len(path_rules) * comparison_cost(resolved))
+        fs.spend(len(path_rules) * comparison_cost(resolved))
         for rule in path_rules:
             if any(self.restricts(rule, name, fs) for name in resolved.names):
                 return rule
@@ -152,7 +157,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         path_rules = self.path_rules("allow", tool, writing=writing)
         if not path_rules:
             return None
-        spend(fs, len(path_rules) * comparison_cost(resolved))
+        fs.spend(len(path_rules) * comparison_cost(resolved))
         for rule in path_rules:
             if resolved.real is not None and all(self._rule_allows(rule, name, fs) for name in resolved.names):
                 return rule
@@ -183,7 +188,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
 
     def _matches_widely(self, rule: Rule, path: str, fs: Filesystem) -> bool:
         return patterns.matches_widely(
-            rule.spec or "", path, root=rule.root, cwds=folder_aliases(self.working_directories(), fs), home=fs.home
+            rule.spec or "", path, root=rule.root, cwds=fs.folder_aliases(self.working_directories()), home=fs.home
         )
 
     def _rule_allows(self, rule: Rule, path: str, fs: Filesystem) -> bool:
@@ -212,7 +217,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
             about_hosts = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
             binding = tuple(rule for rule in about_hosts if find_traits(rule.tool).rule_contents == "host")
         names = (host,) if behavior == "allow" else list_equal_addresses(host)
-        return next((rule for rule in binding for name in names if web_hosts.matches_host(rule.spec or "", name)), None)
+        return next((rule for rule in binding for name in names if patterns.matches_host(rule.spec or "", name)), None)
 
     def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """The rule that matches the delegate (subagent or skill), or one parameter."""
@@ -221,19 +226,6 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         return next(
             (rule for rule in self.specific_rules(behavior, tool, server) if fits(rule.spec or "", tool, input)), None
         )
-
-
-def folder_aliases(folders: tuple[str, ...], fs: Filesystem) -> tuple[str, ...]:
-    """The folders as given, and their real paths."""
-    if isinstance(fs, CachedFilesystem):
-        return fs.folder_aliases(folders)
-    return tuple(dict.fromkeys([*folders, *(fs.resolve(folder).real or folder for folder in folders)]))
-
-
-def spend(fs: Filesystem, steps: int) -> None:
-    """Count the work of a decision; only the file system of a decision has a budget."""
-    if isinstance(fs, CachedFilesystem):
-        fs.spend(steps)
 
 
 def comparison_cost(resolved: ResolvedPath) -> int:
@@ -412,3 +404,51 @@ def prefix_rule(words: Sequence[str], text: str) -> str | None:
 def exact_rule(text: str) -> str | None:
     """A rule for exactly this text; None if it would match others as well."""
     return text if "*" not in text and "\\" not in text and len(text) <= MAX_RULE_CHARACTERS else None
+
+
+class WorktreeRules(RuleSet, frozen=True, kw_only=True, dict=True):
+    session_rules: RuleSet
+    """The rules of the session."""
+    worktree: Worktree
+
+    @classmethod
+    def for_worktree(cls, rules: RuleSet, worktree: Worktree) -> WorktreeRules:
+        return cls(
+            cwd=worktree.cwd,
+            rules=rules.rules,
+            folders=rules.folders,
+            readable=(*rules.readable, rules.cwd),
+            repository=rules.repository,
+            as_given=rules.as_given,
+            confinement=rules.confinement,
+            session_rules=rules,
+            worktree=worktree,
+        )
+
+    def is_readable(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
+        return super().is_readable(resolved, fs) or is_within(resolved, (self.session_rules.cwd,), fs)
+
+    def allows_commands_in(self, cwd: ResolvedPath | None) -> bool:
+        """Commands in the user's checkout need approval."""
+        return cwd is not None and not any(map(self.worktree.is_left_alone, cwd.names))
+
+    def find_tool_rule(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
+        writes = find_traits(tool).effect == "writes_files"
+        return None if behavior == "allow" and writes else super().find_tool_rule(behavior, tool, server)
+
+    def find_tool_rule_for_file(self, resolved: ResolvedPath, tool: str) -> Rule | None:
+        is_ours = resolved.real is not None and all(map(self._is_writable, resolved.names))
+        return super().find_tool_rule("allow", tool) if is_ours else None
+
+    def _is_writable(self, path: str) -> bool:
+        roots = (self.worktree.path, *self.folders)
+        return not self.worktree.is_left_alone(path) and any(relative_parts(path, root) is not None for root in roots)
+
+    def restricts(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+        names = dict.fromkeys((path, self.worktree.original(path)))
+        return any(self.session_rules.restricts(rule, name, fs) for name in names)
+
+    def _rule_allows(self, rule: Rule, path: str, fs: Filesystem) -> bool:
+        return not self.worktree.is_left_alone(path) and self.session_rules._rule_allows(
+            rule, self.worktree.original(path), fs
+        )

@@ -12,7 +12,7 @@ from parley.permissions import shell
 from parley.permissions.base import PathsAndHosts, SandboxRules
 from parley.permissions.patterns import anchor
 from parley.permissions.rule import Rule
-from parley.permissions.shell.change_directory import CD_COMMANDS
+from parley.permissions.shell.arguments import CD_COMMANDS
 from parley.permissions.shell.strict_parser import SimpleCommand
 from parley.settings.base import MergedSettings
 from parley.tools.catalog import find_traits

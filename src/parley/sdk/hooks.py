@@ -160,7 +160,8 @@ def check_output(event: str, output: Json) -> None:
 
 def is_denial(event: str, output: Json) -> bool:
     """Whether an output blocks or denies, whatever else it says."""
-    from parley.hooks.output import MUST_DECIDE, HookFailed, parse_output
+    from parley.hooks.events import MUST_DECIDE
+    from parley.hooks.output import HookFailed, parse_output
     from parley.hooks.output import is_denial as denies
 
     try:

@@ -12,17 +12,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.inspector.clean_lines import CleanLines, clean_command
-from parley.inspector.recording import WireHeader, WireRecorder, WireRecording, read_wire_recording
-from parley.inspector.recording_sink import RecordingSink
-from parley.inspector.redaction import WireRedactor
+from parley.inspector.recorder import ConversationRecorder, RecordedTransport
+from parley.inspector.recording import WireHeader, WireRecording, read_wire_recording
+from parley.inspector.redaction import WireRedactor, clean_command
 from parley.local_engine import LocalEngine
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.transport import Ended
 from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
 from parley.testing.fake.scenario import Scenario, load_scenario
-from parley.testing.record import RecordedTransport
 from parley.testing.replay.run import replay_engine
 from parley.transports.base import Transport, create_pair
 
@@ -69,21 +67,17 @@ class InProcessWire:
             finally:
                 self._engine.close()
             return
-        loop = asyncio.get_running_loop()
-        started = loop.time()
         redactor = WireRedactor(self._env)
         command = tuple(clean_command(self._command, redactor.redact_text))
         # Without the time of day, so that two recordings of one conversation are equal.
-        sink = RecordingSink(WireRecorder(self._record, WireHeader(command=command, cwd=os.getcwd())))
-        lines = CleanLines(redactor, sink.add)
-        transport = RecordedTransport(self._engine, lines, lambda: loop.time() - started)
+        header = WireHeader(command=command, cwd=os.getcwd())
+        recorder = ConversationRecorder(self._record, header, redactor, asyncio.get_running_loop().time)
+        transport = RecordedTransport(self._engine, recorder)
         try:
             self._exit_code = await self._play(transport, self._stderr.append)
         finally:
             transport.close()
-            lines.flush()
-            if self._exit_code is not None:
-                sink.end(loop.time() - started, self._exit_code)
+            recorder.end(self._exit_code)
 
     def chunks(self) -> AsyncIterator[bytes]:
         return self._host.chunks()

@@ -54,7 +54,7 @@ def test_a_recording_of_another_conversation_fails_the_turn_before_any_tool_runs
     ("argv", "said"),
     [
         (("--model", "replay:none.jsonl"), "none.jsonl: No such file or directory"),
-        (("--model", "replay:notes.txt"), "notes.txt is not a recording: line 1: "),
+        (("--model", "replay:notes.txt"), "notes.txt is not a recording of a model: its first line is not a header"),
         (("--model", "offline", "--record", "notes.txt"), "notes.txt already exists; recordings are not overwritten"),
         (("--model", "offline", "--record", "no/where"), "no/where: No such file or directory"),
         (("--model", "offline", "--fault", "earthquake"), "option '--fault': unknown fault 'earthquake'"),

@@ -39,7 +39,7 @@ async def test_a_tool_that_had_started_is_reported_and_not_run_again(tmp_path: P
         marks = rig.root / "marks"
         command = f"echo mark >> {marks}; sleep 60"
         uuid = await rig.prompt(session, f'call Bash {{"command": "{command}"}}\nshow')
-        while not marks.exists():
+        while not (marks.exists() and marks.read_text().endswith("\n")):
             await rig.lines(session)
         await one.kill()
         async with rig.host("two", *ALLOWS):

@@ -134,9 +134,9 @@ async def test_a_command_in_a_remote_workspace_is_reported_by_the_next_owner_and
         remote = ("--workspace-default", address)
         async with make_host(rig, tmp_path, "one", *remote) as one:
             session = await rig.gateway.create()
-            uuid = await rig.prompt(session, call("Bash", command="echo mark >> marks; echo begun; exec sleep 60"))
+            uuid = await rig.prompt(session, call("Bash", command="echo begun; echo mark >> marks; exec sleep 60"))
             marks = tmp_path / "project" / "marks"
-            while not marks.exists():
+            while not (marks.exists() and marks.read_text().endswith("\n")):
                 await rig.lines(session)
             await one.kill()
             async with make_host(rig, tmp_path, "two", *remote) as two:

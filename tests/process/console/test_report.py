@@ -9,7 +9,7 @@ from typing import Any
 from playwright.async_api import expect
 
 from parley.cli.commands.wire.inspect import main
-from parley.inspector.recording import WireHeader, WireRecorder
+from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireRecorder
 from tests.helpers.console import Browser, needs_chromium
 
 pytestmark = needs_chromium
@@ -30,8 +30,9 @@ def write_recording(path: Path) -> None:
         ("engine", {"type": "control_request", "request_id": "q1", "request": {"subtype": "can_use_tool"}}),
     ]
     for at, (sender, line) in enumerate(lines):
-        recorder.line(at * 250, sender, (line if isinstance(line, str) else json.dumps(line)).encode())
-    recorder.end(9000, -9)
+        data = (line if isinstance(line, str) else json.dumps(line)).encode()
+        recorder.add(KeptLine(record=(0, at * 0.25, DIRECTIONS[sender], len(data), None), data=data))
+    recorder.end(9, -9)
 
 
 async def test_the_report_shows_the_lines_what_waits_and_no_secret(tmp_path: Path) -> None:

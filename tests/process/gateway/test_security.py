@@ -198,7 +198,7 @@ async def test_tokens_are_found_nowhere(tmp_path: Path, isolation: str) -> None:
                     assert token.encode() not in read_proc(pid, name)
             found = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
             assert found == ([server.token_file] if token == server.token else [])
-        database = (tmp_path / "config" / "gateway" / "gateway.db-wal").read_bytes()
+        database = (tmp_path / "config" / "gateway" / "tokens.db-wal").read_bytes()
         assert hashlib.sha256(guest.encode()).digest() in database
         assert stat.S_IMODE(server.token_file.stat().st_mode) == 0o600
         assert stat.S_IMODE((tmp_path / "config" / "gateway").stat().st_mode) == 0o700

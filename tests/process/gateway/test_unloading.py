@@ -13,6 +13,7 @@ import pytest
 from parley.gateway.hub import SERVER, HubSettings, SessionHub
 from parley.gateway.live_session import LiveSession, digest_of
 from parley.gateway.refusal import Refusal
+from parley.gateway.session_log.records import PromptTakenRecord
 from parley.gateway.session_options import SessionRequest
 from tests.helpers.gateway import Server
 from tests.helpers.patience import PATIENCE_SECONDS
@@ -27,15 +28,15 @@ async def wait_until_unloaded(server: Server, session_id: str) -> None:
             await asyncio.sleep(0.05)
 
 
-def read_lines(server: Server, session_id: str) -> list[dict[str, object]]:
-    path = server.folder / "config" / "gateway" / "lines" / f"{session_id}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()]
+async def read_lines(server: Server, session_id: str) -> list[dict[str, object]]:
+    _, page = await server.request("GET", f"/sessions/{session_id}/lines")
+    return [line for _, _, line in page["lines"]]
 
 
 async def wait_for_results(server: Server, session_id: str, count: int) -> list[dict[str, object]]:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
-            results = [line for line in read_lines(server, session_id) if line["type"] == "result"]
+            results = [line for line in await read_lines(server, session_id) if line["type"] == "result"]
             if len(results) >= count:
                 return results
             await asyncio.sleep(0.05)
@@ -58,12 +59,12 @@ async def test_a_body_that_arrives_after_its_session_was_unloaded(tmp_path: Path
         writer.close()
         results = await wait_for_results(server, session_id, 1)
         assert results[0]["result"] == "Late."
-        assert [read_lines(server, other) for other in others] == [[], [], []]
+        assert [await read_lines(server, other) for other in others] == [[], [], []]
 
 
 def record_prompt(hub: SessionHub, session_id: str, uuid: str, line: bytes) -> None:
-    change = "INSERT INTO prompts (session, uuid, line, digest) VALUES (?, ?, ?, ?)"
-    hub.database.change(change, session_id, uuid, line, digest_of(json.loads(line)["message"]))
+    log, digest = hub.get(SERVER, session_id).log, digest_of(json.loads(line)["message"])
+    log.add_line(line, PromptTakenRecord(uuid=uuid, line=log.last + 1, digest=digest))
 
 
 class Sessions:
@@ -83,6 +84,7 @@ class Sessions:
         self.problems: list[str] = []
 
     async def __aenter__(self) -> Self:
+        self.hub.catch_up(self.problems.append)
         self.hub.load_interrupted(self.problems.append)
         return self
 
@@ -161,11 +163,12 @@ async def test_a_session_that_cannot_be_loaded_does_not_keep_the_server_from_sta
         broken, other = (sessions.hub.create(SERVER, SessionRequest()) for _ in range(2))
         for live in (broken, other):
             record_prompt(sessions.hub, live.id, "1", prompt("say Hi.", "1"))
-    (tmp_path / "state" / "lines" / f"{broken.id}.jsonl").unlink()
-    (tmp_path / "state" / "lines" / f"{broken.id}.jsonl").mkdir()
+    log = tmp_path / "state" / "logs" / f"{broken.id}.log"
+    log.unlink()
+    log.mkdir()
     async with Sessions(tmp_path) as sessions:
-        assert len(sessions.problems) == 1
-        assert broken.id in sessions.problems[0]
+        assert sessions.problems
+        assert all(broken.id in problem for problem in sessions.problems)
         await sessions.wait_for_results(sessions.hub.get(SERVER, other.id), 1)
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from parley.hooks import command as module
 from parley.hooks.base import HookInvocation, HookRun
-from parley.hooks.command import MAX_OUTPUT_BYTES, CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
 from parley.hooks.events import EVENTS
-from parley.hooks.output import HookFailed, HookOutput, parse_output
+from parley.hooks.output import MAX_OUTPUT_BYTES, HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
 from parley.workspace.process.processes import Processes
 from tests.helpers.patience import PATIENCE_SECONDS

@@ -9,10 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from parley.permissions.base import Allow, Ask, Decision, Filesystem, ToolRequest
-from parley.permissions.budget import OverBudget
-from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
-from parley.permissions.paths.filesystem import MAX_STEPS, CachedFilesystem, RealFilesystem
+from parley.permissions.base import Allow, Ask, Decision, OverBudget, ToolRequest
+from parley.permissions.filesystem import (
+    MAX_STEPS,
+    SETTLED_NANOSECONDS,
+    CachedFilesystem,
+    Filesystem,
+    RealFilesystem,
+    memoize,
+)
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from tests.helpers.hostile_git import Ground, has_git, make_repository
 

@@ -34,8 +34,9 @@ def said(url: str, prompt: str = "Hi") -> Any:
 def test_a_server_plays_a_text_a_script_or_a_recording(model_server: Any, tmp_path: Path) -> None:
     recording = tmp_path / "tape.jsonl"
     recording.write_text(
-        '{"type":"tape","version":1}\n{"type":"request","number":1,"messages":[{"role":"user","content":"Hi"}]}\n'
-        '{"type":"end","number":1,"error":{"message":"no","status":400}}\n'
+        '{"parley_records":"model","version":1}\n'
+        '{"n":1,"at_ms":0,"type":"request","call":1,"messages":[{"role":"user","content":"Hi"}]}\n'
+        '{"n":2,"at_ms":0,"type":"end","call":1,"error":{"message":"no","status":400}}\n'
     )
     assert said(model_server('[[turn]]\ntext = "one"').url) == "one"
     assert said(model_server(Script(turn=[ScriptedTurn(text="two")])).url) == "two"

@@ -18,8 +18,8 @@ from parley.cluster.base import Cluster, Fenced, LogDamaged, SessionKey
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host_info import drain_key, host_key, list_hosts, move_key
 from parley.cluster.local import open_local
-from parley.cluster.session_log.fold import read_state
-from parley.cluster.session_log.records import Message, NewerVersion
+from parley.cluster.session_log.batches import Message, NewerVersion
+from parley.cluster.session_log.reading import read_log
 from parley.cluster.session_summaries import list_summaries
 from parley.gateway.hub import SERVER
 from parley.gateway.session_options import SessionOptions, SessionRequest
@@ -56,7 +56,7 @@ async def test_a_session_that_is_not_used_costs_nothing_and_comes_back(cluster: 
         await wait_until(lambda: len(one.host.sessions) == 0)
 
         assert one.host.hub.database.rows("SELECT * FROM sessions") == []
-        assert list((tmp_path / "one" / "lines").iterdir()) == []
+        assert list((tmp_path / "one" / "logs").iterdir()) == []
         assert await cluster.log.load_snapshot(key) is not None
         assert await stored_lines(cluster, key) == before
         assert await ask(one, key, "say back") == "back"
@@ -170,8 +170,8 @@ async def test_a_copy_is_on_another_host_what_it_was_here(cluster: Cluster, tmp_
 
         lines = await stored_lines(cluster, copied)
         assert [line["result"] for line in lines if line["type"] == "result"] == ["original", "more"]
-        state = await read_state(cluster.log, copied)
-        kinds = [entry.kind for entry in state.transcripts[copied.session].entries]
+        loaded = await read_log(cluster.log, copied)
+        kinds = [entry.kind for entry in loaded.state.transcripts[copied.session].entries]
         assert kinds.count("result") == 2
 
 
@@ -300,7 +300,7 @@ async def test_a_host_leaves_a_session_of_a_newer_version_alone(cluster: Cluster
                 pass
         assert await cluster.log.head(key) == written
         assert two.host.describe().unreadable == {
-            key.session: "the log has records of version 99, this host reads up to version 1"
+            key.session: "the log has records of version 99, this host reads version 2"
         }
         assert await ask(two, other, "say fine") == "fine"
 

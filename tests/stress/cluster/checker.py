@@ -211,7 +211,7 @@ class Checker:
             final.results[session] = [uuid for _, line in found for uuid in result_uuids(line)]
             final.prompts[session] = [uuid for _, line in found if (uuid := prompt_uuid(line))]
             state = await self.cluster.read_state(session)
-            titles = [title for one in state.transcripts.values() if (title := find_title(one))]
+            titles = [title for one in state.state.transcripts.values() if (title := find_title(one))]
             final.titles[session] = titles[-1] if titles else ""
             self.report.problems += await audit_log(self.cluster, session)
         final.ran.update(self.witness.read_text().split() if self.witness.exists() else ())

@@ -22,7 +22,7 @@ from random import Random
 
 import msgspec
 
-from parley.cluster.session_log.records import VERSION, Message
+from parley.cluster.session_log.batches import VERSION, Message
 from tests.helpers import paths
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, Run, print_line
@@ -39,23 +39,25 @@ AnyRecord = (
     NoteRecord
     |'''
 PATCHES = {
-    "session_log/records.py": (
-        (f"VERSION = {VERSION}\n", f"VERSION = {VERSION + 1}\n"),
-        ("AnyRecord = (\n   ", NEW_KIND),
+    "cluster/session_log/batches.py": ((f"VERSION = {VERSION}\n", f"VERSION = {VERSION + 1}\n"),),
+    "gateway/session_log/records.py": (("AnyRecord = (\n   ", NEW_KIND),),
+    "gateway/session_log/state.py": (
+        ("case OwnerRecord() | ", "case OwnerRecord() | NoteRecord() | "),
+        ("    OwnerRecord,\n", "    NoteRecord,\n    OwnerRecord,\n"),
     ),
-    "session_log/writer.py": (
+    "cluster/session_log/writer.py": (
         ("records=[*prefix, *records])", 'records=[*prefix, *records, NoteRecord(text="new")])'),
-        ("import AnyRecord, Batch, encode_batch", "import AnyRecord, Batch, NoteRecord, encode_batch"),
+        ("import AnyRecord", "import AnyRecord, NoteRecord"),
     ),
 }
-"""What the new build changes in `cluster/`."""
+"""What the new build changes in `parley/`."""
 
 
 def make_new_build(folder: Path) -> Path:
     """A source tree with the patches; returns its root, for PYTHONPATH."""
     shutil.copytree(paths.SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, changes in PATCHES.items():
-        path = folder / "parley" / "cluster" / name
+        path = folder / "parley" / name
         text = path.read_text()
         for old, new in changes:
             assert text.count(old) == 1, (name, old)

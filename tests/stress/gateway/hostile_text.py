@@ -136,17 +136,18 @@ def make_questions(texts: list[str]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def find_state(folder: Path) -> Path:
-    [database] = folder.rglob("gateway.db")
+    [database] = folder.rglob("projections.db")
     return database.parent
 
 
 def write_questions(folder: Path, session: str, texts: list[str]) -> None:
     """What a hostile engine would have asked."""
-    with sqlite3.connect(find_state(folder) / "gateway.db") as database:
+    with sqlite3.connect(find_state(folder) / "projections.db") as database:
         for number, (kind, request) in enumerate(make_questions(texts)):
             line = json.dumps({"type": "control_request", "request_id": f"q{number}", "request": request})
             database.execute(
-                "INSERT INTO questions (session, request_id, kind, line, asked_at) VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO questions (session, request_id, kind, line, asked_at, state)"
+                " VALUES (?, ?, ?, ?, ?, 'open')",
                 (session, f"q{number}", kind, line.encode(), time.time()),
             )
 

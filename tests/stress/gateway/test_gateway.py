@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stress.gateway import connects, cut_sockets, fuzz, hostile_load, one_decision
+from tests.stress.gateway import connects, cut_sockets, fuzz, hostile_load, one_decision, only_the_logs
 
 
 async def test_a_flood_of_connections(tmp_path: Path) -> None:
@@ -25,6 +25,10 @@ async def test_every_viewer_sees_every_line_once(tmp_path: Path, isolation: str)
 @pytest.mark.parametrize("isolation", ["task", "process"])
 async def test_one_of_three_answers_counts(tmp_path: Path, isolation: str) -> None:
     assert await one_decision.run(tmp_path, rounds=12, kills=2, sessions=3, seed=5, isolation=isolation) == []
+
+
+async def test_every_answer_follows_from_the_logs(tmp_path: Path) -> None:
+    assert await only_the_logs.run(tmp_path, sessions=5, kills=3, steps=3, seed=5, cursors=10) == []
 
 
 @pytest.mark.parametrize("case", hostile_load.CASES)

@@ -35,8 +35,8 @@ from random import Random
 
 from parley.permissions.shell import CommandLine, SimpleCommand, is_allowed_by, is_read_only, parse_strict
 from parley.permissions.shell.arguments import unwrap
-from parley.permissions.shell.readonly.special import CHECKS
-from parley.permissions.shell.readonly.tables import READERS, VERSIONS
+from parley.permissions.shell.readers import READERS, VERSIONS
+from parley.permissions.shell.special_readers import CHECKS
 from parley.tools.bash import script
 from tests.stress.permissions import canary_contexts, canary_everyday
 

@@ -32,10 +32,10 @@ from typing import Any
 from parley.models.fake.script import read_script
 from parley.permissions.base import Allow, Decision, Deny, ToolRequest
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell.denied.search import _survey_cached as surveyed
+from parley.permissions.shell.deny_search import _survey_cached as surveyed
 from parley.permissions.shell.strict_parser import _parse_cached as read
 from parley.testing.model_server import running
 from tests.stress.engine.interrupts import Engine, is_answer, percentiles

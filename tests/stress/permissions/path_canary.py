@@ -25,7 +25,7 @@ from random import Random
 
 from parley.permissions.base import Allow, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.workspace.search_path import with_absolute_path

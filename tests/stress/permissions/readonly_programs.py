@@ -19,9 +19,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from parley.permissions.shell import CommandLine, is_read_only, parse_strict
+from parley.permissions.shell import CommandLine, git_arguments, is_read_only, parse_strict, readers
 from parley.permissions.shell.arguments import Program, _long_flags, _short_flags
-from parley.permissions.shell.readonly import git, tables
 from tests.stress.permissions.canary import Ground
 
 REAL = "/usr/bin:/bin"
@@ -33,7 +32,10 @@ REPOSITORY = (
 
 def commands() -> Iterator[str]:
     """A command for each flag of each row that the tables accept."""
-    rows = {**tables.READERS, **{f"git {name}": row for name, row in (git.READERS | git.NESTED).items()}}
+    rows = {
+        **readers.READERS,
+        **{f"git {name}": row for name, row in (git_arguments.READERS | git_arguments.NESTED).items()},
+    }
     for name, program in rows.items():
         if shutil.which(name.split()[0], path=REAL):
             for flag in flags(program):

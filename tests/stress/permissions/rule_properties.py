@@ -24,9 +24,9 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as some
 
-from parley.permissions.base import Allow, Deny, EntryKind, ResolvedPath, ToolRequest
+from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths.filesystem import resolve_path
+from parley.permissions.filesystem import EntryKind, Filesystem
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.shell.treesitter import parse
@@ -108,30 +108,15 @@ def rules_to(behavior: Behavior) -> some.SearchStrategy[Rule]:
 rule_lists = some.lists(some.sampled_from([rule for behavior in BEHAVIORS for rule in pool(behavior)]), max_size=5)
 
 
-class Tree:
+class Tree(Filesystem):
     home = "/home/me"
 
     def readlink(self, path: str) -> str | None:
         return LINKS.get(path)
 
-    def exists(self, path: str) -> bool:
-        return False
-
     def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         top = path.rstrip("/") + "/"
         return {link.removeprefix(top).partition("/")[0]: "link" for link in LINKS if link.startswith(top)}
-
-    def is_folder(self, path: str) -> bool:
-        return False
-
-    def read(self, path: str, max_bytes: int) -> bytes | None:
-        return None
-
-    def identity(self, path: str) -> tuple[int, int] | None:
-        return None
-
-    def resolve(self, path: str) -> ResolvedPath:
-        return resolve_path(path, self.readlink)
 
 
 def verdict(call: tuple[str, Any], rules: list[Rule], mode: str) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parley.permissions.shell.readonly.scripts import edits_lines, only_prints
+from parley.permissions.shell.special_readers import edits_lines, only_prints
 
 AWKS = [name for name in ("gawk", "mawk", "original-awk", "awk") if shutil.which(name)]
 AWK = (

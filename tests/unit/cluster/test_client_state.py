@@ -100,6 +100,15 @@ def test_a_question_is_not_asked_twice_and_a_callback_is_withdrawn() -> None:
     assert state.note_sent(response("q1")) == response("q1")
 
 
+def test_a_callback_that_the_next_engine_asks_under_the_same_id_is_answered() -> None:
+    state = ClientState(0, numbered=False)
+    callback = request("c1", "hook_callback")
+    for _ in range(3):
+        assert state.select([(ANSWER, callback)]) == [(0, callback)]
+        assert state.note_sent(response("c1")) == response("c1")
+        assert again(state) == []  # an answer before the question would be refused
+
+
 def test_stored_lines_come_once_and_others_as_they_are() -> None:
     state = ClientState(3, numbered=True)
     event = line("stream_event")

@@ -12,7 +12,7 @@ from parley.gateway.hub import lock_folder
 def make_folder(parent: Path, name: str) -> Path:
     folder = parent / f"parley-host-{name}"
     folder.mkdir()
-    (folder / "gateway.db").write_text("")
+    (folder / "projections.db").write_text("")
     return folder
 
 

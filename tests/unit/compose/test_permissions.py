@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.compose.permissions import LazyPolicy
 from parley.permissions.base import Allow, ToolRequest
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.settings.base import MergedSettings
 

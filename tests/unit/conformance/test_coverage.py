@@ -7,13 +7,10 @@ from types import ModuleType
 
 import pytest
 
-from parley.conformance.behaviours import LEVELS, REQUIRED, read_behaviours
-from parley.conformance.client.scenarios import CHECKS as CLIENT_CHECKS
-from parley.conformance.excused import EXCUSED
-from parley.conformance.registry import CHECKS, SCENARIOS
+from parley.conformance.client import CHECKS as CLIENT_CHECKS
+from parley.conformance.registry import CHECKS, EVERY, EXCUSED, LEVELS, REQUIRED, SCENARIOS, read_behaviours
 from parley.conformance.runner import Plan, missing_behaviours, select_checks, select_scenarios
 from parley.conformance.scenarios import load
-from parley.conformance.scenarios.invariants import EVERY
 from tests.helpers import paths
 
 load()

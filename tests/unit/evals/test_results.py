@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -23,7 +22,7 @@ def test_a_part_of_a_line_is_dropped_when_a_run_resumes(tmp_path: Path) -> None:
     first.append(record(1))
     first.close()
     with (tmp_path / "r" / FILE_NAME).open("ab") as file:
-        file.write(b'{"type":"run","case":"a","conf')
+        file.write(b'{"n":2,"at_ms":1,"case":"a","conf')
     again = resume_results(tmp_path / "r", "d1")
     again.append(record(2))
     again.close()
@@ -39,7 +38,7 @@ def test_the_workspaces_of_a_killed_process_are_removed(tmp_path: Path, monkeypa
     (killed.workspaces / "x").write_text("")
     mine = tmp_path / "mine"
     mine.mkdir()
-    os.close(killed._file)
+    killed._writer.close()
     resume_results(tmp_path / "r", "d1").close()
     assert not killed.workspaces.exists()
 
@@ -59,18 +58,25 @@ def test_results_are_not_overwritten_mixed_or_written_by_two(tmp_path: Path) -> 
         resume_results(tmp_path / "r", "d2")
 
 
+FRAME = '{"parley_records":"evaluation","version":1,"suite":"s","digest":"d"}\n'
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "results.jsonl:1: found no header"),
-        ("no\n", "results.jsonl:1: not a result of parley eval"),
-        ('{"type":"eval","version":9,"suite":"s","digest":"d"}\n', "results.jsonl:1: the results have version 9"),
-        ('{"type":"eval","suite":"s","digest":"d"}\n{}\n', "results.jsonl:2: not a result of parley eval"),
+        ("", "results.jsonl is not a result of parley eval: it has no header"),
+        ("no\n", "results.jsonl is not a result of parley eval: its first line is not a header"),
+        (FRAME.replace("1", "9"), "results.jsonl has version 9; only version 1 is supported"),
+        (FRAME.replace("evaluation", "model"), "results.jsonl is not a result of parley eval, but a recording of"),
+        (FRAME + '{"n":1,"at_ms":0}\n', "results.jsonl:2: object missing required field `case`"),
     ],
 )
-def test_a_file_that_is_not_a_result_is_refused_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
-    (tmp_path / FILE_NAME).write_text(text)
-    with pytest.raises(UsageError) as caught:
-        read_results(tmp_path)
+def test_a_file_that_is_not_a_result_is_refused_and_left_as_it_is(tmp_path: Path, text: str, expected: str) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_text(text)
+    for read in (lambda: read_results(tmp_path), lambda: resume_results(tmp_path, "d")):
+        with pytest.raises(UsageError) as caught:
+            read()
+        assert expected in str(caught.value)
 
-    assert expected in str(caught.value)
+    assert path.read_text() == text

@@ -7,8 +7,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from parley.gateway.database import Database
+from parley.gateway.database import open_projections
 from parley.gateway.security.quotas import Spending, TenantThreads, TokenUse, Unsent, Use
+from parley.gateway.session_log.records import CreatedRecord
+from parley.gateway.session_log.rows import SessionRows
+from parley.gateway.session_log.session_log import SessionLog
 from tests.helpers.patience import PATIENCE_SECONDS
 
 
@@ -21,22 +24,21 @@ def usage(usd: float) -> dict[str, Any]:
 
 
 def test_what_is_used_between_results_counts_once(tmp_path: Path) -> None:
-    database = Database(tmp_path / "db")
-    database.change(
-        "INSERT INTO sessions (id, tenant, creator, cwd, options, engine_id, title, created_at, used_at)"
-        " VALUES ('s', '', 'token', '/', '[]', 's', '', 0, 0)"
-    )
+    database = open_projections(tmp_path / "db")
+    log = SessionLog(tmp_path / "s.log", SessionRows(database).follow)
+    log.record(CreatedRecord(tenant="", creator="token", cwd="/", options=b"[]", at=0))
     spending = Spending(database)
-    spending.record("s", total(1.0))
-    spending.record_between("s", usage(1.5))
-    spending.record_between("s", usage(2.0))
+    log.record(spending.measure(log, total(1.0)))
+    log.record(spending.measure_between(log, usage(1.5)))
+    log.record(spending.measure_between(log, usage(2.0)))
     assert spending.of("token") == Use(0, 2.0)
-    spending.record("s", total(2.5))  # it has what came between
+    log.record(spending.measure(log, total(2.5)))  # it has what came between
     assert spending.of("token") == Use(0, 2.5)
-    spending.record_between("s", usage(3.0))
+    log.record(spending.measure_between(log, usage(3.0)))
     spending.forget("s")  # the engine has ended: the next one continues from its last result
-    spending.record("s", total(3.5))
+    log.record(spending.measure(log, total(3.5)))
     assert spending.of("token") == Use(0, 4.0)
+    log.close()
     database.close()
 
 

@@ -8,25 +8,25 @@ from random import Random
 
 import pytest
 
-from parley.gateway.line_log import LineLog
+from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.subscriber import MAX_REPLY_BYTES, REPLY, Batch, Numbered, Subscriber
 from tests.helpers.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> LineLog:
-    return LineLog(tmp_path / "lines")
+def log(tmp_path: Path) -> SessionLog:
+    return SessionLog(tmp_path / "lines")
 
 
-def publish(log: LineLog, subscribers: list[Subscriber], line: bytes) -> None:
-    number = log.append(line)
+def publish(log: SessionLog, subscribers: list[Subscriber], line: bytes) -> None:
+    number = log.add_line(line)
     for subscriber in subscribers:
         subscriber.offer(Batch([(number, line)]))
 
 
-async def test_the_lines_that_were_missed_come_first(log: LineLog) -> None:
+async def test_the_lines_that_were_missed_come_first(log: SessionLog) -> None:
     for line in (b"one", b"two", b"three"):
-        log.append(line)
+        log.add_line(line)
     subscriber = Subscriber(log, 1)
     assert await subscriber.take() == [(2, b"two"), (3, b"three")]
     waiting = asyncio.create_task(subscriber.take())
@@ -36,20 +36,20 @@ async def test_the_lines_that_were_missed_come_first(log: LineLog) -> None:
     assert subscriber.cursor == 4
 
 
-async def test_a_subscriber_does_not_get_back_what_it_sent(log: LineLog) -> None:
+async def test_a_subscriber_does_not_get_back_what_it_sent(log: SessionLog) -> None:
     sender = Subscriber(log, 0, max_bytes=20)
-    sender.skip(Batch([(log.append(b"mine, before the first take"), b"mine, before the first take")]))
+    sender.skip(Batch([(log.add_line(b"mine, before the first take"), b"mine, before the first take")]))
     publish(log, [sender], b"answer")
     assert await sender.take() == [(2, b"answer")]
     waiting = asyncio.create_task(sender.take())
     await asyncio.sleep(0)
-    sender.skip(Batch([(log.append(b"mine"), b"mine")]))
+    sender.skip(Batch([(log.add_line(b"mine"), b"mine")]))
     publish(log, [sender], b"too much for the queue")
     assert await waiting == [(4, b"too much for the queue")]
     assert (sender.resyncs, sender.cursor) == (1, 4)
 
 
-async def test_lines_that_are_not_stored_reach_only_those_who_are_there(log: LineLog) -> None:
+async def test_lines_that_are_not_stored_reach_only_those_who_are_there(log: SessionLog) -> None:
     early, late = Subscriber(log, 0), Subscriber(log, 0)
     waiting = asyncio.create_task(early.take())
     await asyncio.sleep(0)
@@ -60,7 +60,7 @@ async def test_lines_that_are_not_stored_reach_only_those_who_are_there(log: Lin
     assert await late.take() == [(1, b"whole")]
 
 
-async def test_a_slow_subscriber_reads_the_log_and_loses_only_what_is_not_stored(log: LineLog) -> None:
+async def test_a_slow_subscriber_reads_the_log_and_loses_only_what_is_not_stored(log: SessionLog) -> None:
     subscriber = Subscriber(log, 0, max_bytes=20)
     waiting = asyncio.create_task(subscriber.take())
     await asyncio.sleep(0)
@@ -77,9 +77,9 @@ async def test_a_slow_subscriber_reads_the_log_and_loses_only_what_is_not_stored
     assert found == [(REPLY, b"reply"), *((number, str(number).encode()) for number in range(2, 30))]
 
 
-async def test_unwanted_lines_are_left_out_of_the_log_and_the_queue(log: LineLog) -> None:
-    log.append(b"no 1")
-    log.append(b"yes 2")
+async def test_unwanted_lines_are_left_out_of_the_log_and_the_queue(log: SessionLog) -> None:
+    log.add_line(b"no 1")
+    log.add_line(b"yes 2")
     subscriber = Subscriber(log, 0, lambda line: line.startswith(b"yes"))
     assert await subscriber.take() == [(2, b"yes 2")]
     waiting = asyncio.create_task(subscriber.take())
@@ -89,7 +89,7 @@ async def test_unwanted_lines_are_left_out_of_the_log_and_the_queue(log: LineLog
     assert await waiting == [(4, b"yes 4")]
 
 
-async def test_a_closed_subscriber_ends_its_reader(log: LineLog) -> None:
+async def test_a_closed_subscriber_ends_its_reader(log: SessionLog) -> None:
     subscriber = Subscriber(log, 0)
     waiting = asyncio.create_task(subscriber.take())
     await asyncio.sleep(0)
@@ -97,7 +97,7 @@ async def test_a_closed_subscriber_ends_its_reader(log: LineLog) -> None:
     assert await waiting == []
 
 
-async def test_whatever_the_pace_every_stored_line_comes_once_and_in_order(log: LineLog) -> None:
+async def test_whatever_the_pace_every_stored_line_comes_once_and_in_order(log: SessionLog) -> None:
     dice = Random(4)
     subscribers = [Subscriber(log, 0, max_bytes=dice.choice([5, 50, 5000])) for _ in range(6)]
     seen: list[list[int]] = [[] for _ in subscribers]
@@ -121,7 +121,7 @@ async def test_whatever_the_pace_every_stored_line_comes_once_and_in_order(log: 
     assert seen == [list(range(1, 2001))] * len(subscribers)
 
 
-async def test_lines_are_written_at_once_if_all_before_them_are(log: LineLog) -> None:
+async def test_lines_are_written_at_once_if_all_before_them_are(log: SessionLog) -> None:
     subscriber, written = Subscriber(log, 0), list[Numbered]()
     is_ready = True
 
@@ -137,7 +137,7 @@ async def test_lines_are_written_at_once_if_all_before_them_are(log: LineLog) ->
     assert (written, await subscriber.take()) == ([], [(2, b"2")])
     waiting = asyncio.create_task(subscriber.take())
     await asyncio.sleep(0)
-    subscriber.offer(Batch([(None, b"part"), (log.append(b"3"), b"3")]))
+    subscriber.offer(Batch([(None, b"part"), (log.add_line(b"3"), b"3")]))
     assert (written, subscriber.cursor, waiting.done()) == ([(None, b"part"), (3, b"3")], 3, False)
     is_ready = False
     publish(log, [subscriber], b"4")
@@ -146,7 +146,7 @@ async def test_lines_are_written_at_once_if_all_before_them_are(log: LineLog) ->
     assert (await waiting, written[-1], subscriber.cursor) == ([(4, b"4"), (5, b"5")], (3, b"3"), 5)
 
 
-async def test_lines_keep_their_order_whoever_writes_them(log: LineLog) -> None:
+async def test_lines_keep_their_order_whoever_writes_them(log: SessionLog) -> None:
     dice = Random(7)
     seen: list[int] = []
     subscriber = Subscriber(log, 0, max_bytes=2000)
@@ -202,7 +202,7 @@ def test_a_batch_is_filtered_and_encoded_once_for_all() -> None:
 
 
 async def test_a_subscriber_that_asks_and_does_not_read_is_closed(tmp_path: Path) -> None:
-    subscriber = Subscriber(LineLog(tmp_path / "lines"), 0)
+    subscriber = Subscriber(SessionLog(tmp_path / "lines"), 0)
     reply = b"x" * (MAX_REPLY_BYTES // 4)
     for _ in range(4):
         subscriber.send(reply)

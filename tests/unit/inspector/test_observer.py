@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from parley.inspector.clean_lines import KeptLine, clean_command
 from parley.inspector.observer import Observer
-from parley.inspector.redaction import WireRedactor
+from parley.inspector.recording import KeptLine
+from parley.inspector.redaction import WireRedactor, clean_command
 from parley.inspector.relay import CLIENT, ENDED, ENGINE, FRAME, LOST, NUMBER, STARTED, STDERR
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"

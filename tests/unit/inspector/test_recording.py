@@ -8,20 +8,31 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.inspector.recording import WireHeader, WireLine, WireRecorder, read_wire_recording
+from parley.inspector.recording import (
+    Direction,
+    KeptLine,
+    WireHeader,
+    WireLine,
+    WireRecorder,
+    read_wire_recording,
+)
 
-HEADER = '{"parley_recording": 1, "command": ["claude"]}\n'
-LINE = '{"at_ms": 1, "from": "client", "line": "{}"}\n'
-END = '{"at_ms": 2, "exit_code": 0}\n'
+HEADER = '{"parley_records":"conversation","version":1,"command":["claude"]}\n'
+LINE = '{"n":1,"at_ms":1,"from":"client","line":"{}"}\n'
+END = '{"n":2,"at_ms":2,"exit_code":0}\n'
+
+
+def kept(at: float, direction: Direction, data: bytes, **more: bool) -> KeptLine:
+    return KeptLine(record=(0, at, direction, len(data), None), data=data, **more)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     recorder = WireRecorder(path, WireHeader(command=("claude", "-p"), cwd="/srv"))
-    recorder.line(1.23456, "client", '{"a": "é\u2028"}\r'.encode())
-    recorder.line(2, "engine", b"\xff half", eol=False)
-    recorder.eof(3, "engine")
-    recorder.end(4, -9)
+    recorder.add(kept(0.00123456, Direction.IN, '{"a": "é\u2028"}\r'.encode()))
+    recorder.add(kept(0.002, Direction.OUT, b"\xff half", eol=False))
+    recorder.add(kept(0.003, Direction.OUT, b"", eof=True))
+    recorder.end(0.004, -9)
     found = read_wire_recording(path)
 
     assert found.header == WireHeader(command=("claude", "-p"), cwd="/srv")
@@ -46,18 +57,19 @@ def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", ":1: found an empty file, expected a header"),
-        ("hello\n", ":1: found 'hello'"),
-        ('{"type": "tape"}\n', ":1: found .* use --model replay:FILE"),
-        ('{"parley_recording": 2}\n', ":1: found version 2, expected version 1"),
-        ('{"parley_recording": 1}\n', ':1: found .*`command`, expected a header with "command"'),
-        (HEADER + LINE, ":3: found the end of the file, expected the last line"),
-        (HEADER + LINE + END[:-9], ":3: found a line that is cut after 20 bytes, expected a whole line"),
-        (HEADER + LINE.replace("client", "clint") + END, ":2: found \"from\": 'clint', expected one of client, engine"),
-        (HEADER + LINE.replace("1", '"1"') + END, ':2: found "at_ms": "1", expected a number as "at_ms"'),
-        (HEADER + LINE.replace('"line"', '"lien"') + END, ':2: found "line": null, expected a text as "line"'),
-        (HEADER + END + LINE, ":2: found an exit code, and lines after it"),
-        (HEADER + "[]\n" + END, r":2: found '\[\]', expected a JSON object"),
+        ("", "talk.jsonl is not a recording of a conversation: it has no header"),
+        ("hello\n", "talk.jsonl is not a recording of a conversation: its first line is not a header"),
+        (HEADER.replace("conversation", "model"), r", but a recording of a model \(for `--model replay:FILE`\)"),
+        (HEADER.replace("1", "2"), "talk.jsonl has version 2; only version 1 is supported"),
+        (HEADER.replace("command", "x") + LINE + END, ":1: object missing required field `command`"),
+        (HEADER + LINE, ":3: found no exit code .* at the end: the recording is cut"),
+        (HEADER + LINE + END[:-9], ":3: found no exit code .* at the end: the recording is cut"),
+        (HEADER + LINE.replace("client", "clint") + END, r":2: invalid enum value 'clint' - at `\$.from`"),
+        (HEADER + LINE.replace(":1,", ':"1",') + END, r":2: expected `int`, got `str` - at `\$.n`"),
+        (HEADER + LINE.replace('"line"', '"lien"') + END, ':2: found no line, expected "from" and one of "line"'),
+        (HEADER + LINE + LINE, ":3: found record 1, expected record 2"),
+        (HEADER + END.replace("2", "1", 1) + LINE.replace("1", "2", 1), ":3: found a record after the exit code"),
+        (HEADER + "[]\n" + END, ":2: expected `object`, got `array`"),
     ],
 )
 def test_a_broken_recording_is_refused_with_its_line(tmp_path: Path, text: str, error: str) -> None:

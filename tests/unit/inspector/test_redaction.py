@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.inspector.records import Direction, Record
+from parley.inspector.recording import Direction, Record
 from parley.inspector.redaction import WireRedactor, names_secret
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions import patterns, web_hosts
-from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
-from parley.permissions.budget import OverBudget
+from parley.permissions import patterns
+from parley.permissions.base import Allow, Ask, Decision, Deny, OverBudget, ToolRequest
 from parley.permissions.decision import MODES, decide
-from parley.permissions.paths.filesystem import MAX_PARTS, CachedFilesystem, resolve_path
+from parley.permissions.filesystem import MAX_PARTS, CachedFilesystem, resolve_path
 from parley.permissions.patterns import MAX_PATH_CHARACTERS
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
@@ -119,4 +118,4 @@ def test_stars_stand_for_any_text(pattern: str, text: str, expected: bool) -> No
 
 
 def test_a_host_that_is_too_long_is_none() -> None:
-    assert web_hosts.parse_host("https://" + "é." * 20_000 + "org") is None
+    assert patterns.parse_host("https://" + "é." * 20_000 + "org") is None

@@ -9,7 +9,7 @@ import pytest
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.command import MOVES_LINK
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from tests.helpers.file_tree import Tree

@@ -8,7 +8,7 @@ import pytest
 
 from parley.permissions.base import Allow, Ask, Deny, SandboxRules, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from parley.permissions.sandbox import is_excluded, list_paths_and_hosts

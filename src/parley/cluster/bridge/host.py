@@ -198,7 +198,7 @@ class BridgeHost:
         lists of all others.
         """
         await asyncio.sleep(0)  # writers hear of changed rows in the next round of the loop
-        behind = [hosted.writer for hosted in self._sessions if hosted.writer.is_behind]
+        behind = [hosted.writer for hosted in self._sessions if not hosted.writer.is_settled]
         if behind:
             waiting = [asyncio.create_task(writer.wait_committed(writer.position)) for writer in behind]
             done, late = await asyncio.wait(waiting, timeout=LIST_SECONDS)

@@ -47,6 +47,7 @@ from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.host_sessions import MOVED, HostedSession
 from parley.cluster.session_log.writer import LogFull
 from parley.gateway.http.frames import EXTENSION, split_lines
+from parley.gateway.questions import is_same_answer
 from parley.gateway.server_log import WHO
 from parley.gateway.subscriber import Batch, Numbered
 
@@ -242,7 +243,7 @@ class HostStream:
             return False
         response = msgspec.json.decode(line).get("response")
         request_id = response.get("request_id") if isinstance(response, dict) else None
-        return live.questions.is_same_answer(live.id, str(request_id), line, self.opened.principal.name)
+        return is_same_answer(live.log, str(request_id), line, self.opened.principal.name)
 
     # To the gateway.
 

@@ -61,6 +61,8 @@ class SentLine(Struct):
     """The id of a prompt."""
     request_id: Any = None
     """The id of a control request."""
+    answers: str = ""
+    """The id of the request of the engine that it answers."""
 
 
 class ClientState:
@@ -124,6 +126,7 @@ class ClientState:
             if isinstance(answered, str) and answered in self._stale:
                 self._stale.discard(answered)
                 return None
+            return SentLine(line, answers=str(answered))
         if found.type == "user" and isinstance(found.message, dict) and not has_only_tool_results(found.message):
             return self._read_prompt(found, line)
         return SentLine(line)
@@ -212,6 +215,7 @@ class ClientState:
         request_id = str(found.request_id)
         is_known = request_id in self._asked
         self._asked.add(request_id)
+        self._stale.discard(request_id)  # the next engine asks again, and waits for this answer
         if isinstance(found.request, dict) and found.request.get("subtype") in CALLBACKS:
             self._callbacks.add(request_id)
         return self._numbered or not (is_known and self._is_repeated)
@@ -236,9 +240,11 @@ class ClientState:
     def start_again(self, *, is_first: bool) -> tuple[list[bytes], list[Numbered]]:
         """What the next owner is sent first, and what the client gets before its lines.
 
-        The callbacks that the client works on are withdrawn: the next engine asks under other ids.
+        The callbacks that the client works on are withdrawn, and its answers to them are forgotten: the next engine
+        asks again, PreToolUse hooks under the same ids.
         """
         self._is_repeated = not is_first
+        self._kept = {number: sent for number, sent in self._kept.items() if sent.answers not in self._callbacks}
         self._untaken.clear()
         self._taken = self.untaken_bytes = 0
         messages = [sent.line for sent in self._kept.values()]

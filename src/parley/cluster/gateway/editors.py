@@ -30,9 +30,9 @@ from parley.gateway.editor_sessions import GATEWAY, HISTORY_SHOWN, QUESTION, WIT
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.editors import relay_editor
 from parley.gateway.http.sockets import admit, refuse
-from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
+from parley.gateway.session_log.state import OPEN
 from parley.gateway.session_options import require
 from parley.gateway.subscriber import REPLY, Numbered
 from parley.protocol.base import Json, Struct

@@ -25,8 +25,8 @@ from parley.cluster.gateway.events import EventCursor
 from parley.cluster.gateway.merge import LIST_QUESTIONS, LIST_SESSIONS
 from parley.cluster.gateway.router import Router
 from parley.gateway.http.event_stream import COMMENT_SECONDS, format_event
-from parley.gateway.questions import OPEN
 from parley.gateway.refusal import Refusal
+from parley.gateway.session_log.state import OPEN
 from parley.protocol.base import Json
 
 CHECK_SECONDS = 1.0

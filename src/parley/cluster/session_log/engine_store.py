@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
-from parley.cluster.session_log.fold import Transcript
-from parley.cluster.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
 from parley.errors import SessionBusy, SessionError, UnknownSession
+from parley.gateway.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
+from parley.gateway.session_log.state import Transcript
 from parley.protocol.base import Json, encode_json
 from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
 from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, LogDamaged, SessionKey
-from parley.cluster.session_log.records import AnyRecord, Batch, encode_batch
+from parley.cluster.session_log.batches import Batch, encode_batch
+from parley.gateway.session_log.records import AnyRecord
 from parley.protocol.base import Struct
 
 FULL = "ENOSPC"
@@ -39,8 +40,6 @@ class WriterSetup(Struct, frozen=True, kw_only=True):
     epoch: int
     may_act: Callable[[], bool]
     """Whether the lease of the shard holds."""
-    take_changes: Callable[[], Iterable[AnyRecord]]
-    """The changed rows of the session, which are part of its next batch."""
     before_commit: Callable[[], Awaitable[None]]
     """Done at the same time as an append; the records are committed when both are done. Raises ClusterError."""
     on_failure: Callable[[ClusterError], None]
@@ -85,24 +84,13 @@ class SessionWriter:
 
     @property
     def position(self) -> int:
-        """How many records there are, committed or not. Changed rows are taken in first."""
-        self._take_changes()
+        """How many records there are, committed or not."""
         return self._added
 
     @property
     def is_settled(self) -> bool:
         """Whether everything is in the log."""
-        return self.position == self._committed
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether records wait to be committed, without those of rows that have changed just now."""
-        return self._added != self._committed
-
-    def _take_changes(self) -> None:
-        if self._error is None and threading.get_ident() == self._thread:
-            for record in self._setup.take_changes():
-                self.add(record)
+        return self._added == self._committed
 
     def add(self, record: AnyRecord) -> int:
         """Add a record; returns its position. May be called in a thread. Raises what ended the writer."""
@@ -178,7 +166,6 @@ class SessionWriter:
                 self._wake.clear()
                 if self._holds:
                     continue
-                self._take_changes()
                 if self._records:
                     await self._commit()
         except (Fenced, LogDamaged) as exc:

@@ -5,7 +5,7 @@
 
 The worktree stays after the session: it belongs to the user. The same name continues in it.
 
-See also: `workspace/worktrees.py` for git, `permissions/worktree_rules.py` for rules in a worktree.
+See also: `workspace/worktrees.py` for git, `permissions/rules.py` for rules in a worktree.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from parley.errors import SessionError, ToolError, UsageError
 from parley.permissions.base import Decision, Deny, ToolRequest
-from parley.permissions.paths.remote_filesystem import RemoteFilesystem
-from parley.permissions.wrapped import WrappedPolicy
+from parley.permissions.boundary import WrappedPolicy
+from parley.permissions.filesystem import RemoteFilesystem
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import is_truthy, read_int
 from parley.settings.tree import RemoteTree

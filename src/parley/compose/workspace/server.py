@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import UsageError
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.protocol.base import Struct
 from parley.settings.env_vars import child_environment
 from parley.settings.sources import config_folder

@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import re
 
+from parley.conformance.conditions import (
+    answered,
+    ends_with,
+    exits_with,
+    hook_called,
+    line_has,
+    lines_are,
+    lines_have,
+    require_field,
+    told,
+    tool_says,
+)
 from parley.conformance.driver import BYPASS, SECRET, EngineDriver
 from parley.conformance.model import MODEL, bash, say
-from parley.conformance.registry import check, fields, require_field, scenario
+from parley.conformance.registry import check, fields, scenario
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_blocks, need
 
 TEXT = "Grüße aus Zürich — ✓ 你好"
@@ -14,19 +26,6 @@ THOUGHT = "A greeting is wanted."
 CACHE_MARKER = re.compile(r", 'cache_control': \{[^}]*\}")
 USAGE = {"input_tokens": 1200, "output_tokens": 34}
 TWO_TURNS = "traces 004 and 005"
-
-
-@scenario("two-turns")
-async def two_turns(engine: EngineDriver) -> None:
-    """A prompt as a string, then one as a list of blocks."""
-    engine.model.play(say(TEXT, thinking=THOUGHT, usage=USAGE), say("Second answer.", usage=USAGE))
-    await engine.start()
-    await engine.initialize()
-    engine.user("The first prompt")
-    await engine.result()
-    engine.user([{"type": "text", "text": "The second prompt"}])
-    await engine.result()
-    await engine.finish()
 
 
 INIT = {
@@ -55,23 +54,8 @@ RESULT = {
     "result.permission_denials": "permission_denials:a", "result.origin": "origin:o?",
     "result.deferred_tool_use": "deferred_tool_use:o0?",
 }  # fmt: skip
-fields("two-turns", "system/init", TWO_TURNS, INIT)
-fields("two-turns", "assistant", TWO_TURNS, ASSISTANT)
-fields("two-turns", "result", TWO_TURNS, RESULT)
 
 
-@check(
-    "turn.one-result", "out.result", "result.type", "in.user", "flag.input-format", on="two-turns", basis=TWO_TURNS,
-    expects="exactly one `result` for each of two prompts",
-)  # fmt: skip
-def one_result(log: ScenarioLog) -> None:
-    need(len(log.all("result")) == 2, f"{len(log.all('result'))} results; {log.summary()}")
-
-
-@check(
-    "turn.init-first", "out.system/init", on="two-turns", basis="traces README, fact 1",
-    expects="`system/init` at the start of each turn, before its other lines",
-)  # fmt: skip
 def init_first(log: ScenarioLog) -> None:
     kinds = ["init" if line.get("subtype") == "init" else line["type"] for line in log.received()]
     kept = [kind for kind in kinds if kind in ("init", "assistant", "result")]
@@ -79,46 +63,23 @@ def init_first(log: ScenarioLog) -> None:
     need(starts == [["init"], ["init"]] and kept.count("init") == 2, kept)
 
 
-@check(
-    "turn.text", "out.assistant", "block.text", "assistant.type", "flag.output-format", "framing.Line-one-JSON-object",
-    on="two-turns", expects=f"the assistant lines have the texts of the model: {TEXT!r}, then 'Second answer.'",
-    basis=TWO_TURNS,
-)  # fmt: skip
-def texts_arrive(log: ScenarioLog) -> None:
-    need(log.texts() == [TEXT, "Second answer."], log.texts())
-
-
-@check(
-    "block.thinking", on="two-turns", basis="trace 007; messages.md §5.1",
-    expects="a thinking block has `thinking` and `signature`",
-)  # fmt: skip
 def thinking(log: ScenarioLog) -> None:
     blocks = log.blocks("thinking")
     need(len(blocks) == 1 and blocks[0].get("thinking") == THOUGHT, f"{blocks}; {log.summary()}")
     require_field(blocks[0], "signature", "s")
 
 
-@check(
-    "result.result", on="two-turns", basis=TWO_TURNS, expects="`result` is the final text of its own turn",
-)  # fmt: skip
 def result_text(log: ScenarioLog) -> None:
     found = [line.get("result") for line in log.all("result")]
     need(found == [TEXT, "Second answer."], f"{found}; {log.summary()}")
 
 
-@check(
-    "result.subtype", on="two-turns", basis=TWO_TURNS, expects="`success`, with `is_error` false, for both turns",
-)  # fmt: skip
 def success(log: ScenarioLog) -> None:
     log.nth("result", 1)
     found = [(line.get("subtype"), line.get("is_error")) for line in log.all("result")]
     need(found == [("success", False)] * 2, found)
 
 
-@check(
-    "result.usage", on="two-turns", basis="messages.md §7; traces README, fact 7",
-    expects=f"the tokens of the turn's own model call: {USAGE['input_tokens']} in, {USAGE['output_tokens']} out",
-)  # fmt: skip
 def usage(log: ScenarioLog) -> None:
     log.nth("result", 1)
     for line in log.all("result"):
@@ -128,20 +89,12 @@ def usage(log: ScenarioLog) -> None:
             require_field(found, name, "n")
 
 
-@check(
-    "result.total_cost_usd", on="two-turns", basis="traces README, fact 7",
-    expects="a positive cost for a known model, which grows from turn to turn",
-)  # fmt: skip
 def cost(log: ScenarioLog) -> None:
     log.nth("result", 1)
     first, second = (require_field(line, "total_cost_usd", "n") for line in log.all("result"))
     need(0 < first < second, (first, second))
 
 
-@check(
-    "result.modelUsage", on="two-turns", basis="messages.md §7",
-    expects=f"an entry for {MODEL} with inputTokens, outputTokens, costUSD and contextWindow",
-)  # fmt: skip
 def model_usage(log: ScenarioLog) -> None:
     found = require_field(log.last("result"), "modelUsage", "o")
     entry = next((value for key, value in found.items() if key.startswith(MODEL)), None)
@@ -152,28 +105,6 @@ def model_usage(log: ScenarioLog) -> None:
     need(entry["inputTokens"] >= USAGE["input_tokens"], entry)
 
 
-@check("result.num_turns", on="two-turns", basis=TWO_TURNS, expects="1 for a turn with one model call")
-def num_turns(log: ScenarioLog) -> None:
-    log.nth("result", 1)
-    found = [line.get("num_turns") for line in log.all("result")]
-    need(found == [1, 1], found)
-
-
-@check("result.stop_reason", on="two-turns", basis=TWO_TURNS, expects="`end_turn`")
-def stop_reason(log: ScenarioLog) -> None:
-    need(log.last("result").get("stop_reason") == "end_turn", log.last("result").get("stop_reason"))
-
-
-@check("result.terminal_reason", on="two-turns", basis=TWO_TURNS, expects="`completed`")
-def terminal_reason(log: ScenarioLog) -> None:
-    need(log.last("result").get("terminal_reason") == "completed", log.last("result").get("terminal_reason"))
-
-
-@check(
-    "turn.order", "out.control_response", "request.initialize", "flag.verbose", on="two-turns",
-    basis="traces README, fact 1",
-    expects="nothing before the answer to initialize; then system/init, assistant, result",
-)  # fmt: skip
 def order(log: ScenarioLog) -> None:
     wanted = ["control_response", "system/init", "assistant", "result"]
     kinds = [entry.kind for entry in log.entries if not entry.sent and entry.kind in wanted]
@@ -181,19 +112,6 @@ def order(log: ScenarioLog) -> None:
     need(short == [*wanted, *wanted[1:]], short)
 
 
-@check(
-    "turn.content-forms", "user.type", "user.message.role", "user.message.content", on="two-turns",
-    basis="messages.md §4",
-    expects="a prompt reaches the model, as a string and as a list of blocks",
-)  # fmt: skip
-def content_forms(log: ScenarioLog) -> None:
-    for prompt in ("The first prompt", "The second prompt"):
-        need(log.told_model(prompt), f"the model was not sent {prompt!r}; {log.summary()}")
-
-
-@check(
-    "turn.memory", "in.user", on="two-turns", basis=TWO_TURNS, expects="the second request repeats the first turn",
-)  # fmt: skip
 def memory(log: ScenarioLog) -> None:
     bodies = log.main_requests()
     need(len(bodies) >= 2, f"{len(bodies)} requests; {log.summary()}")
@@ -201,10 +119,6 @@ def memory(log: ScenarioLog) -> None:
     need("The first prompt" in text and TEXT in text, text)
 
 
-@check(
-    "turn.prefix", "in.user", on="two-turns", basis="claude-code issues 88444 and 77306",
-    expects="the second request begins with the first, except for cache markers, and has the thinking of its answer",
-)  # fmt: skip
 def prefix(log: ScenarioLog) -> None:
     first, second = log.main_requests()[:2]
     for field in ("system", "tools", "messages"):
@@ -215,21 +129,12 @@ def prefix(log: ScenarioLog) -> None:
     need(THOUGHT in str(second["messages"]), "the thinking of the first answer is missing")
 
 
-@check(
-    "init.version", "init.claude_code_version", on="two-turns", basis="cli.md §5",
-    expects="`claude_code_version` begins with three numbers, at least 2.0.0",
-)  # fmt: skip
 def version(log: ScenarioLog) -> None:
     text = str(log.first("system/init").get("claude_code_version"))
     parts = text.split(" ", maxsplit=1)[0].split(".")
     need(len(parts) == 3 and all(part.isdigit() for part in parts) and int(parts[0]) >= 2, text)
 
 
-@check(
-    "init.values", "init.cwd", "init.model", "init.tools", "init.permissionMode", "tool_fact.system/init.tools",
-    on="two-turns", basis=TWO_TURNS,
-    expects=f"tools are names, among them Read and Bash; the model is {MODEL}; the mode is `default`",
-)  # fmt: skip
 def init_values(log: ScenarioLog) -> None:
     line = log.first("system/init")
     tools = line.get("tools")
@@ -239,86 +144,88 @@ def init_values(log: ScenarioLog) -> None:
     need(line.get("permissionMode") == "default", line.get("permissionMode"))
 
 
-@check(
-    "init.key-source", "init.apiKeySource", "env.ANTHROPIC_API_KEY", on="two-turns", basis="trace 004",
-    expects="`apiKeySource` is ANTHROPIC_API_KEY, and the key itself is nowhere",
-)  # fmt: skip
 def key_source(log: ScenarioLog) -> None:
     line = log.first("system/init")
     need(line.get("apiKeySource") == "ANTHROPIC_API_KEY", line.get("apiKeySource"))
     need(SECRET not in str(line), "the key is in system/init")
 
 
-@check(
-    "flag.model", on="two-turns", basis="trace 107", expects=f"the requests name {MODEL}",
-)  # fmt: skip
 def model_flag(log: ScenarioLog) -> None:
     models = [body.get("model") for body in log.main_requests()]
     need(models and all(str(name).startswith(MODEL) for name in models), models)
 
 
-@check(
-    "exit.turn-s-done-stdin-EOF", "exit.non-zero-exit-after-a-good-result", "silence.close", on="two-turns",
-    basis="cli.md §4", expects="the process stays after a result, and ends with 0 at the end of its input",
+@scenario(
+    "two-turns",
+    *fields("system/init", TWO_TURNS, INIT),
+    *fields("assistant", TWO_TURNS, ASSISTANT),
+    *fields("result", TWO_TURNS, RESULT),
+    *fields("control_response", "trace 004",
+        {
+            "initialized.commands": "response.response.commands:a",
+            "initialized.output_style+available_output_styles": "response.response.output_style:s",
+            "initialized.hook_on_failure_supported": "response.response.hook_on_failure_supported:b",
+        },
+    ),
+    check("turn.one-result out.result result.type in.user flag.input-format", TWO_TURNS,
+          "exactly one `result` for each of two prompts", lines_are("result", 2)),
+    check("turn.init-first out.system/init", "traces README, fact 1",
+          "`system/init` at the start of each turn, before its other lines", init_first),
+    check("turn.text out.assistant block.text assistant.type flag.output-format framing.Line-one-JSON-object",
+          TWO_TURNS,
+          f"the assistant lines have the texts of the model: {TEXT!r}, then 'Second answer.'",
+          lambda log: need(log.texts() == [TEXT, "Second answer."], log.texts())),
+    check("block.thinking", "trace 007; messages.md §5.1", "a thinking block has `thinking` and `signature`", thinking),
+    check("result.result", TWO_TURNS, "`result` is the final text of its own turn", result_text),
+    check("result.subtype", TWO_TURNS, "`success`, with `is_error` false, for both turns", success),
+    check("result.usage", "messages.md §7; traces README, fact 7",
+          f"the tokens of the turn's own model call: {USAGE['input_tokens']} in, {USAGE['output_tokens']} out", usage),
+    check("result.total_cost_usd", "traces README, fact 7",
+          "a positive cost for a known model, which grows from turn to turn", cost),
+    check("result.modelUsage", "messages.md §7",
+          f"an entry for {MODEL} with inputTokens, outputTokens, costUSD and contextWindow", model_usage),
+    check("result.num_turns", TWO_TURNS,
+          "1 for a turn with one model call", line_has("result", 1), lines_have("result", "num_turns", [1, 1])),
+    check("result.stop_reason", TWO_TURNS, "`end_turn`", ends_with(stop_reason="end_turn")),
+    check("result.terminal_reason", TWO_TURNS, "`completed`", ends_with(terminal_reason="completed")),
+    check("turn.order out.control_response request.initialize flag.verbose", "traces README, fact 1",
+          "nothing before the answer to initialize; then system/init, assistant, result", order),
+    check("turn.content-forms user.type user.message.role user.message.content", "messages.md §4",
+          "a prompt reaches the model, as a string and as a list of blocks",
+          told("The first prompt", "The second prompt")),
+    check("turn.memory in.user", TWO_TURNS, "the second request repeats the first turn", memory),
+    check("turn.prefix in.user", "claude-code issues 88444 and 77306",
+          "the second request begins with the first, except for cache markers, and has the thinking of its answer",
+          prefix),
+    check("init.version init.claude_code_version", "cli.md §5",
+          "`claude_code_version` begins with three numbers, at least 2.0.0", version),
+    check("init.values init.cwd init.model init.tools init.permissionMode tool_fact.system/init.tools", TWO_TURNS,
+          f"tools are names, among them Read and Bash; the model is {MODEL}; the mode is `default`", init_values),
+    check("init.key-source init.apiKeySource env.ANTHROPIC_API_KEY", "trace 004",
+          "`apiKeySource` is ANTHROPIC_API_KEY, and the key itself is nowhere", key_source),
+    check("flag.model", "trace 107", f"the requests name {MODEL}", model_flag),
+    check("exit.turn-s-done-stdin-EOF exit.non-zero-exit-after-a-good-result silence.close", "cli.md §4",
+          "the process stays after a result, and ends with 0 at the end of its input",
+          line_has("result", 1), exits_with(0)),
+    check("stream_event.unasked flag.include-partial-messages", "messages.md §6",
+          "no stream events without --include-partial-messages", line_has("result"), lines_are("stream_event", 0)),
+    check("user.session_id", "traces README, fields",
+          "the session id that the client sent with a prompt ('default') is not used",
+          lambda log: need(log.first("result").get("session_id") != "default", "session_id is 'default'")),
 )  # fmt: skip
-def exit_zero(log: ScenarioLog) -> None:
-    log.nth("result", 1)
-    need(log.exit_code == 0, log.summary())
-
-
-@check(
-    "stream_event.unasked", "flag.include-partial-messages", on="two-turns", basis="messages.md §6",
-    expects="no stream events without --include-partial-messages",
-)  # fmt: skip
-def no_stream_events(log: ScenarioLog) -> None:
-    log.first("result")
-    need(not log.all("stream_event"), f"{len(log.all('stream_event'))} stream events")
-
-
-@check(
-    "user.session_id", on="two-turns", basis="traces README, fields",
-    expects="the session id that the client sent with a prompt ('default') is not used",
-)  # fmt: skip
-def session_id_of_client(log: ScenarioLog) -> None:
-    need(log.first("result").get("session_id") != "default", "session_id is 'default'")
-
-
-fields(
-    "two-turns", "control_response", "trace 004",
-    {
-        "initialized.commands": "response.response.commands:a",
-        "initialized.output_style+available_output_styles": "response.response.output_style:s",
-        "initialized.hook_on_failure_supported": "response.response.hook_on_failure_supported:b",
-    },
-)  # fmt: skip
+async def two_turns(engine: EngineDriver) -> None:
+    """A prompt as a string, then one as a list of blocks."""
+    engine.model.play(say(TEXT, thinking=THOUGHT, usage=USAGE), say("Second answer.", usage=USAGE))
+    await engine.begin("The first prompt")
+    await engine.result()
+    engine.user([{"type": "text", "text": "The second prompt"}])
+    await engine.result()
+    await engine.finish()
 
 
 # Stream events.
 
 
-@scenario("stream-events")
-async def stream_events(engine: EngineDriver) -> None:
-    """Thinking, a text in several deltas and a tool call, with --include-partial-messages."""
-    engine.model.play(
-        say("A first text that is long enough for several deltas of the stream.", thinking=THOUGHT, chunk_chars=12),
-        say("Second."),
-    )
-    await engine.turn("go", "--include-partial-messages")
-
-
-fields(
-    "stream-events", "stream_event", "trace 007",
-    {
-        "stream_event.event": "event:o", "stream_event.session_id": "session_id:s", "stream_event.uuid": "uuid:s",
-        "stream_event.parent_tool_use_id": "parent_tool_use_id:s0",
-    },
-)  # fmt: skip
-
-
-@check(
-    "stream_event.type", "out.stream_event", "flag.include-partial-messages", on="stream-events", basis="trace 007",
-    expects="message_start, then blocks with start, deltas and stop, then message_delta and message_stop",
-)  # fmt: skip
 def event_order(log: ScenarioLog) -> None:
     kinds = [str(line["event"].get("type")) for line in log.all("stream_event") if isinstance(line.get("event"), dict)]
     kinds = [kind for kind in kinds if kind != "ping"]
@@ -331,10 +238,6 @@ def event_order(log: ScenarioLog) -> None:
     need(open_blocks == 0 and inner.count("start") == 2, kinds)
 
 
-@check(
-    "stream_event.deltas", "out.stream_event", on="stream-events", basis="users.md U-9.5",
-    expects="the deltas of a block, joined, are the block of the assistant line",
-)  # fmt: skip
 def deltas_join(log: ScenarioLog) -> None:
     deltas = [line["event"].get("delta") or {} for line in log.all("stream_event") if isinstance(line["event"], dict)]
     joined = "".join(str(delta.get("text", "")) for delta in deltas if delta.get("type") == "text_delta")
@@ -344,10 +247,36 @@ def deltas_join(log: ScenarioLog) -> None:
     need(thought == THOUGHT, thought)
 
 
+@scenario(
+    "stream-events",
+    *fields("stream_event", "trace 007",
+        {
+            "stream_event.event": "event:o", "stream_event.session_id": "session_id:s", "stream_event.uuid": "uuid:s",
+            "stream_event.parent_tool_use_id": "parent_tool_use_id:s0",
+        },
+    ),
+    check("stream_event.type out.stream_event flag.include-partial-messages", "trace 007",
+          "message_start, then blocks with start, deltas and stop, then message_delta and message_stop", event_order),
+    check("stream_event.deltas out.stream_event", "users.md U-9.5",
+          "the deltas of a block, joined, are the block of the assistant line", deltas_join),
+)  # fmt: skip
+async def stream_events(engine: EngineDriver) -> None:
+    """Thinking, a text in several deltas and a tool call, with --include-partial-messages."""
+    engine.model.play(
+        say("A first text that is long enough for several deltas of the stream.", thinking=THOUGHT, chunk_chars=12),
+        say("Second."),
+    )
+    await engine.turn("go", "--include-partial-messages")
+
+
 # Other beginnings.
 
 
-@scenario("no-initialize")
+@scenario(
+    "no-initialize",
+    check("turn.without-initialize in.user", "trace 006",
+          "a prompt without a handshake is answered", ends_with(result="Hello.")),
+)  # fmt: skip
 async def no_initialize(engine: EngineDriver) -> None:
     """The first line is a prompt."""
     engine.model.play(say("Hello."))
@@ -357,15 +286,15 @@ async def no_initialize(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "turn.without-initialize", "in.user", on="no-initialize", basis="trace 006",
-    expects="a prompt without a handshake is answered",
+@scenario(
+    "pipelined",
+    *fields("control_response", "trace 054",
+        {"initialized.hooks_applied": "response.response.hooks_applied:b"},
+    ),
+    check("turn.pipelined in.control_request initialize.hooks initialize.protocolVersion+features", "control.md §2",
+          "a prompt written before the answer to initialize already has its hooks",
+          answered("initialize"), hook_called("PreToolUse"), ends_with(result="Hello.")),
 )  # fmt: skip
-def without_initialize(log: ScenarioLog) -> None:
-    need(log.last("result").get("result") == "Hello.", log.summary())
-
-
-@scenario("pipelined")
 async def pipelined(engine: EngineDriver) -> None:
     """initialize and a prompt are written together; the input ends at once."""
     engine.model.play(bash("echo hi"), say("Hello."))
@@ -378,42 +307,19 @@ async def pipelined(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "turn.pipelined", "in.control_request", "initialize.hooks", "initialize.protocolVersion+features", on="pipelined",
-    basis="control.md §2", expects="a prompt written before the answer to initialize already has its hooks",
+@scenario(
+    "early-end-of-input",
+    check("turn.end-of-input exit.turn-s-done-stdin-EOF", "trace 098; control.md §2",
+          "the turn runs to its end after the end of input, then the process ends with 0",
+          ends_with(result="Finished anyway."), tool_says("toolu_early", "slept"), exits_with(0)),
 )  # fmt: skip
-def hooks_of_pipelined(log: ScenarioLog) -> None:
-    log.answer("initialize")
-    need(len(log.hooks("PreToolUse")) == 1, f"{len(log.hooks('PreToolUse'))} hook calls; {log.summary()}")
-    need(log.last("result").get("result") == "Hello.", log.summary())
-
-
-fields(
-    "pipelined", "control_response", "trace 054",
-    {"initialized.hooks_applied": "response.response.hooks_applied:b"},
-)  # fmt: skip
-
-
-@scenario("early-end-of-input")
 async def early_end(engine: EngineDriver) -> None:
     """The input ends right after the prompt, as the Python SDK does it."""
     engine.model.play(bash("sleep 0.3; echo slept", "toolu_early"), say("Finished anyway."))
-    await engine.start(*BYPASS)
-    await engine.initialize()
-    engine.user("go")
+    await engine.begin("go", *BYPASS)
     engine.close_input()
     await engine.result()
     await engine.finish()
-
-
-@check(
-    "turn.end-of-input", "exit.turn-s-done-stdin-EOF", on="early-end-of-input", basis="trace 098; control.md §2",
-    expects="the turn runs to its end after the end of input, then the process ends with 0",
-)  # fmt: skip
-def eof_is_no_abort(log: ScenarioLog) -> None:
-    need(log.last("result").get("result") == "Finished anyway.", log.summary())
-    need("slept" in str(log.tool_result("toolu_early").get("content")), log.tool_result("toolu_early"))
-    need(log.exit_code == 0, log.summary())
 
 
 def tool_use_of(log: ScenarioLog, tool_use_id: str) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from parley.conformance.conditions import ends_with, exits_with, told
 from parley.conformance.driver import EngineDriver, read_body
 from parley.conformance.model import say
 from parley.conformance.registry import check, scenario
@@ -16,67 +17,44 @@ def output(log: ScenarioLog, run: int = 0) -> str:
     return "\n".join(entry.raw for entry in log.runs[run].entries if not entry.sent)
 
 
-@scenario("print-text")
+@scenario(
+    "print-text",
+    check("flag.print+-p", "trace 001",
+          f"stdout is the text {ANSWER!r}; exit code 0",
+          lambda log: need(output(log).strip() == ANSWER, f"{output(log)!r}; {log.summary()}"), exits_with(0)),
+)  # fmt: skip
 async def print_text(engine: EngineDriver) -> None:
     engine.model.play(say(ANSWER))
     await engine.one_shot("--print", "What is it?")
 
 
-@check(
-    "flag.print+-p", on="print-text", basis="trace 001", expects=f"stdout is the text {ANSWER!r}; exit code 0",
-)  # fmt: skip
-def text_is_printed(log: ScenarioLog) -> None:
-    need(output(log).strip() == ANSWER, f"{output(log)!r}; {log.summary()}")
-    need(log.exit_code == 0, f"exit code {log.exit_code}")
-
-
-@scenario("print-json")
-async def print_json(engine: EngineDriver) -> None:
-    engine.model.play(say(ANSWER))
-    await engine.one_shot("-p", "What is it?", "--output-format", "json")
-
-
-@check(
-    "output.json", "flag.output-format", on="print-json", basis="trace 002",
-    expects="one JSON object: the result",
-)  # fmt: skip
 def json_is_printed(log: ScenarioLog) -> None:
     body = read_body(output(log).encode())
     need(body is not None and body.get("type") == "result" and body.get("result") == ANSWER, output(log))
     need(log.exit_code == 0, f"exit code {log.exit_code}")
 
 
-@scenario("print-stream")
+@scenario(
+    "print-json",
+    check("output.json flag.output-format", "trace 002", "one JSON object: the result", json_is_printed),
+)  # fmt: skip
+async def print_json(engine: EngineDriver) -> None:
+    engine.model.play(say(ANSWER))
+    await engine.one_shot("-p", "What is it?", "--output-format", "json")
+
+
+@scenario(
+    "print-stream",
+    check("flag.end-of-flags flag.verbose", "trace 003; cli.md §1",
+          "a prompt after `--` that begins with dashes is answered in stream-json",
+          told("--what is it?"), ends_with(result=ANSWER), exits_with(0)),
+)  # fmt: skip
 async def print_stream(engine: EngineDriver) -> None:
     """The prompt after `--`, as old SDKs give it."""
     engine.model.play(say(ANSWER))
     await engine.one_shot("--output-format", "stream-json", "--verbose", "--print", "--", "--what is it?")
 
 
-@check(
-    "flag.end-of-flags", "flag.verbose", on="print-stream", basis="trace 003; cli.md §1",
-    expects="a prompt after `--` that begins with dashes is answered in stream-json",
-)  # fmt: skip
-def prompt_after_dashes(log: ScenarioLog) -> None:
-    need(log.told_model("--what is it?"), log.summary())
-    need(log.last("result").get("result") == ANSWER, log.summary())
-    need(log.exit_code == 0, f"exit code {log.exit_code}")
-
-
-@scenario("unknown-command")
-async def unknown_command(engine: EngineDriver) -> None:
-    """A slash command that nothing defines, then a path, which is none."""
-    engine.model.play(say(ANSWER), say(ANSWER))
-    await engine.one_shot("-p", "/no-such:command with words", "--output-format", "stream-json", "--verbose")
-    await engine.one_shot("-p", "/etc/hosts is odd", "--output-format", "stream-json", "--verbose")
-
-
-@check(
-    "command.unknown", "flag.print+-p", on="unknown-command", is_advice=True,
-    basis="claude-code issue 88387; the original sends it to the model and exits with 0",
-    expects="an unknown slash command is one `result` with `is_error` and an exit code that is not 0, without a model "
-    "call; a path is a prompt",
-)  # fmt: skip
 def unknown_command_is_an_error(log: ScenarioLog) -> None:
     need(not log.told_model("/no-such:command"), "the command was sent to the model")
     found = log.all("result", run=0)
@@ -85,7 +63,27 @@ def unknown_command_is_an_error(log: ScenarioLog) -> None:
     need(log.told_model("/etc/hosts is odd") and log.runs[1].exit_code == 0, log.summary(1))
 
 
-@scenario("prompt-on-stdin")
+@scenario(
+    "unknown-command",
+    check("command.unknown flag.print+-p",
+          "claude-code issue 88387; the original sends it to the model and exits with 0",
+          "an unknown slash command is one `result` with `is_error` and an exit code that is not 0, without a model "
+          "call; a path is a prompt",
+          unknown_command_is_an_error, is_advice=True),
+)  # fmt: skip
+async def unknown_command(engine: EngineDriver) -> None:
+    """A slash command that nothing defines, then a path, which is none."""
+    engine.model.play(say(ANSWER), say(ANSWER))
+    await engine.one_shot("-p", "/no-such:command with words", "--output-format", "stream-json", "--verbose")
+    await engine.one_shot("-p", "/etc/hosts is odd", "--output-format", "stream-json", "--verbose")
+
+
+@scenario(
+    "prompt-on-stdin",
+    check("input.text flag.input-format", "trace 008",
+          "text on stdin is the prompt, up to its end",
+          told("What does stdin say?"), lambda log: need(output(log).strip() == ANSWER, output(log))),
+)  # fmt: skip
 async def prompt_on_stdin(engine: EngineDriver) -> None:
     engine.model.play(say(ANSWER))
     await engine.start("--print", stream=False)
@@ -93,25 +91,16 @@ async def prompt_on_stdin(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "input.text", "flag.input-format", on="prompt-on-stdin", basis="trace 008",
-    expects="text on stdin is the prompt, up to its end",
-)  # fmt: skip
-def stdin_is_prompt(log: ScenarioLog) -> None:
-    need(log.told_model("What does stdin say?"), log.summary())
-    need(output(log).strip() == ANSWER, output(log))
-
-
-@scenario("version")
-async def version(engine: EngineDriver) -> None:
-    await engine.one_shot("--version")
-    await engine.one_shot("-v")
-
-
-@check(
-    "flag.version+-v", on="version", basis="cli.md §5; trace 009", expects="stdout begins with X.Y.Z; exit code 0",
-)  # fmt: skip
 def version_is_printed(log: ScenarioLog) -> None:
     for run in (0, 1):
         need(re.match(r"\d+\.\d+\.\d+", output(log, run)), f"{output(log, run)!r}; {log.summary()}")
         need(log.runs[run].exit_code == 0, f"exit code {log.runs[run].exit_code}")
+
+
+@scenario(
+    "version",
+    check("flag.version+-v", "cli.md §5; trace 009", "stdout begins with X.Y.Z; exit code 0", version_is_printed),
+)  # fmt: skip
+async def version(engine: EngineDriver) -> None:
+    await engine.one_shot("--version")
+    await engine.one_shot("-v")

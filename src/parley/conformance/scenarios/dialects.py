@@ -9,9 +9,10 @@ import json
 import re
 from collections.abc import Callable
 
+from parley.conformance.conditions import exits_with, first_line, line_has, require_field
 from parley.conformance.driver import EngineDriver, Missed
 from parley.conformance.model import bash, say, use
-from parley.conformance.registry import Play, check, require_field, scenario
+from parley.conformance.registry import Play, check, checks, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.protocol.base import Json
 
@@ -59,10 +60,6 @@ async def dialect_b(engine: EngineDriver) -> None:
     engine.keep("x.txt")
 
 
-@check(
-    "dialect.session-start", "init.timestamp", on="dialect-b", basis="seed 001; dialects.md §1",
-    expects="system/init has `timestamp` and tools as objects with name, description and input_schema",
-)  # fmt: skip
 def b_init(log: ScenarioLog) -> None:
     line = log.first("system/init")
     need(TIME.fullmatch(str(line.get("timestamp"))), line.get("timestamp"))
@@ -70,42 +67,36 @@ def b_init(log: ScenarioLog) -> None:
     need(isinstance(tool, dict) and {"name", "description", "input_schema"} <= set(tool), tool)
 
 
-@check(
-    "dialect.b-time", "assistant.timestamp", "user.timestamp", "stream_event.timestamp", "result.timestamp",
-    on="dialect-b", basis="seed 001", expects="every line has a `timestamp`",
-)  # fmt: skip
 def b_times(log: ScenarioLog) -> None:
     for kind in ("assistant", "user", "stream_event", "result"):
         need(TIME.fullmatch(str(log.first(kind).get("timestamp"))), log.first(kind))
 
 
-@check(
-    "system.permission_request_B", "out.system/permission_request_B", on="dialect-b", basis="seed 001",
-    expects="a call that no one may allow is announced with `tool` and `params`, and does not run",
-)  # fmt: skip
 def b_permission(log: ScenarioLog) -> None:
     line = log.first("system/permission_request")
     need(line.get("tool") == "Bash" and isinstance(line.get("params"), dict), line)
     need("x.txt" not in log.files, "the command ran")
 
 
-@check(
-    "system.hook_execution_B", "out.system/hook_execution_B", on="dialect-b", basis="dialects.md §7, S8",
-    expects="a hook that ran is a line with hook_event, hook_name and outcome",
-)  # fmt: skip
-def b_hook(log: ScenarioLog) -> None:
-    line = log.first("system/hook_execution")
-    for name in ("hook_event", "hook_name", "outcome"):
-        require_field(line, name, "s")
-
-
-@check(
-    "result.input_tokens+output_tokens", on="dialect-b", basis="seed 001",
-    expects="the result has input_tokens and output_tokens at the top level",
-)  # fmt: skip
 def b_tokens(log: ScenarioLog) -> None:
     for name in ("input_tokens", "output_tokens"):
         require_field(log.last("result"), name, "n")
+
+
+checks(
+    "dialect-b",
+    check("dialect.session-start init.timestamp", "seed 001; dialects.md §1",
+          "system/init has `timestamp` and tools as objects with name, description and input_schema", b_init),
+    check("dialect.b-time assistant.timestamp user.timestamp stream_event.timestamp result.timestamp", "seed 001",
+          "every line has a `timestamp`", b_times),
+    check("system.permission_request_B out.system/permission_request_B", "seed 001",
+          "a call that no one may allow is announced with `tool` and `params`, and does not run", b_permission),
+    check("system.hook_execution_B out.system/hook_execution_B", "dialects.md §7, S8",
+          "a hook that ran is a line with hook_event, hook_name and outcome",
+          first_line("system/hook_execution", "hook_event:s", "hook_name:s", "outcome:s")),
+    check("result.input_tokens+output_tokens", "seed 001",
+          "the result has input_tokens and output_tokens at the top level", b_tokens),
+)  # fmt: skip
 
 
 @dialect_scenario("dialect-b-error")
@@ -114,16 +105,19 @@ async def dialect_b_error(engine: EngineDriver) -> None:
     await engine.one_shot(*SPEC, "--print", "--output-format", "stream-json", "--verbose", "--", "go")
 
 
-@check(
-    "result.error", "out.system/error_B", "system.error", on="dialect-b-error", basis="seed 001; dialects.md §2",
-    expects="subtype `error` with error{type: api_error, message}; exit code not 0",
-)  # fmt: skip
 def b_error(log: ScenarioLog) -> None:
     line = log.last("result")
     need(line.get("subtype") == "error", line)
     need(require_field(line, "error.type", "s") == "api_error", line)
     require_field(line, "error.message", "s")
     need(log.exit_code not in (0, None), f"exit code {log.exit_code}")
+
+
+checks(
+    "dialect-b-error",
+    check("result.error out.system/error_B system.error", "seed 001; dialects.md §2",
+          "subtype `error` with error{type: api_error, message}; exit code not 0", b_error),
+)  # fmt: skip
 
 
 # Dialect C.
@@ -150,52 +144,36 @@ async def dialect_c(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "flag.stdio", "flag.db", "in.control_C", "out.system/status_C", "system.status_C", on="dialect-c", basis="seed 002",
-    expects="control/status is answered by system/status with running, session_id and queued_messages",
-)  # fmt: skip
-def c_status(log: ScenarioLog) -> None:
-    line = log.first("system/status")
-    for path in ("running:b", "session_id:s", "queued_messages:n"):
-        require_field(line, *path.split(":"))
-
-
-@check(
-    "system.tool_result_C", "out.system/tool_result_C", "dialect.tool-result", on="dialect-c", basis="seed 002",
-    expects="a result is system/tool_result{tool_result{tool_use_id, content}}, of a tool with a lower-case name",
-)  # fmt: skip
 def c_tool_result(log: ScenarioLog) -> None:
     block = require_field(log.first("system/tool_result"), "tool_result", "o")
     need(block.get("tool_use_id") == "toolu_c" and "alpha" in str(block.get("content")), block)
     need([call.get("name") for call in log.blocks("tool_use")][:1] == ["read"], log.blocks("tool_use"))
 
 
-@check(
-    "system.queued_C", "out.system/queued_C", "dialect.prompt-while-busy", on="dialect-c", basis="seed 002",
-    expects="a prompt during a turn is acknowledged: system/queued with session_id and position 1",
-)  # fmt: skip
-def c_queued(log: ScenarioLog) -> None:
-    line = log.first("system/queued")
-    need(line.get("position") == 1 and line.get("session_id") == "mine", line)
-
-
-@check(
-    "system.injected_C", "out.system/injected_C", on="dialect-c", basis="seed 002",
-    expects="it joins the running turn: system/injected with message_count and content_length, and one result",
-)  # fmt: skip
 def c_injected(log: ScenarioLog) -> None:
     line = log.first("system/injected")
     need(line.get("message_count") == 1 and line.get("content_length") == len("INJECTED-TEXT"), line)
     need(log.told_model("INJECTED-TEXT") and len(log.all("result")) == 1, log.summary())
 
 
-@check(
-    "dialect.bad-input-line", "system.error", on="dialect-c", basis="seed 002",
-    expects="a line that is not JSON is answered by system/error with a message",
+checks(
+    "dialect-c",
+    check("flag.stdio flag.db in.control_C out.system/status_C system.status_C", "seed 002",
+          "control/status is answered by system/status with running, session_id and queued_messages",
+          first_line("system/status", "running:b", "session_id:s", "queued_messages:n")),
+    check("system.tool_result_C out.system/tool_result_C dialect.tool-result", "seed 002",
+          "a result is system/tool_result{tool_result{tool_use_id, content}}, of a tool with a lower-case name",
+          c_tool_result),
+    check("system.queued_C out.system/queued_C dialect.prompt-while-busy", "seed 002",
+          "a prompt during a turn is acknowledged: system/queued with session_id and position 1",
+          line_has("system/queued", position=1, session_id="mine")),
+    check("system.injected_C out.system/injected_C", "seed 002",
+          "it joins the running turn: system/injected with message_count and content_length, and one result",
+          c_injected),
+    check("dialect.bad-input-line system.error", "seed 002",
+          "a line that is not JSON is answered by system/error with a message",
+          first_line("system/error", "message:s"), exits_with(0)),
 )  # fmt: skip
-def c_error(log: ScenarioLog) -> None:
-    require_field(log.first("system/error"), "message", "s")
-    need(log.exit_code == 0, log.summary())
 
 
 # Dialect D.
@@ -214,10 +192,6 @@ async def dialect_d(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "out.JSON-RPC-response-D-_D", "in.JSON-RPC-request-D-_D", "dialect.turn-end", on="dialect-d", basis="seed 000",
-    expects="every event is a response with the id of the run; the last one has the result",
-)  # fmt: skip
 def d_run(log: ScenarioLog) -> None:
     lines = [line for line in log.received() if line.get("id") == 1]
     need(lines and all(line.get("jsonrpc") == "2.0" for line in lines), log.received()[:3])
@@ -225,10 +199,15 @@ def d_run(log: ScenarioLog) -> None:
     need("done" in str(lines[-1]) or "done" in str(lines[-2]), lines[-2:])
 
 
-@check(
-    "dialect.d-errors", "in.JSON-RPC-request-D-_D", on="dialect-d", basis="seed 000; dialects.md §4",
-    expects="a second run is refused with -32001, an unknown method with -32601",
-)  # fmt: skip
 def d_errors(log: ScenarioLog) -> None:
     codes = {line.get("id"): (line.get("error") or {}).get("code") for line in log.received() if "error" in line}
     need(codes == {2: -32001, 3: -32601}, codes)
+
+
+checks(
+    "dialect-d",
+    check("out.JSON-RPC-response-D-_D in.JSON-RPC-request-D-_D dialect.turn-end", "seed 000",
+          "every event is a response with the id of the run; the last one has the result", d_run),
+    check("dialect.d-errors in.JSON-RPC-request-D-_D", "seed 000; dialects.md §4",
+          "a second run is refused with -32001, an unknown method with -32601", d_errors),
+)  # fmt: skip

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 import json
 
+from parley.conformance.conditions import (
+    answered,
+    ends_with,
+    init_lists,
+    line_has,
+    made,
+    not_told,
+    told,
+    tool_fails,
+    tool_says,
+)
 from parley.conformance.driver import ASK, BYPASS, EngineDriver
 from parley.conformance.model import bash, say, use
 from parley.conformance.registry import check, scenario
@@ -12,7 +23,42 @@ from parley.conformance.scenario_log import Mismatch, ScenarioLog, need
 BETA = "context-1m-2025-08-07"
 
 
-@scenario("prompt-flags")
+def system_text(log: ScenarioLog, number: int = 0) -> str:
+    bodies = log.main_requests()
+    if len(bodies) <= number:
+        raise Mismatch(f"{len(bodies)} requests; {log.summary()}")
+    return str(bodies[number].get("system"))
+
+
+def two_tools(log: ScenarioLog) -> None:
+    listed = log.first("system/init").get("tools") or []
+    need({"Read", "Bash"} <= set(listed) and not {"Write", "Edit", "Task", "WebFetch"} & set(listed), listed)
+    sent = [tool.get("name") for tool in log.main_requests()[0].get("tools", [])]
+    need({"Read", "Bash"} <= set(sent) and not {"Write", "Edit", "Task", "Agent"} & set(sent), sent)
+
+
+def beta_header(log: ScenarioLog) -> None:
+    found = [headers.get("anthropic-beta", "") for headers in log.headers]
+    need(any(BETA in value for value in found), found)
+
+
+@scenario(
+    "prompt-flags",
+    check("flag.system-prompt", "trace 107",
+          "the prompt is in the system text of the request",
+          lambda log: need("You are a lighthouse keeper." in system_text(log), system_text(log))),
+    check("flag.tools", "trace 049; cli.md §2",
+          "`--tools Read,Bash`: init and the request have these two tools and no other built-in one", two_tools),
+    check("flag.betas", "trace 107", f"the header anthropic-beta has {BETA}", beta_header),
+    check("flag.settings", "cli.md §6.3", "`env` of --settings reaches commands", tool_says("toolu_env", "value=yes")),
+    check("flag.setting-sources", "cli.md §2",
+          "with an empty --setting-sources the project's CLAUDE.md is not sent",
+          ends_with(), not_told("MEMORY-FILE-TEXT")),
+    check("flag.add-dir", "cli.md §2",
+          "a file in the added folder is read without asking", tool_says("toolu_further", "from the further folder")),
+    check("flag.accepted flag.effort flag.strict-mcp-config", "trace 107",
+          "--effort and --strict-mcp-config are accepted and the turn succeeds", ends_with(subtype="success")),
+)  # fmt: skip
 async def prompt_flags(engine: EngineDriver) -> None:
     """A system prompt of its own, two tools, a beta, settings and a further folder."""
     further = engine.root / "further"
@@ -33,71 +79,34 @@ async def prompt_flags(engine: EngineDriver) -> None:
     )  # fmt: skip
 
 
-def system_text(log: ScenarioLog, number: int = 0) -> str:
-    bodies = log.main_requests()
-    if len(bodies) <= number:
-        raise Mismatch(f"{len(bodies)} requests; {log.summary()}")
-    return str(bodies[number].get("system"))
+def appended(log: ScenarioLog) -> None:
+    need("ALSO-THIS-LINE" in system_text(log), system_text(log)[-400:])
+    need(len(system_text(log)) > 200, "the default prompt is missing")
 
 
-@check(
-    "flag.system-prompt", on="prompt-flags", basis="trace 107",
-    expects="the prompt is in the system text of the request",
+def thinking_budget(log: ScenarioLog) -> None:
+    found = log.main_requests()[0].get("thinking") if log.main_requests() else None
+    need(isinstance(found, dict) and found.get("budget_tokens") == 2000, found)
+
+
+def plugin_listed(log: ScenarioLog) -> None:
+    line = log.first("system/init")
+    need("tried" in [each.get("name") for each in line.get("plugins") or []], line.get("plugins"))
+    need("tried:greet" in (line.get("slash_commands") or []), line.get("slash_commands"))
+
+
+@scenario(
+    "append-flags",
+    check("flag.append-system-prompt", "trace 107", "the text is in the system text", appended),
+    check("flag.max-thinking-tokens", "trace 107",
+          "the request of claude-sonnet-4-5 has a thinking budget of 2000 tokens", thinking_budget),
+    check("flag.agents", "cli.md §2", "init lists the agent of --agents", init_lists("agents", "reviewer")),
+    check("flag.plugin-dir", "cli.md §2", "init lists the plug-in and its command", plugin_listed),
+    check("flag.accepted-2 flag.thinking-display flag.task-budget flag.fallback-model", "cli.md §2",
+          "--thinking-display, --task-budget and --fallback-model are accepted", ends_with(subtype="success")),
+    check("flag.memory-file flag.setting-sources", "cli.md §2",
+          "without --setting-sources the project's CLAUDE.md is sent", told("MEMORY-FILE-TEXT")),
 )  # fmt: skip
-def own_prompt(log: ScenarioLog) -> None:
-    need("You are a lighthouse keeper." in system_text(log), system_text(log))
-
-
-@check(
-    "flag.tools", on="prompt-flags", basis="trace 049; cli.md §2",
-    expects="`--tools Read,Bash`: init and the request have these two tools and no other built-in one",
-)  # fmt: skip
-def two_tools(log: ScenarioLog) -> None:
-    listed = log.first("system/init").get("tools") or []
-    need({"Read", "Bash"} <= set(listed) and not {"Write", "Edit", "Task", "WebFetch"} & set(listed), listed)
-    sent = [tool.get("name") for tool in log.main_requests()[0].get("tools", [])]
-    need({"Read", "Bash"} <= set(sent) and not {"Write", "Edit", "Task", "Agent"} & set(sent), sent)
-
-
-@check("flag.betas", on="prompt-flags", basis="trace 107", expects=f"the header anthropic-beta has {BETA}")
-def beta_header(log: ScenarioLog) -> None:
-    found = [headers.get("anthropic-beta", "") for headers in log.headers]
-    need(any(BETA in value for value in found), found)
-
-
-@check(
-    "flag.settings", on="prompt-flags", basis="cli.md §6.3", expects="`env` of --settings reaches commands",
-)  # fmt: skip
-def settings_env(log: ScenarioLog) -> None:
-    need("value=yes" in str(log.tool_result("toolu_env").get("content")), log.tool_result("toolu_env"))
-
-
-@check(
-    "flag.setting-sources", on="prompt-flags", basis="cli.md §2",
-    expects="with an empty --setting-sources the project's CLAUDE.md is not sent",
-)  # fmt: skip
-def no_memory_file(log: ScenarioLog) -> None:
-    log.last("result")
-    need(not log.told_model("MEMORY-FILE-TEXT"), "the model was sent CLAUDE.md")
-
-
-@check(
-    "flag.add-dir", on="prompt-flags", basis="cli.md §2", expects="a file in the added folder is read without asking",
-)  # fmt: skip
-def added_folder(log: ScenarioLog) -> None:
-    found = log.tool_result("toolu_further")
-    need("from the further folder" in str(found.get("content")), found)
-
-
-@check(
-    "flag.accepted", "flag.effort", "flag.strict-mcp-config", on="prompt-flags", basis="trace 107",
-    expects="--effort and --strict-mcp-config are accepted and the turn succeeds",
-)  # fmt: skip
-def accepted(log: ScenarioLog) -> None:
-    need(log.last("result").get("subtype") == "success", log.summary())
-
-
-@scenario("append-flags")
 async def append_flags(engine: EngineDriver) -> None:
     """Additions to the default prompt, thinking, and an agent, a plug-in and a skill."""
     engine.put({
@@ -114,50 +123,21 @@ async def append_flags(engine: EngineDriver) -> None:
     )  # fmt: skip
 
 
-@check("flag.append-system-prompt", on="append-flags", basis="trace 107", expects="the text is in the system text")
-def appended(log: ScenarioLog) -> None:
-    need("ALSO-THIS-LINE" in system_text(log), system_text(log)[-400:])
-    need(len(system_text(log)) > 200, "the default prompt is missing")
-
-
-@check(
-    "flag.max-thinking-tokens", on="append-flags", basis="trace 107",
-    expects="the request of claude-sonnet-4-5 has a thinking budget of 2000 tokens",
-)  # fmt: skip
-def thinking_budget(log: ScenarioLog) -> None:
+def no_thinking(log: ScenarioLog) -> None:
     found = log.main_requests()[0].get("thinking") if log.main_requests() else None
-    need(isinstance(found, dict) and found.get("budget_tokens") == 2000, found)
+    need(found is None or (isinstance(found, dict) and found.get("type") == "disabled"), found)
 
 
-@check("flag.agents", on="append-flags", basis="cli.md §2", expects="init lists the agent of --agents")
-def agent_listed(log: ScenarioLog) -> None:
-    need("reviewer" in (log.first("system/init").get("agents") or []), log.first("system/init").get("agents"))
-
-
-@check("flag.plugin-dir", on="append-flags", basis="cli.md §2", expects="init lists the plug-in and its command")
-def plugin_listed(log: ScenarioLog) -> None:
-    line = log.first("system/init")
-    need("tried" in [each.get("name") for each in line.get("plugins") or []], line.get("plugins"))
-    need("tried:greet" in (line.get("slash_commands") or []), line.get("slash_commands"))
-
-
-@check(
-    "flag.accepted-2", "flag.thinking-display", "flag.task-budget", "flag.fallback-model", on="append-flags",
-    basis="cli.md §2", expects="--thinking-display, --task-budget and --fallback-model are accepted",
+@scenario(
+    "file-flags",
+    check("flag.system-prompt-file", "cli.md §2",
+          "the text of the file is the system text",
+          lambda log: need("You are a clockmaker." in system_text(log), system_text(log)[:400])),
+    check("flag.thinking", "trace 107", "`disabled`: the request asks for no thinking", no_thinking),
+    check("flag.dangerously-skip-permissions", "cli.md §2",
+          "the mode is bypassPermissions, and a command runs without asking",
+          line_has("system/init", permissionMode="bypassPermissions"), made("made.txt")),
 )  # fmt: skip
-def accepted_too(log: ScenarioLog) -> None:
-    need(log.last("result").get("subtype") == "success", log.summary())
-
-
-@check(
-    "flag.memory-file", "flag.setting-sources", on="append-flags", basis="cli.md §2",
-    expects="without --setting-sources the project's CLAUDE.md is sent",
-)  # fmt: skip
-def memory_file(log: ScenarioLog) -> None:
-    need(log.told_model("MEMORY-FILE-TEXT"), "the model was not sent CLAUDE.md")
-
-
-@scenario("file-flags")
 async def file_flags(engine: EngineDriver) -> None:
     """A system prompt from a file, thinking switched off, and `--setting=value` forms."""
     prompt = engine.root / "prompt.txt"
@@ -170,28 +150,27 @@ async def file_flags(engine: EngineDriver) -> None:
     engine.keep("made.txt")
 
 
-@check("flag.system-prompt-file", on="file-flags", basis="cli.md §2", expects="the text of the file is the system text")
-def prompt_file(log: ScenarioLog) -> None:
-    need("You are a clockmaker." in system_text(log), system_text(log)[:400])
+def custom_headers(log: ScenarioLog) -> None:
+    need(log.headers, "no request reached the model")
+    need(any(headers.get("x-conform") == "yes" for headers in log.headers), log.headers[:1])
 
 
-@check("flag.thinking", on="file-flags", basis="trace 107", expects="`disabled`: the request asks for no thinking")
-def no_thinking(log: ScenarioLog) -> None:
-    found = log.main_requests()[0].get("thinking") if log.main_requests() else None
-    need(found is None or (isinstance(found, dict) and found.get("type") == "disabled"), found)
-
-
-@check(
-    "flag.dangerously-skip-permissions", on="file-flags", basis="cli.md §2",
-    expects="the mode is bypassPermissions, and a command runs without asking",
+@scenario(
+    "config-folder",
+    check("env.CLAUDE_CONFIG_DIR client_env.CLAUDE_CONFIG_DIR", "cli.md §3, §6.1",
+          "settings are read from the folder and the transcript is written into it, not into the home",
+          tool_says("toolu_user", "user-settings"),
+          lambda log: need(len(log.facts.get("transcripts", [])) == 1 and not log.facts["home"], log.facts)),
+    check("env.BASH_DEFAULT_TIMEOUT_MS+BASH_MAX_TIMEOUT_MS", "cli.md §3",
+          "a command that takes longer than 1000 ms is stopped and has an error as its result",
+          tool_fails("toolu_slow")),
+    check("env.ANTHROPIC_BASE_URL+ANTHROPIC_AUTH_TOKEN", "cli.md §3",
+          "requests go to ANTHROPIC_BASE_URL, with ANTHROPIC_CUSTOM_HEADERS", custom_headers),
+    check("env.of-sdks client_env.CLAUDE_CODE_ENTRYPOINT client_env.CLAUDE_AGENT_SDK_VERSION client_env.PWD "
+          "client_env.CLAUDE_AGENT_SDK_CLIENT_APP client_env.TRACEPARENT+TRACESTATE "
+          "env.MCP_TIMEOUT+MCP_TOOL_TIMEOUT", "trace 116",
+          "the variables that SDKs set are accepted", ends_with(subtype="success")),
 )  # fmt: skip
-def skips_permissions(log: ScenarioLog) -> None:
-    found = log.first("system/init").get("permissionMode")
-    need(found == "bypassPermissions", found)
-    need("made.txt" in log.files, log.summary())
-
-
-@scenario("config-folder")
 async def config_folder(engine: EngineDriver) -> None:
     """CLAUDE_CONFIG_DIR with a user's settings; a limit for commands; the variables of SDKs."""
     folder = engine.root / "config"
@@ -211,89 +190,49 @@ async def config_folder(engine: EngineDriver) -> None:
     engine.log.facts["home"] = [path.name for path in engine.home.glob(".claude/projects/*/*.jsonl")]
 
 
-@check(
-    "env.CLAUDE_CONFIG_DIR", "client_env.CLAUDE_CONFIG_DIR", on="config-folder", basis="cli.md §3, §6.1",
-    expects="settings are read from the folder and the transcript is written into it, not into the home",
+@scenario(
+    "nested",
+    check("client_env.CLAUDECODE", "users.md U-13.4",
+          "the engine starts inside another session", ends_with(result="one")),
 )  # fmt: skip
-def config_dir(log: ScenarioLog) -> None:
-    need("user-settings" in str(log.tool_result("toolu_user").get("content")), log.tool_result("toolu_user"))
-    need(len(log.facts.get("transcripts", [])) == 1 and not log.facts["home"], log.facts)
-
-
-@check(
-    "env.BASH_DEFAULT_TIMEOUT_MS+BASH_MAX_TIMEOUT_MS", on="config-folder", basis="cli.md §3",
-    expects="a command that takes longer than 1000 ms is stopped and has an error as its result",
-)  # fmt: skip
-def command_limit(log: ScenarioLog) -> None:
-    found = log.tool_result("toolu_slow")
-    need(found.get("is_error") is True, found)
-
-
-@check(
-    "env.ANTHROPIC_BASE_URL+ANTHROPIC_AUTH_TOKEN", on="config-folder", basis="cli.md §3",
-    expects="requests go to ANTHROPIC_BASE_URL, with ANTHROPIC_CUSTOM_HEADERS",
-)  # fmt: skip
-def custom_headers(log: ScenarioLog) -> None:
-    need(log.headers, "no request reached the model")
-    need(any(headers.get("x-conform") == "yes" for headers in log.headers), log.headers[:1])
-
-
-@check(
-    "env.of-sdks", "client_env.CLAUDE_CODE_ENTRYPOINT", "client_env.CLAUDE_AGENT_SDK_VERSION", "client_env.PWD",
-    "client_env.CLAUDE_AGENT_SDK_CLIENT_APP", "client_env.TRACEPARENT+TRACESTATE", "env.MCP_TIMEOUT+MCP_TOOL_TIMEOUT",
-    on="config-folder", basis="trace 116", expects="the variables that SDKs set are accepted",
-)  # fmt: skip
-def sdk_variables(log: ScenarioLog) -> None:
-    need(log.last("result").get("subtype") == "success", log.summary())
-
-
-@scenario("nested")
 async def nested(engine: EngineDriver) -> None:
     """Started with CLAUDECODE=1, as inside another session."""
     engine.model.play(say("one"))
     await engine.turn("go", env={"CLAUDECODE": "1", "CLAUDE_CODE_ENTRYPOINT": "sdk-go"})
 
 
-@check(
-    "client_env.CLAUDECODE", on="nested", basis="users.md U-13.4", expects="the engine starts inside another session",
+@scenario(
+    "skill",
+    check("tool.Skill initialize.skills init.skills", "control.md §5; tools.md §3",
+          "init lists the skill, and calling it sends its text to the model",
+          init_lists("skills", "brew"), told("SKILL-BODY: boil water.")),
+    check("initialize.accepted initialize.excludeDynamicSections initialize.systemPromptSnapshot", "control.md §5",
+          "excludeDynamicSections and systemPromptSnapshot are accepted",
+          answered("initialize"), ends_with(subtype="success")),
 )  # fmt: skip
-def starts_nested(log: ScenarioLog) -> None:
-    need(log.last("result").get("result") == "one", log.summary())
-
-
-@scenario("skill")
 async def skill(engine: EngineDriver) -> None:
     """A skill of the project, named in initialize and called by the model."""
     engine.put({
         ".claude/skills/brew/SKILL.md": "---\nname: brew\ndescription: Brews tea\n---\nSKILL-BODY: boil water.\n"
     })  # fmt: skip
     engine.model.play(use("Skill", {"skill": "brew"}, "toolu_skill"), say("one"))
-    await engine.start("--setting-sources", "user,project", "--allowedTools", "Skill")
-    await engine.initialize(skills=["brew"], excludeDynamicSections=True, systemPromptSnapshot=True)
-    engine.user("go")
-    await engine.result()
-    await engine.finish()
+    await engine.turn(
+        "go",
+        "--setting-sources",
+        "user,project",
+        "--allowedTools",
+        "Skill",
+        skills=["brew"],
+        excludeDynamicSections=True,
+        systemPromptSnapshot=True,
+    )
 
 
-@check(
-    "tool.Skill", "initialize.skills", "init.skills", on="skill", basis="control.md §5; tools.md §3",
-    expects="init lists the skill, and calling it sends its text to the model",
+@scenario(
+    "client-composed",
+    check("user.client_composed user.origin", "messages.md §4",
+          "the text reaches the model literally", told("/cost is a literal text"), ends_with(result="one")),
 )  # fmt: skip
-def skill_is_used(log: ScenarioLog) -> None:
-    need("brew" in (log.first("system/init").get("skills") or []), log.first("system/init").get("skills"))
-    need(log.told_model("SKILL-BODY: boil water."), log.summary())
-
-
-@check(
-    "initialize.accepted", "initialize.excludeDynamicSections", "initialize.systemPromptSnapshot", on="skill",
-    basis="control.md §5", expects="excludeDynamicSections and systemPromptSnapshot are accepted",
-)  # fmt: skip
-def initialize_options(log: ScenarioLog) -> None:
-    log.answer("initialize")
-    need(log.last("result").get("subtype") == "success", log.summary())
-
-
-@scenario("client-composed")
 async def client_composed(engine: EngineDriver) -> None:
     """A prompt that looks like a command, marked as literal; a prompt with an origin."""
     engine.model.play(say("one"), say("two"))
@@ -302,12 +241,3 @@ async def client_composed(engine: EngineDriver) -> None:
     engine.user("/cost is a literal text", client_composed=True, origin={"kind": "human"})
     await engine.result()
     await engine.finish()
-
-
-@check(
-    "user.client_composed", "user.origin", on="client-composed", basis="messages.md §4",
-    expects="the text reaches the model literally",
-)  # fmt: skip
-def literal_text(log: ScenarioLog) -> None:
-    need(log.told_model("/cost is a literal text"), log.summary())
-    need(log.last("result").get("result") == "one", log.summary())

@@ -2,55 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from parley.conformance.driver import SECRET
-from parley.conformance.registry import BehaviourCheck, Judge, add_check
+from parley.conformance.registry import EVERY, check, checks
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_blocks, kind_of, need, shown
 
 LINE_LIMIT_CHARS = 1 << 20
 """The longest line that the official Python SDK reads by default."""
-EVERY = "*"
-"""The scenario of an invariant: all of them."""
 PLAIN = ("print-text", "prompt-on-stdin", "version", "dialect-")
 """Scenarios whose output is not in stream-json."""
-
-
-def invariant(id: str, *rows: str, expects: str, basis: str) -> Callable[[Judge], Judge]:
-    def add(judge: Judge) -> Judge:
-        add_check(BehaviourCheck(id=id, rows=rows, scenario=EVERY, expects=expects, basis=basis, judge=judge))
-        return judge
-
-    return add
 
 
 def is_plain(log: ScenarioLog) -> bool:
     return log.scenario.startswith(PLAIN)
 
 
-@invariant(
-    "every.json-lines", "framing.Line-one-JSON-object", "framing.Non-JSON-on-stdout", "framing.bad-JSON",
-    expects="every line on stdout is one JSON object", basis="messages.md §1; users.md U-1.4",
-)  # fmt: skip
 def json_lines(log: ScenarioLog) -> None:
     if not is_plain(log):
         for entry in log.entries:
             need(entry.sent or entry.message is not None, entry.raw)
 
 
-@invariant(
-    "every.line-length", "framing.Max-line-length", expects="no line is longer than 1 MiB", basis="messages.md §1"
-)
 def line_length(log: ScenarioLog) -> None:
     longest = max((len(entry.raw) for entry in log.entries if not entry.sent), default=0)
     need(longest < LINE_LIMIT_CHARS, f"a line of {longest} characters")
 
 
-@invariant(
-    "every.session-id", "result.session_id", "assistant.session_id", "init.session_id+uuid",
-    expects="all lines of a process have one session id, a uuid; control messages have none",
-    basis="traces README, fields",
-)  # fmt: skip
 def one_session_id(log: ScenarioLog) -> None:
     if is_plain(log):
         return
@@ -68,10 +44,6 @@ def one_session_id(log: ScenarioLog) -> None:
         need(all(len(each) == 36 for each in ids), f"a session id that is not a uuid: {ids[:1]}")
 
 
-@invariant(
-    "every.uuid", "assistant.uuid", "result.uuid", "user.uuid", "stream_event.uuid",
-    expects="every line except control messages has a uuid of its own", basis="traces README, fields",
-)  # fmt: skip
 def own_uuid(log: ScenarioLog) -> None:
     if is_plain(log):
         return
@@ -84,25 +56,16 @@ def own_uuid(log: ScenarioLog) -> None:
         need(len(ids) == len(set(ids)), f"{len(ids) - len(set(ids))} uuids are used twice")
 
 
-@invariant(
-    "every.no-secret", "env.ANTHROPIC_API_KEY", expects="the API key is not on stdout or stderr",
-    basis="users.md §13, U-14.2",
-)  # fmt: skip
 def no_secret(log: ScenarioLog) -> None:
     for entry in log.entries:
         need(entry.sent or SECRET not in entry.raw, f"the key is in a line `{entry.kind}`")
     need(SECRET not in log.stderr, "the key is on stderr")
 
 
-@invariant("every.no-leftovers", "silence.close", expects="no process survives the engine", basis="users.md U-6.1")
 def no_leftovers(log: ScenarioLog) -> None:
     need(not log.leftovers, f"still running: {log.leftovers}")
 
 
-@invariant(
-    "every.control-answers", "envelope.success", "envelope.error", "out.control_response", "in.control_request",
-    expects="every control request is answered once, with its own id inside `response`", basis="control.md §1",
-)  # fmt: skip
 def control_answers(log: ScenarioLog) -> None:
     if is_plain(log):
         return
@@ -121,12 +84,6 @@ def control_answers(log: ScenarioLog) -> None:
     need(set(answered) == sent, f"{len(sent - set(answered))} without an answer; {log.summary()}")
 
 
-@invariant(
-    "every.tool-pairs", "out.user", "block.tool_use", "block.tool_result", "tool_fact.parallel-calls",
-    "user.parent_tool_use_id",
-    expects="a tool result names a call that came before it, and each call has one result",
-    basis="messages.md §4; traces README, fact 6",
-)  # fmt: skip
 def tool_pairs(log: ScenarioLog) -> None:
     if is_plain(log) or log.scenario in UNPAIRED:
         return
@@ -148,10 +105,6 @@ UNPAIRED = ("max-budget", "hook-defer")
 """A deferred call has no result yet. The recorded engine also leaves out that of a call that exceeds the budget."""
 
 
-@invariant(
-    "every.asks-in-order", "ask.can_use_tool", "can_use_tool.tool_use_id",
-    expects="can_use_tool comes after the tool_use line that it is about", basis="users.md §3, trap 7",
-)  # fmt: skip
 def asks_in_order(log: ScenarioLog) -> None:
     seen: set[str] = set()
     for line in log.received():
@@ -161,10 +114,6 @@ def asks_in_order(log: ScenarioLog) -> None:
             need(request.get("tool_use_id") in seen, f"asked before its tool_use line: {shown(request)}")
 
 
-@invariant(
-    "every.no-error-line", "top.error", "out.error", "ask.sdk_control_interrupt",
-    expects="no top-level `error` line and no sdk_control_interrupt: both end clients", basis="messages.md §9, §12",
-)  # fmt: skip
 def no_error_line(log: ScenarioLog) -> None:
     if not is_plain(log):
         for line in log.received():
@@ -172,10 +121,6 @@ def no_error_line(log: ScenarioLog) -> None:
         need(not log.asked("sdk_control_interrupt"), "sdk_control_interrupt was sent")
 
 
-@invariant(
-    "every.result-last", "out.result", expects="after a `result`, no assistant line before the next `system/init`",
-    basis="messages.md §11",
-)  # fmt: skip
 def result_last(log: ScenarioLog) -> None:
     if is_plain(log):
         return
@@ -193,10 +138,6 @@ def result_last(log: ScenarioLog) -> None:
                 raise Mismatch(f"an assistant line after its result; {log.summary(number)}")
 
 
-@invariant(
-    "every.lists", "assistant.message.content", "assistant.message.model",
-    expects="the content of every assistant line is a list, and its message names a model", basis="messages.md §12",
-)  # fmt: skip
 def lists(log: ScenarioLog) -> None:
     if is_plain(log):
         return
@@ -206,11 +147,6 @@ def lists(log: ScenarioLog) -> None:
         need(isinstance(message, dict) and isinstance(message.get("model"), str), shown(line))
 
 
-@invariant(
-    "every.result-fields", "result.subtype", "result.is_error", "result.duration_ms", "result.duration_api_ms",
-    "result.num_turns", "result.session_id",
-    expects="every result has the six fields without which the official Python SDK raises", basis="messages.md §7",
-)  # fmt: skip
 def result_fields(log: ScenarioLog) -> None:
     if is_plain(log):
         return
@@ -219,3 +155,36 @@ def result_fields(log: ScenarioLog) -> None:
                    if name not in line]  # fmt: skip
         need(not missing, f"without {missing}: {shown(line)}")
         need(line["is_error"] or isinstance(line.get("result"), str), f"a good result without text: {shown(line)}")
+
+
+checks(
+    EVERY,
+    check("every.json-lines framing.Line-one-JSON-object framing.Non-JSON-on-stdout framing.bad-JSON",
+          "messages.md §1; users.md U-1.4",
+          "every line on stdout is one JSON object", json_lines),
+    check("every.line-length framing.Max-line-length", "messages.md §1", "no line is longer than 1 MiB", line_length),
+    check("every.session-id result.session_id assistant.session_id init.session_id+uuid", "traces README, fields",
+          "all lines of a process have one session id, a uuid; control messages have none", one_session_id),
+    check("every.uuid assistant.uuid result.uuid user.uuid stream_event.uuid", "traces README, fields",
+          "every line except control messages has a uuid of its own", own_uuid),
+    check("every.no-secret env.ANTHROPIC_API_KEY", "users.md §13, U-14.2",
+          "the API key is not on stdout or stderr", no_secret),
+    check("every.no-leftovers silence.close", "users.md U-6.1", "no process survives the engine", no_leftovers),
+    check("every.control-answers envelope.success envelope.error out.control_response in.control_request",
+          "control.md §1",
+          "every control request is answered once, with its own id inside `response`", control_answers),
+    check("every.tool-pairs out.user block.tool_use block.tool_result tool_fact.parallel-calls "
+          "user.parent_tool_use_id", "messages.md §4; traces README, fact 6",
+          "a tool result names a call that came before it, and each call has one result", tool_pairs),
+    check("every.asks-in-order ask.can_use_tool can_use_tool.tool_use_id", "users.md §3, trap 7",
+          "can_use_tool comes after the tool_use line that it is about", asks_in_order),
+    check("every.no-error-line top.error out.error ask.sdk_control_interrupt", "messages.md §9, §12",
+          "no top-level `error` line and no sdk_control_interrupt: both end clients", no_error_line),
+    check("every.result-last out.result", "messages.md §11",
+          "after a `result`, no assistant line before the next `system/init`", result_last),
+    check("every.lists assistant.message.content assistant.message.model", "messages.md §12",
+          "the content of every assistant line is a list, and its message names a model", lists),
+    check("every.result-fields result.subtype result.is_error result.duration_ms result.duration_api_ms "
+          "result.num_turns result.session_id", "messages.md §7",
+          "every result has the six fields without which the official Python SDK raises", result_fields),
+)  # fmt: skip

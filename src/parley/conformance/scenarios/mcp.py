@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from parley.conformance.conditions import answered, asks_for, asks_with, line_has, server_is, tool_says
 from parley.conformance.driver import ASK, EngineDriver
 from parley.conformance.model import say, use
 from parley.conformance.registry import check, scenario
-from parley.conformance.scenario_log import Mismatch, ScenarioLog, need
+from parley.conformance.scenario_log import ScenarioLog, need
 from parley.conformance.scenarios.permissions import allow
 from parley.protocol.base import Json
 
@@ -112,32 +113,11 @@ def config(**servers: Json) -> tuple[str, str]:
     return "--mcp-config", json.dumps({"mcpServers": servers})
 
 
-def status_of(log: ScenarioLog, name: str, label: str = "mcp_status") -> str:
-    """The state of a server, as mcp_status tells it. Raises Mismatch."""
-    servers = log.answer(label).get("mcpServers") or []
-    found = [server for server in servers if server.get("name") == name]
-    if not found:
-        raise Mismatch(f"no server {name!r} in {servers}")
-    return str(found[0].get("status"))
+def servers_in_init(log: ScenarioLog) -> Json:
+    """The state of each server, as `system/init` tells it. Raises Mismatch."""
+    return {server.get("name"): server.get("status") for server in log.first("system/init").get("mcp_servers") or []}
 
 
-@scenario("hosted-server")
-async def hosted_server(engine: EngineDriver) -> None:
-    engine.on("mcp_message", hosted)
-    engine.on("can_use_tool", allow)
-    engine.model.play(ADD, say("ok"))
-    await engine.start(*ASK, *config(calc={"type": "sdk", "name": "calc"}), "--allowedTools", "mcp__calc__add")
-    await engine.initialize()
-    engine.user("go")
-    await engine.result()
-    await engine.ask("mcp_status")
-    await engine.finish()
-
-
-@check(
-    "ask.mcp_message", "mcp.sdk", on="hosted-server", basis="trace 067; control.md §10",
-    expects="the handshake, tools/list and tools/call travel in mcp_message: server_name and a JSON-RPC message",
-)  # fmt: skip
 def bridge(log: ScenarioLog) -> None:
     asked = log.asked("mcp_message")
     methods = [str((request.get("message") or {}).get("method")) for request in asked]
@@ -146,28 +126,46 @@ def bridge(log: ScenarioLog) -> None:
     need(all(request.get("server_name") == "calc" for request in asked), asked)
 
 
-@check(
-    "tool.mcp__server__tool", "flag.mcp-config", "init.mcp_servers", on="hosted-server", basis="trace 067",
-    expects="the tool is called mcp__calc__add, is in init, and its text is the result; the server is connected",
+@scenario(
+    "hosted-server",
+    check("ask.mcp_message mcp.sdk", "trace 067; control.md §10",
+          "the handshake, tools/list and tools/call travel in mcp_message: server_name and a JSON-RPC message", bridge),
+    check("tool.mcp__server__tool flag.mcp-config init.mcp_servers", "trace 067",
+          "the tool is called mcp__calc__add, is in init, and its text is the result; the server is connected",
+          tool_says("toolu_add", "sum=42"), asks_for(), server_is("calc", "connected"),
+          lambda log: need(list(servers_in_init(log)) == ["calc"], servers_in_init(log))),
 )  # fmt: skip
-def hosted_tool(log: ScenarioLog) -> None:
-    need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
-    need(not log.asked("can_use_tool"), "an allowed tool was asked for")
-    need(status_of(log, "calc") == "connected", log.answer("mcp_status"))
-    listed = [server.get("name") for server in log.first("system/init").get("mcp_servers") or []]
-    need(listed == ["calc"], listed)
+async def hosted_server(engine: EngineDriver) -> None:
+    engine.on("mcp_message", hosted)
+    engine.on("can_use_tool", allow)
+    engine.model.play(ADD, say("ok"))
+    await engine.begin("go", *ASK, *config(calc={"type": "sdk", "name": "calc"}), "--allowedTools", "mcp__calc__add")
+    await engine.result()
+    await engine.ask("mcp_status")
+    await engine.finish()
 
 
-@scenario("stdio-server")
+@scenario(
+    "stdio-server",
+    check("mcp.stdio", "trace 069",
+          "the tool is asked for, runs, and its text is the result",
+          asks_with("can_use_tool", "tool_name", ["mcp__calc__add"]), tool_says("toolu_add", "sum=42")),
+    check("mcp.broken mcp.stdio request.mcp_status", "trace 069; users.md U-17.1",
+          "a server that cannot start is `failed`, and does not stop the session",
+          server_is("broken", "failed"), server_is("calc", "connected")),
+    check("request.mcp_toggle", "trace 069",
+          "off: the server is `disabled`; on: success",
+          answered("off", "on"), server_is("calc", "disabled", "status off")),
+    check("mcp.reconnect request.mcp_reconnect", "trace 069",
+          "success; connected again", answered("mcp_reconnect"), server_is("calc", "connected", "status on")),
+)  # fmt: skip
 async def stdio_server(engine: EngineDriver) -> None:
     """A server beside a broken one; it is switched off and on and connected again."""
     engine.put({"server.py": STDIO_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
     engine.on("can_use_tool", allow)
     engine.model.play(ADD, say("ok"))
     good = {"command": sys.executable, "args": [str(engine.cwd / "server.py")], "env": {"X": "1"}}
-    await engine.start(*ASK, *config(calc=good, broken={"command": "/nonexistent/server"}))
-    await engine.initialize()
-    engine.user("go")
+    await engine.begin("go", *ASK, *config(calc=good, broken={"command": "/nonexistent/server"}))
     await engine.result()
     await engine.ask("mcp_status")
     await engine.ask("mcp_toggle", "off", serverName="calc", enabled=False)
@@ -176,40 +174,6 @@ async def stdio_server(engine: EngineDriver) -> None:
     await engine.ask("mcp_reconnect", serverName="calc")
     await engine.ask("mcp_status", "status on")
     await engine.finish()
-
-
-@check(
-    "mcp.stdio", on="stdio-server", basis="trace 069",
-    expects="the tool is asked for, runs, and its text is the result",
-)  # fmt: skip
-def stdio_tool(log: ScenarioLog) -> None:
-    need([request.get("tool_name") for request in log.asked("can_use_tool")] == ["mcp__calc__add"], log.summary())
-    need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
-
-
-@check(
-    "mcp.broken", "mcp.stdio", "request.mcp_status", on="stdio-server", basis="trace 069; users.md U-17.1",
-    expects="a server that cannot start is `failed`, and does not stop the session",
-)  # fmt: skip
-def broken_server(log: ScenarioLog) -> None:
-    need(status_of(log, "broken") == "failed" and status_of(log, "calc") == "connected", log.answer("mcp_status"))
-
-
-@check(
-    "request.mcp_toggle", on="stdio-server", basis="trace 069", expects="off: the server is `disabled`; on: success",
-)  # fmt: skip
-def toggled(log: ScenarioLog) -> None:
-    log.answer("off")
-    need(status_of(log, "calc", "status off") == "disabled", log.answer("status off"))
-    log.answer("on")
-
-
-@check(
-    "mcp.reconnect", "request.mcp_reconnect", on="stdio-server", basis="trace 069", expects="success; connected again",
-)  # fmt: skip
-def reconnected(log: ScenarioLog) -> None:
-    log.answer("mcp_reconnect")
-    need(status_of(log, "calc", "status on") == "connected", log.answer("status on"))
 
 
 # Servers over HTTP.
@@ -273,38 +237,36 @@ async def http_turn(engine: EngineDriver, kind: str) -> None:
         await engine.finish()
 
 
-@scenario("http-server")
+@scenario(
+    "http-server",
+    check("mcp.http", "control.md §10", "a tool of a server over HTTP runs", tool_says("toolu_add", "sum=42")),
+    check("mcp.get-405 mcp.http", "users: 405 on GET means failed",
+          "a server that answers GET with 405 is connected: its stream is optional", server_is("calc", "connected")),
+)  # fmt: skip
 async def server_over_http(engine: EngineDriver) -> None:
     await http_turn(engine, "http")
 
 
-@scenario("sse-server")
+@scenario(
+    "sse-server",
+    check("mcp.sse", "control.md §10",
+          "a tool of a server over an event stream runs", tool_says("toolu_add", "sum=42")),
+)  # fmt: skip
 async def server_over_sse(engine: EngineDriver) -> None:
     await http_turn(engine, "sse")
-
-
-@check("mcp.http", on="http-server", basis="control.md §10", expects="a tool of a server over HTTP runs")
-def http_tool(log: ScenarioLog) -> None:
-    need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
-
-
-@check("mcp.sse", on="sse-server", basis="control.md §10", expects="a tool of a server over an event stream runs")
-def sse_tool(log: ScenarioLog) -> None:
-    need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
-
-
-@check(
-    "mcp.get-405", "mcp.http", on="http-server", basis="users: 405 on GET means failed",
-    expects="a server that answers GET with 405 is connected: its stream is optional",
-)  # fmt: skip
-def optional_stream(log: ScenarioLog) -> None:
-    need(status_of(log, "calc") == "connected", log.answer("mcp_status"))
 
 
 # Servers of another revision, and servers that are slow.
 
 
-@scenario("new-server")
+@scenario(
+    "new-server",
+    check("mcp.revision-2026-07-28 mcp.stdio", "users: protocol 2026-07-28 rejected",
+          "a server without a handshake is discovered, and its tool runs", tool_says("toolu_add", "sum=42")),
+    check("mcp.input-required ask.elicitation", "MCP 2026-07-28, multi round-trip requests",
+          "a result `input_required` is an elicitation; the call is repeated with the answer and the server's state",
+          asks_with("elicitation", "message", ["How many?"]), tool_says("toolu_add", "state=s accept")),
+)  # fmt: skip
 async def new_server(engine: EngineDriver) -> None:
     """A server that speaks only MCP 2026-07-28. Its tool asks the user."""
     engine.put({"new.py": NEW_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
@@ -319,24 +281,16 @@ async def new_server(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "mcp.revision-2026-07-28", "mcp.stdio", on="new-server", basis="users: protocol 2026-07-28 rejected",
-    expects="a server without a handshake is discovered, and its tool runs",
+@scenario(
+    "late-servers",
+    check("mcp.ready-in-time mcp.stdio", "users: tools lost on the first turn",
+          "tools of servers that are ready after 0.1 and 3 s can be called in the first turn",
+          tool_says("toolu_soon", "sum=42"), tool_says("toolu_later", "sum=42")),
+    check("mcp.ready-late mcp.stdio init.mcp_servers", "users: failed before it connects",
+          "a server that needs longer is `pending`, not `failed`, and its tools can be called as soon as it is ready",
+          lambda log: need(servers_in_init(log).get("last") == "pending", servers_in_init(log)),
+          server_is("last", "pending", "status early"), tool_says("toolu_last", "sum=42")),
 )  # fmt: skip
-def new_revision(log: ScenarioLog) -> None:
-    need("sum=42" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
-
-
-@check(
-    "mcp.input-required", "ask.elicitation", on="new-server", basis="MCP 2026-07-28, multi round-trip requests",
-    expects="a result `input_required` is an elicitation; the call is repeated with the answer and the server's state",
-)  # fmt: skip
-def input_required(log: ScenarioLog) -> None:
-    need([request.get("message") for request in log.asked("elicitation")] == ["How many?"], log.summary())
-    need("state=s accept" in str(log.tool_result("toolu_add").get("content")), log.tool_result("toolu_add"))
-
-
-@scenario("late-servers")
 async def late_servers(engine: EngineDriver) -> None:
     """Servers that are ready after 0.1 s, after 3 s, and long after the first turn."""
     engine.put({"new.py": NEW_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
@@ -351,9 +305,7 @@ async def late_servers(engine: EngineDriver) -> None:
     waits = {"soon": "0.1", "later": "3", "last": str(engine.cwd / "ready")}
     program = str(engine.cwd / "new.py")
     servers = config(**{name: {"command": sys.executable, "args": [program, wait]} for name, wait in waits.items()})
-    await engine.start(*ASK, *servers, env=PATIENT)
-    await engine.initialize()
-    engine.user("go")
+    await engine.begin("go", *ASK, *servers, env=PATIENT)
     await engine.result()
     await engine.ask("mcp_status", "status early")
     engine.put({"ready": ""})
@@ -363,27 +315,12 @@ async def late_servers(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "mcp.ready-in-time", "mcp.stdio", on="late-servers", basis="users: tools lost on the first turn",
-    expects="tools of servers that are ready after 0.1 and 3 s can be called in the first turn",
+@scenario(
+    "silent-server",
+    check("mcp.never-ready mcp.stdio", "users: pending for ever",
+          "a server that does not answer within MCP_TIMEOUT is `failed`, and the session continues",
+          server_is("silent", "failed"), line_has("result", is_error=False)),
 )  # fmt: skip
-def ready_in_time(log: ScenarioLog) -> None:
-    for id in ("toolu_soon", "toolu_later"):
-        need("sum=42" in str(log.tool_result(id).get("content")), log.tool_result(id))
-
-
-@check(
-    "mcp.ready-late", "mcp.stdio", "init.mcp_servers", on="late-servers", basis="users: failed before it connects",
-    expects="a server that needs longer is `pending`, not `failed`, and its tools can be called as soon as it is ready",
-)  # fmt: skip
-def ready_late(log: ScenarioLog) -> None:
-    listed = {server.get("name"): server.get("status") for server in log.first("system/init").get("mcp_servers") or []}
-    need(listed.get("last") == "pending", listed)
-    need(status_of(log, "last", "status early") == "pending", log.answer("status early"))
-    need("sum=42" in str(log.tool_result("toolu_last").get("content")), log.tool_result("toolu_last"))
-
-
-@scenario("silent-server")
 async def silent_server(engine: EngineDriver) -> None:
     """A server that never answers."""
     engine.put({"silent.py": "import sys\nfor line in sys.stdin: pass\n"})
@@ -398,16 +335,18 @@ async def silent_server(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-@check(
-    "mcp.never-ready", "mcp.stdio", on="silent-server", basis="users: pending for ever",
-    expects="a server that does not answer within MCP_TIMEOUT is `failed`, and the session continues",
+def always_loaded(log: ScenarioLog) -> None:
+    tools = {tool.get("name"): tool for tool in log.main_requests()[0].get("tools") or []}
+    need("mcp__calc__add" in tools and not tools["mcp__calc__add"].get("defer_loading"), sorted(map(str, tools)))
+    need(tools.get("mcp__other__add", {"defer_loading": True}).get("defer_loading"), tools.get("mcp__other__add"))
+
+
+@scenario(
+    "always-loaded-server",
+    check("mcp.always-load mcp.extras", "users: alwaysLoad of a server has no effect",
+          "with tool search, the tools of a server with `alwaysLoad` are in the first request, and not deferred",
+          always_loaded),
 )  # fmt: skip
-def never_ready(log: ScenarioLog) -> None:
-    need(status_of(log, "silent") == "failed", log.answer("mcp_status"))
-    need(log.first("result").get("is_error") is False, log.first("result"))
-
-
-@scenario("always-loaded-server")
 async def always_loaded_server(engine: EngineDriver) -> None:
     """Two servers with tool search; the tools of one are always loaded."""
     engine.put({"server.py": STDIO_SERVER.replace("[TOOL]", f"[{ADD_TOOL!r}]")})
@@ -421,13 +360,3 @@ async def always_loaded_server(engine: EngineDriver) -> None:
     engine.user("go")
     await engine.result()
     await engine.finish()
-
-
-@check(
-    "mcp.always-load", "mcp.extras", on="always-loaded-server", basis="users: alwaysLoad of a server has no effect",
-    expects="with tool search, the tools of a server with `alwaysLoad` are in the first request, and not deferred",
-)  # fmt: skip
-def always_loaded(log: ScenarioLog) -> None:
-    tools = {tool.get("name"): tool for tool in log.main_requests()[0].get("tools") or []}
-    need("mcp__calc__add" in tools and not tools["mcp__calc__add"].get("defer_loading"), sorted(map(str, tools)))
-    need(tools.get("mcp__other__add", {"defer_loading": True}).get("defer_loading"), tools.get("mcp__other__add"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parley.conformance.conditions import asks_for, line_has, made, not_made, only_made, tool_fails, tool_says
 from parley.conformance.driver import ASK, BYPASS, EngineDriver
 from parley.conformance.model import bash, say, use
 from parley.conformance.registry import check, scenario
@@ -20,7 +21,12 @@ def write(engine: EngineDriver, name: str, id: str) -> ScriptedTurn:
     return use("Write", {"file_path": str(engine.cwd / name), "content": "w\n"}, id)
 
 
-@scenario("accept-edits")
+@scenario(
+    "accept-edits",
+    check("mode.acceptEdits flag.permission-mode", "trace 039",
+          "a file inside is written without a question; a command is asked for",
+          made("w.txt"), asks_for("toolu_curl"), line_has("system/init", permissionMode="acceptEdits")),
+)  # fmt: skip
 async def accept_edits(engine: EngineDriver) -> None:
     engine.on("can_use_tool", {"behavior": "deny", "message": "no"})
     engine.model.play(write(engine, "w.txt", "toolu_w"), bash("curl http://127.0.0.1:9/", "toolu_curl"), say("ok"))
@@ -28,20 +34,11 @@ async def accept_edits(engine: EngineDriver) -> None:
     engine.keep("w.txt")
 
 
-@check(
-    "mode.acceptEdits", "flag.permission-mode", on="accept-edits", basis="trace 039",
-    expects="a file inside is written without a question; a command is asked for",
+@scenario(
+    "bypass",
+    check("mode.bypassPermissions", "control.md §9.2",
+          "nothing is asked for; a deny rule still denies", asks_for(), only_made("y.txt")),
 )  # fmt: skip
-def edits_pass(log: ScenarioLog) -> None:
-    need("w.txt" in log.files, log.summary())
-    asked = [request.get("tool_use_id") for request in log.asked("can_use_tool")]
-    need(asked == ["toolu_curl"], asked)
-    need(
-        log.first("system/init").get("permissionMode") == "acceptEdits", log.first("system/init").get("permissionMode")
-    )
-
-
-@scenario("bypass")
 async def bypass(engine: EngineDriver) -> None:
     engine.on("can_use_tool", {"behavior": "deny", "message": "no"})
     engine.model.play(
@@ -52,16 +49,12 @@ async def bypass(engine: EngineDriver) -> None:
     engine.keep("x.txt", "y.txt", "z.txt")
 
 
-@check(
-    "mode.bypassPermissions", on="bypass", basis="control.md §9.2",
-    expects="nothing is asked for; a deny rule still denies",
+@scenario(
+    "dont-ask",
+    check("mode.dontAsk", "trace 043",
+          "what would be asked for is denied; reading works",
+          asks_for(), not_made("x.txt"), tool_says("toolu_read", "alpha")),
 )  # fmt: skip
-def bypassed(log: ScenarioLog) -> None:
-    need(not log.asked("can_use_tool"), log.asked("can_use_tool"))
-    need(sorted(log.files) == ["y.txt"], sorted(log.files))
-
-
-@scenario("dont-ask")
 async def dont_ask(engine: EngineDriver) -> None:
     engine.put({"a.txt": "alpha\n"})
     engine.on("can_use_tool", allow)
@@ -72,31 +65,37 @@ async def dont_ask(engine: EngineDriver) -> None:
     engine.keep("x.txt")
 
 
-@check(
-    "mode.dontAsk", on="dont-ask", basis="trace 043", expects="what would be asked for is denied; reading works",
+def auto_is_accepted(log: ScenarioLog) -> None:
+    need(log.first("system/init").get("permissionMode") in ("auto", "default"), log.first("system/init"))
+    need(log.last("result").get("result") == "ok", log.last("result"))
+
+
+@scenario(
+    "auto-mode",
+    check("mode.auto", "trace 050",
+          "the mode is accepted, or another one is named, and the turn ends", auto_is_accepted),
 )  # fmt: skip
-def not_asked(log: ScenarioLog) -> None:
-    need(not log.asked("can_use_tool") and "x.txt" not in log.files, log.summary())
-    need("alpha" in str(log.tool_result("toolu_read").get("content")), log.tool_result("toolu_read"))
-
-
-@scenario("auto-mode")
 async def auto_mode(engine: EngineDriver) -> None:
     engine.on("can_use_tool", allow)
     engine.model.play(say("ok"))
     await engine.turn("go", *ASK, "--permission-mode", "auto")
 
 
-@check(
-    "mode.auto", on="auto-mode", basis="trace 050",
-    expects="the mode is accepted, or another one is named, and the turn ends",
+def plan_is_approved(log: ScenarioLog) -> None:
+    asked = [request.get("tool_name") for request in log.asked("can_use_tool")]
+    need(asked[:1] == ["ExitPlanMode"], f"{asked}; {log.summary()}")
+    need(log.tool_result("toolu_plan").get("is_error") is not True, log.tool_result("toolu_plan"))
+    modes = [line.get("permissionMode") for line in log.all("system/status")]
+    need("default" in modes, modes)
+    need("after.txt" in log.files, log.summary())
+
+
+@scenario(
+    "plan",
+    check("tool.ExitPlanMode asked_tool.ExitPlanMode mode.plan", "trace 040",
+          "the plan is asked for; approval leaves plan mode (`system/status` with the mode), and the file is written",
+          plan_is_approved),
 )  # fmt: skip
-def auto_is_accepted(log: ScenarioLog) -> None:
-    need(log.first("system/init").get("permissionMode") in ("auto", "default"), log.first("system/init"))
-    need(log.last("result").get("result") == "ok", log.last("result"))
-
-
-@scenario("plan")
 async def plan(engine: EngineDriver) -> None:
     """A plan is approved; a file is written afterwards."""
     engine.on("can_use_tool", allow)
@@ -107,20 +106,12 @@ async def plan(engine: EngineDriver) -> None:
     engine.keep("after.txt")
 
 
-@check(
-    "tool.ExitPlanMode", "asked_tool.ExitPlanMode", "mode.plan", on="plan", basis="trace 040",
-    expects="the plan is asked for; approval leaves plan mode (`system/status` with the mode), and the file is written",
+@scenario(
+    "plan-rejected",
+    check("mode.plan asked_tool.ExitPlanMode", "trace 041",
+          "the message reaches the model, plan mode stays, and nothing is written",
+          tool_fails("toolu_plan", "Revise step one"), not_made("never.txt")),
 )  # fmt: skip
-def plan_is_approved(log: ScenarioLog) -> None:
-    asked = [request.get("tool_name") for request in log.asked("can_use_tool")]
-    need(asked[:1] == ["ExitPlanMode"], f"{asked}; {log.summary()}")
-    need(log.tool_result("toolu_plan").get("is_error") is not True, log.tool_result("toolu_plan"))
-    modes = [line.get("permissionMode") for line in log.all("system/status")]
-    need("default" in modes, modes)
-    need("after.txt" in log.files, log.summary())
-
-
-@scenario("plan-rejected")
 async def plan_rejected(engine: EngineDriver) -> None:
     """A plan is sent back; a file is not written."""
     engine.on("can_use_tool", {"behavior": "deny", "message": "Revise step one"})
@@ -131,17 +122,20 @@ async def plan_rejected(engine: EngineDriver) -> None:
     engine.keep("never.txt")
 
 
-@check(
-    "mode.plan", "asked_tool.ExitPlanMode", on="plan-rejected", basis="trace 041",
-    expects="the message reaches the model, plan mode stays, and nothing is written",
+def question_is_asked(log: ScenarioLog) -> None:
+    asked = log.asked("can_use_tool")
+    need(len(asked) == 2 and asked[0].get("tool_name") == "AskUserQuestion", f"{asked}; {log.summary()}")
+    need("Beet" in str(asked[0].get("input")), asked[0])
+    need("Beet" in str(log.tool_result("toolu_q").get("content")), log.tool_result("toolu_q"))
+    need(log.tool_result("toolu_skipped").get("is_error") is True, log.tool_result("toolu_skipped"))
+
+
+@scenario(
+    "question",
+    check("tool.AskUserQuestion asked_tool.AskUserQuestion", "traces 044 and 045",
+          "can_use_tool has the question and its options; the answer reaches the model; a skipped one is an error",
+          question_is_asked),
 )  # fmt: skip
-def plan_is_rejected(log: ScenarioLog) -> None:
-    found = log.tool_result("toolu_plan")
-    need(found.get("is_error") is True and "Revise step one" in str(found.get("content")), found)
-    need("never.txt" not in log.files, "a file was written in plan mode")
-
-
-@scenario("question")
 async def question(engine: EngineDriver) -> None:
     """A question with an answer, then one that is skipped."""
 
@@ -159,15 +153,3 @@ async def question(engine: EngineDriver) -> None:
         say("ok"),
     )
     await engine.turn("go", *ASK)
-
-
-@check(
-    "tool.AskUserQuestion", "asked_tool.AskUserQuestion", on="question", basis="traces 044 and 045",
-    expects="can_use_tool has the question and its options; the answer reaches the model; a skipped one is an error",
-)  # fmt: skip
-def question_is_asked(log: ScenarioLog) -> None:
-    asked = log.asked("can_use_tool")
-    need(len(asked) == 2 and asked[0].get("tool_name") == "AskUserQuestion", f"{asked}; {log.summary()}")
-    need("Beet" in str(asked[0].get("input")), asked[0])
-    need("Beet" in str(log.tool_result("toolu_q").get("content")), log.tool_result("toolu_q"))
-    need(log.tool_result("toolu_skipped").get("is_error") is True, log.tool_result("toolu_skipped"))

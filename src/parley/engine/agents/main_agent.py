@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.agents.environment import AgentEnvironment
-from parley.engine.agents.resources import agent_hooks, load_skills, server_entries, server_specs
+from parley.engine.agents.resources import AgentEnvironment, agent_hooks, load_skills, server_entries, server_specs
 from parley.engine.agents.setup import choose_model, is_offered
 from parley.engine.approval.gate import SessionMode
 from parley.errors import NotPossible

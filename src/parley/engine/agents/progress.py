@@ -9,12 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from parley.engine.agents.task import AgentTask
 from parley.engine.context.conversation import Conversation
 from parley.engine.side.query import SideQuery, user_messages
 from parley.errors import ModelError
-from parley.protocol.base import Json, Message, sanitize
-from parley.protocol.messages.system import TaskProgress
+from parley.protocol.base import UNSET, Json, Message, sanitize
+from parley.protocol.blocks import Text, ToolResult, ToolUse
+from parley.protocol.messages.conversation import Assistant, User
+from parley.protocol.messages.dialects import AnswerComplete
+from parley.protocol.messages.notices import ToolProgress
+from parley.protocol.messages.system import ApiRetry, PermissionDenied, TaskProgress
+from parley.tools.agent import AgentInput
 
 MAX_LINES = 12
 MAX_LINE_CHARS = 400
@@ -29,6 +36,9 @@ Answer with that alone, in three to eight words and the present tense, such as: 
 <steps>
 {steps}
 </steps>"""
+REQUESTED = {True: "background", False: "foreground", None: "unset"}
+AGENT = "Agent"
+"""The tool whose calls start agents."""
 
 
 class ProgressSummaries:
@@ -98,3 +108,129 @@ def describe_blocks(message: Json) -> list[str]:
         elif block.get("type") == "tool_use":
             lines.append(f"it calls {block['name']} {block.get('input')}")
     return [" ".join(line.split())[:MAX_LINE_CHARS] for line in lines]
+
+
+class AgentStats:
+    def __init__(self) -> None:
+        self._requested = dict.fromkeys(REQUESTED.values(), 0)
+        self._by_type: dict[str, int] = {}
+        self._in_background = 0
+        self._max_depth = 0
+        self._nested = 0
+        self._completed = 0
+        self._failed = 0
+        self.killed = {"parent": 0, "user": 0, "system": 0}
+        self.refused = {"depth_limit": 0, "concurrency_limit": 0, "budget": 0}
+
+    def record_start(self, call: AgentInput, task: AgentTask) -> None:
+        self._requested[REQUESTED[call.run_in_background]] += 1
+        self._by_type[call.subagent_type] = self._by_type.get(call.subagent_type, 0) + 1
+        self._in_background += task.in_background
+        self._max_depth = max(self._max_depth, task.depth)
+        self._nested += task.depth > 1
+
+    def record_end(self, failed: bool) -> None:
+        self._failed += failed
+        self._completed += not failed
+
+    def json(self) -> Json:
+        return {
+            "spawned": sum(self._requested.values()),
+            "requested": dict(self._requested),
+            "started_in_background": self._in_background,
+            "max_depth": self._max_depth,
+            "spawned_by_subagents": self._nested,
+            "completed": self._completed,
+            "failed": self._failed,
+            "killed": dict(self.killed),
+            "refused": dict(self.refused),
+            "by_type": dict(self._by_type),
+        }
+
+
+class SubagentForwarder:
+    def __init__(
+        self,
+        send: Callable[[Message], None],
+        task: AgentTask,
+        *,
+        forwards_text: Callable[[], bool],
+        new_uuid: Callable[[], str],
+    ) -> None:
+        self._send = send
+        self._new_uuid = new_uuid
+        self._task = task
+        self._forwards_text = forwards_text
+        self._is_muted = False
+
+    def mute(self) -> None:
+        """Forward nothing more: the client was told that the agent ended."""
+        self._is_muted = True
+
+    def forward(self, *messages: Message) -> None:
+        for message in messages:
+            if isinstance(message, Assistant):
+                self._append_output(message)
+            if isinstance(message, ApiRetry) and not self._is_muted:
+                self._send(self._describe_retry(message))
+            if not self._is_muted and self._is_forwarded(message):
+                self._send(self._attribute(message))
+
+    def _describe_retry(self, retry: ApiRetry) -> ToolProgress:
+        """The progress of the call that started the agent: its model call failed and will be retried."""
+        task = self._task
+        return ToolProgress(
+            tool_use_id=task.tool_use_id,
+            tool_name=AGENT,
+            parent_tool_use_id=None,
+            elapsed_time_seconds=task.usage().duration_ms / 1000,
+            task_id=task.id,
+            subagent_type=task.call.subagent_type,
+            subagent_retry={
+                "agent_id": task.id,
+                "attempt": retry.attempt,
+                "max_retries": retry.max_retries,
+                "retry_delay_ms": retry.retry_delay_ms,
+                "error_status": retry.error_status,
+                "error_category": retry.error,
+            },
+            session_id=retry.session_id,
+            uuid=self._new_uuid(),
+        )
+
+    def _append_output(self, message: Assistant) -> None:
+        """Write the agent's text to its output file."""
+        for block in message.message.content:
+            if isinstance(block, Text):
+                self._task.record.take(block.text.encode() + b"\n")
+
+    def _is_forwarded(self, message: Message) -> bool:
+        if isinstance(message, Assistant):
+            blocks = message.message.content
+            if any(isinstance(block, ToolUse) for block in blocks) or self._forwards_text():
+                return True
+            return self._task.in_background and any(isinstance(block, Text) for block in blocks)
+        if isinstance(message, User):
+            content = message.message.content
+            if isinstance(content, list) and any(isinstance(block, ToolResult) for block in content):
+                return True
+            return message.isSynthetic is not True and (not self._task.in_background or self._forwards_text())
+        # Dialects that buffer an answer until it is complete buffer that of the session, not of an agent.
+        return not isinstance(message, AnswerComplete)
+
+    def _attribute(self, message: Message) -> Message:
+        task = self._task
+        if isinstance(message, Assistant):
+            return msgspec.structs.replace(message, **self._attribution())
+        if isinstance(message, User):
+            return msgspec.structs.replace(message, tool_use_result=UNSET, **self._attribution())
+        if isinstance(message, PermissionDenied):
+            return msgspec.structs.replace(message, agent_id=task.id)
+        if isinstance(message, ToolProgress):
+            kind, place = task.call.subagent_type, task.tool_use_id
+            return msgspec.structs.replace(message, parent_tool_use_id=place, subagent_type=kind, task_id=task.id)
+        return message
+
+    def _attribution(self) -> dict[str, str]:
+        task = self._task
+        return {"agent_id": task.id, "subagent_type": task.call.subagent_type, "task_description": task.description}

@@ -1,4 +1,4 @@
-"""What an agent definition adds beside its prompt: preloaded skills, hooks, and MCP servers of its own.
+"""What an agent works with: the parts of its session, and the skills, hooks and MCP servers of its definition.
 
     resources = AgentResources(environment, "reviewer", kind)
     contexts = await resources.open(agent_id, tools)     # servers are connected, hooks are registered
@@ -10,17 +10,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.agents.environment import AgentEnvironment
+from parley.engine.approval.gate import ApprovalGate
+from parley.engine.commands.commands import Commands
+from parley.engine.context.conversation import Conversation
+from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.config import SessionConfig
+from parley.engine.session.outbox import Outbox
+from parley.engine.side.query import SideQuery
+from parley.engine.tasks.manager import TaskManager
 from parley.errors import ToolError
 from parley.mcp.base import ServerSpec
-from parley.protocol.base import Json
+from parley.protocol.base import Json, Struct
 from parley.protocol.messages.requests import AgentDefinition
+from parley.protocol.messages.result import Denial
 from parley.settings.base import SettingsValue, Source
 
 if TYPE_CHECKING:
@@ -28,6 +35,26 @@ if TYPE_CHECKING:
     from parley.tools.base import ToolRegistry
 
 RESOURCE_FIELDS = ("skills", "hooks", "mcpServers")
+
+
+class AgentEnvironment(Struct, frozen=True, kw_only=True):
+    """What the agents of a session share with it."""
+
+    conversation: Conversation
+    """The session's own conversation: its config, journal, ledger, models and hooks are shared."""
+    outbox: Outbox
+    gate: ApprovalGate
+    tasks: TaskManager
+    servers: ServerManager
+    commands: Commands
+    may_bypass: Callable[[], bool]
+    """Whether the mode bypassPermissions is allowed."""
+    forwards_text: Callable[[], bool]
+    """Whether the client receives the text of subagents."""
+    summarizes: Callable[[], SideQuery | None]
+    """What asks models for the progress of subagents; None if the client does not want it."""
+    add_denials: Callable[[Sequence[Denial]], None]
+    """Adds denials of a foreground agent to the result of the current turn."""
 
 
 def has_resources(kind: AgentDefinition) -> bool:

@@ -16,11 +16,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from parley.engine.accounting.ledger import Ledger, SpendingLimits
-from parley.engine.agents.environment import AgentEnvironment
-from parley.engine.agents.forwarding import SubagentForwarder
-from parley.engine.agents.resources import AgentResources, has_resources
+from parley.engine.agents.progress import AgentStats, SubagentForwarder
+from parley.engine.agents.resources import AgentEnvironment, AgentResources, has_resources
 from parley.engine.agents.setup import AgentSetup
-from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentTask
 from parley.engine.agents.worktrees import AgentWorktrees
 from parley.engine.approval.grants import Grants

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from parley.engine.agents.environment import AgentEnvironment
+from parley.engine.agents.resources import AgentEnvironment
 from parley.engine.agents.task import Parent
 from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import CWD, Instructions

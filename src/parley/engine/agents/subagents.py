@@ -18,10 +18,10 @@ import asyncio
 
 import msgspec
 
-from parley.engine.agents.environment import AgentEnvironment
+from parley.engine.agents.progress import AgentStats
+from parley.engine.agents.resources import AgentEnvironment
 from parley.engine.agents.run import AgentRun
 from parley.engine.agents.setup import AgentSetup, build_setup
-from parley.engine.agents.stats import AgentStats
 from parley.engine.agents.task import AgentLaunch, AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
 from parley.engine.tasks.delivery import RUNNING

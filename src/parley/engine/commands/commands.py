@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from parley.engine.commands.local import ALIASES, LOCAL, TERMINAL, CommandCall, CommandReply, unavailable_reply
-from parley.engine.commands.standard import STANDARD
+from parley.engine.commands.local import (
+    ALIASES,
+    LOCAL,
+    STANDARD,
+    TERMINAL,
+    CommandCall,
+    CommandReply,
+    unavailable_reply,
+)
 from parley.engine.context.conversation import Conversation
 from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.prompts import Prompt, PromptQueue
@@ -35,7 +42,7 @@ from parley.settings.base import PromptTemplate
 from parley.tools.base import customize_tool
 
 if TYPE_CHECKING:
-    from parley.engine.commands.turn_overrides import TurnOverrides
+    from parley.engine.commands.expansion import TurnOverrides
     from parley.engine.turn.outcome import TurnOutcome
     from parley.engine.turn.turn import Turn
     from parley.models.catalog import ModelRef
@@ -268,7 +275,7 @@ class Commands:
             return await self._with_files(prompt)
         template = self._find_template(called[0])
         if template is None:
-            from parley.engine.commands.unknown import refuse_unknown
+            from parley.engine.commands.expansion import refuse_unknown
 
             refuse_unknown(called[0], self.templates(), self.list_names())
             return prompt
@@ -299,7 +306,7 @@ class Commands:
         from parley.engine.commands.expansion import expand_template
 
         if template.is_trusted and (template.tools or template.model):
-            from parley.engine.commands.turn_overrides import TurnOverrides
+            from parley.engine.commands.expansion import TurnOverrides
 
             self._overrides = self._overrides or TurnOverrides(self._conversation)
             self._overrides.apply(template)

@@ -11,10 +11,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Container, Sequence
+from difflib import get_close_matches
 
+from parley.engine.commands.local import LOCAL, TERMINAL
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.mentions import attach_mentions
-from parley.errors import ToolError
+from parley.errors import NotPossible, ToolError
+from parley.models.catalog import ModelRef
+from parley.permissions.base import InvalidUpdate
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.settings.base import PromptTemplate
@@ -23,6 +28,9 @@ RUN = re.compile(r"(?:^|(?<=\s))!`([^`\n]+)`", re.MULTILINE)
 ARGUMENT = re.compile(r"\$ARGUMENTS(?:\[(\d{1,2})\])?|\$([1-9])(?!\d)")
 SKILL_FOLDER = "${CLAUDE_SKILL_DIR}"
 SHELL_DISABLED = "[shell command disabled by the setting disableSkillShellExecution]"
+RULE = r"\s*([^()\s]+)(?:\((.*)\))?\s*"
+INHERIT = "inherit"
+"""Keeps the session's model."""
 
 
 async def expand_template(conversation: Conversation, template: PromptTemplate, arguments: str) -> list[Json]:
@@ -83,3 +91,81 @@ async def run_command(conversation: Conversation, template: PromptTemplate, comm
     if outcome.stop_reason is not None:
         raise ToolError(f"/{template.name} was not sent: a hook stopped it after `{command}`: {outcome.stop_reason}")
     return "\n".join([text, *outcome.contexts])
+
+
+class TurnOverrides:
+    def __init__(self, conversation: Conversation) -> None:
+        self._conversation = conversation
+        self._granted: list[Json] = []
+        self._model_before: ModelRef | None = None
+        """The session's own model while another is in use."""
+
+    def apply(self, template: PromptTemplate) -> None:
+        """Apply the rules and the model of a template. Invalid values are warned about."""
+        self._allow(template)
+        if template.model not in (None, INHERIT):
+            self._change_model(template)
+
+    def _allow(self, template: PromptTemplate) -> None:
+        config = self._conversation.config
+        policy = config.permissions.policy
+        found = [
+            match for match in (re.fullmatch(RULE, rule, re.DOTALL) for rule in template.tools) if match is not None
+        ]
+        if not found:
+            return
+        # A rule that exists already stays after the turn.
+        existing = {row["rule"] for row in policy.list_rules()["rules"] if row["behavior"] == "allow"}
+        new = [
+            {"toolName": match[1], **({"ruleContent": match[2]} if match[2] else {})}
+            for match in found
+            if match[0].strip() not in existing
+        ]
+        for rule in new:
+            try:
+                policy.update([{"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}])
+            except InvalidUpdate as exc:
+                config.warn(f"{template.path}: allowed-tools: {exc}")
+            else:
+                self._granted.append(rule)
+
+    def allows(self, tool: str, server: str) -> bool:
+        """Whether one of the rules of this turn is about a tool."""
+        from parley.permissions.rules import matches_tool
+
+        return any(matches_tool(rule["toolName"], tool, "allow", server) for rule in self._granted)
+
+    def _change_model(self, template: PromptTemplate) -> None:
+        before = self._conversation.chosen_model
+        try:
+            self._conversation.use_model(str(template.model))
+        except NotPossible as exc:
+            self._conversation.config.warn(f"{template.path}: {exc}")
+        else:
+            self._model_before = self._model_before or before
+
+    def restore(self) -> None:
+        """Undo the overrides at the end of the turn."""
+        if self._granted:
+            removal = {"type": "removeRules", "rules": self._granted, "behavior": "allow", "destination": "session"}
+            self._conversation.config.permissions.policy.update([removal])
+            self._granted = []
+        if self._model_before is not None:
+            self._conversation.model, self._model_before = self._model_before, None
+
+
+def refuse_unknown(name: str, templates: Container[str], names: Sequence[str]) -> None:
+    """Raises ToolError, unless it is a command that is no template: a local one, or one of an MCP server.
+
+    If that of a server was not expanded, its server failed, and that ends the turn before its first model call.
+    `names` are the commands for users.
+    """
+    own = (*TERMINAL, *LOCAL)
+    if name in names or name in own:
+        return
+    if name in templates:
+        raise ToolError(f"/{name} is a skill for the model only (its file says `user-invocable: false`)")
+    known = {other.lower(): other for other in (*own, *names)}
+    near = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    meant = f"did you mean /{known[near[0]]}?" if near else "/help lists the commands"
+    raise ToolError(f"unknown command /{name} ({meant}); to send it as a prompt, put a word before it")

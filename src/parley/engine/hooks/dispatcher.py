@@ -18,8 +18,7 @@ from typing import Any
 
 import msgspec
 
-from parley.engine.hooks.session_hooks import SessionHooks
-from parley.engine.hooks.state import SessionActions, SessionState
+from parley.engine.hooks.session_hooks import SessionActions, SessionHooks, SessionState
 from parley.engine.hooks.tool_hooks import ToolHooks
 from parley.engine.hooks.turn_hooks import TurnHooks
 from parley.engine.session.config import SessionConfig

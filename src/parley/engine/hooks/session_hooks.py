@@ -12,18 +12,18 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from parley.engine.hooks.cache_facts import find_last_response, switch_facts
-from parley.engine.hooks.state import SessionState
 from parley.engine.session.config import SessionConfig
 from parley.errors import NotPossible, ToolError
 from parley.hooks.base import Hook, format_context
 from parley.hooks.merge import HookVerdict
 from parley.hooks.output import shorten
-from parley.protocol.base import UNSET, Json
+from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import Elicitation
 
 if TYPE_CHECKING:
     from parley.engine.hooks.file_watch import FileWatch
     from parley.models.catalog import ModelRef
+
 
 SwitchSource = Literal["command", "sdk", "auto"]
 CONFIG_SOURCES = {
@@ -291,3 +291,24 @@ def elicitation_answer(verdict: HookVerdict, given: Json | None = None) -> Json 
     if content is None and given is not None:
         content = given.get("content")
     return {"action": action, **({} if content is None else {"content": content})}
+
+
+class SessionState(Struct, frozen=True, kw_only=True):
+    """What hook inputs say about the session at the moment of an event."""
+
+    mode: str
+    cwd: str
+    model: str
+    effort: str | None
+    agent: Json
+    """The fields of the agent that the session runs as; empty without one."""
+    title: str | None = None
+
+
+class SessionActions(Struct, frozen=True, kw_only=True):
+    """What outputs of hooks can do to the session."""
+
+    set_title: Callable[[str], None]
+    wake: Callable[[str], None]
+    """Give the model a text, in a turn of its own if none runs."""
+    reload_skills: Callable[[], None]

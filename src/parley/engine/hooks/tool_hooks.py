@@ -15,12 +15,11 @@ import msgspec
 
 from parley.engine.approval.hook_opinion import HOOK, HookOpinion
 from parley.engine.approval.request import input_digest, permission_request
-from parley.engine.hooks.output_blocks import to_content
 from parley.hooks.base import Hook, format_context
 from parley.hooks.events import EVENTS
 from parley.hooks.merge import STRENGTH, HookResult, HookVerdict, input_of, permission_of
 from parley.permissions.base import Allow, Deny, ToolRequest
-from parley.protocol.base import UNSET, Json, Struct
+from parley.protocol.base import UNSET, Json, Struct, encode_json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, ToolOutput, server_of
@@ -29,6 +28,7 @@ from parley.tools.catalog import SHELL, find_traits, model_name
 if TYPE_CHECKING:
     from parley.engine.hooks.dispatcher import HookDispatcher
 
+
 MCP = "mcp__"
 CLIENT_DECIDED = ("host", "prompt_tool", "internal")
 """Denials that a person or a client decided, or a bug of ours: no PermissionDenied."""
@@ -36,6 +36,14 @@ NOTIFICATION_SECONDS = 6.0
 """How long a permission request is open before a Notification is fired."""
 MAX_STEPS_TO_VERDICT = 4
 """Event loop steps between the answer of a hook and the merged verdict, at most."""
+REQUIRED_FIELDS: dict[str, tuple[str, type]] = {
+    "text": ("text", str),
+    "image": ("source", dict),
+    "document": ("source", dict),
+    "search_result": ("source", str),
+    "tool_reference": ("tool_name", str),
+}
+"""The block types that a result can hold, with the field that each requires."""
 
 
 class BeforeTool(Struct, frozen=True, kw_only=True):
@@ -331,3 +339,29 @@ async def race(
         for task in (asked, hooked):
             task.cancel()
         await asyncio.wait({asked, hooked})
+
+
+def to_content(given: Any) -> str | list[Json]:
+    """A string, or content blocks; any other value becomes JSON text."""
+    if isinstance(given, str):
+        return given
+    blocks = find_blocks(given)
+    return blocks if blocks is not None else encode_json(given).decode()
+
+
+def find_blocks(given: Any) -> list[Json] | None:
+    """The value as content blocks, or None. MCP blocks are converted."""
+    from parley.mcp.content import BLOCKS, convert_block
+
+    listed = given.get("content") if isinstance(given, dict) else given
+    if not isinstance(listed, list) or not all(isinstance(block, dict) for block in listed):
+        return None
+    if not all(is_model_block(block) or str(block.get("type")) in BLOCKS for block in listed):
+        return None
+    return [block if is_model_block(block) else convert_block(block) for block in listed]
+
+
+def is_model_block(block: Json) -> bool:
+    """Whether a block is valid in the model API."""
+    key, wanted = REQUIRED_FIELDS.get(str(block.get("type")), ("", object))
+    return bool(key) and isinstance(block.get(key), wanted)

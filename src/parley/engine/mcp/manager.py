@@ -32,8 +32,7 @@ from parley.protocol.messages.system import ServerState
 if TYPE_CHECKING:
     from parley.engine.mcp.login import Logins
     from parley.engine.mcp.manifests import ParkedManifests
-    from parley.engine.mcp.notifications import StatusNotifier
-    from parley.engine.mcp.resources import ResourceReader
+    from parley.engine.mcp.resources import ResourceReader, StatusNotifier
     from parley.mcp.server_connection import McpServer
 
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
@@ -109,7 +108,7 @@ class ServerManager:
                 self._add(spec)
 
     def _add(self, spec: ServerSpec) -> McpServer:
-        from parley.engine.mcp.notifications import StatusNotifier
+        from parley.engine.mcp.resources import StatusNotifier
 
         self._notifier = self._notifier or StatusNotifier(self._outbox.send, self._config.warn)
         if not spec.problem and (reason := self._name_conflict(spec.name, self.names())):
@@ -275,7 +274,7 @@ class ServerManager:
         """The instructions of the servers, for the system prompt."""
         if self._notifier is None:
             return ""
-        from parley.engine.mcp.notifications import instructions
+        from parley.engine.mcp.resources import instructions
 
         return instructions(self)
 
@@ -283,7 +282,7 @@ class ServerManager:
         """The instructions of each server, as they are in the system prompt."""
         if self._notifier is None:
             return {}
-        from parley.engine.mcp.notifications import quote_instructions
+        from parley.engine.mcp.resources import quote_instructions
 
         return {server.spec.name: quote_instructions(server) for server in self if server.instructions}
 
@@ -362,7 +361,7 @@ class ServerManager:
         """The prompts of servers, as slash commands."""
         if not any(server.prompts for server in self._servers.values()):
             return []
-        from parley.engine.mcp.prompts import list_commands
+        from parley.engine.mcp.resources import list_commands
 
         return list_commands(self)
 
@@ -370,7 +369,7 @@ class ServerManager:
         """Expand a prompt that is a command of a server. Raises ToolError."""
         if not any(server.prompts for server in self._servers.values()):
             return prompt
-        from parley.engine.mcp.prompts import expand_prompt
+        from parley.engine.mcp.resources import expand_prompt
 
         return await expand_prompt(prompt, self, self._hooks)
 

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from parley.engine.hooks.registry import HookRegistry
+from parley.engine.session.prompts import Prompt
 from parley.engine.turn.result_spill import spill_text
-from parley.mcp.content import IMAGE_TYPES, text_block
+from parley.errors import ToolError
+from parley.mcp.base import PREFIX
+from parley.mcp.content import IMAGE_TYPES, clean, convert_messages, text_block
+from parley.mcp.naming import qualify
 from parley.mcp.server_connection import McpServer
-from parley.protocol.base import Json
+from parley.protocol.base import Json, Message
+from parley.protocol.messages.system import Informational
+from parley.settings.base import printable
 from parley.workspace.process.processes import ResultFile
 
 BINARY_FIELDS = {"resource": "blob", "audio": "data", "image": "data"}
 """The field with base64 data, by the type of a content item."""
 SUFFIXES = {"plain": "txt", "markdown": "md", "javascript": "js"}
 """File name suffixes that differ from the MIME subtype."""
+MAX_CHARS = 500
+"""Limit for the description and the argument hint of a command."""
+MAX_COMMANDS = 500
+"""Limit per server."""
+FAILED_STATES = ("failed", "needs-auth")
+MAX_INSTRUCTIONS_CHARS = 2_000
 
 
 class ResourceReader:
@@ -108,3 +124,130 @@ def file_suffix(kind: str) -> str:
     """The file name suffix for a MIME type."""
     word = kind.rpartition("/")[2].partition("+")[0].partition(";")[0].strip()
     return SUFFIXES.get(word, word) if word.isascii() and word.isalnum() else "bin"
+
+
+def list_commands(servers: Iterable[McpServer]) -> list[Json]:
+    return [
+        {
+            "name": name,
+            "description": clean(str(prompt.get("description") or ""))[:MAX_CHARS],
+            "argumentHint": " ".join(f"<{clean(parameter)}>" for parameter in parameter_names(prompt))[:MAX_CHARS],
+        }
+        for name, _, prompt in list_prompts(servers)
+    ]
+
+
+def list_prompts(servers: Iterable[McpServer]) -> Iterator[tuple[str, McpServer, Json]]:
+    for server in servers:
+        for prompt in server.prompts[:MAX_COMMANDS]:
+            yield qualify(server.spec.name, prompt["name"]), server, prompt
+
+
+def parameter_names(prompt: Json) -> list[str]:
+    known = prompt.get("arguments")
+    return [name for one in known if (name := parameter_name(one))] if isinstance(known, list) else []
+
+
+def parameter_name(parameter: Any) -> str:
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer], hooks: HookRegistry) -> Prompt:
+    """Expand a prompt that is a command of a server; any other is returned unchanged. Raises ToolError."""
+    first = prompt.content[0] if prompt.content else {}
+    text = first.get("text", "") if first.get("type") == "text" else ""
+    if prompt.verbatim or not text.startswith(f"/{PREFIX}"):
+        return prompt
+    name, rest = (*text[1:].split(None, 1), "")[:2]
+    for known, server, described in list_prompts(servers):
+        if known == name:
+            dispatcher, contexts = hooks.dispatcher, list[str]()
+            if dispatcher is not None:
+                contexts = await dispatcher.session_hooks.before_expansion(
+                    "mcp_prompt", name, rest.strip(), server.spec.name, text
+                )
+            try:
+                answer = await server.prompt(described["name"], parse_arguments(rest, parameter_names(described)))
+            except ToolError as exc:
+                raise ToolError(f"/{name} could not be expanded: {exc}") from None
+            said = [{"type": "text", "text": context} for context in contexts]
+            return msgspec.structs.replace(prompt, expansion=[*convert_messages(answer), *prompt.content[1:], *said])
+    return prompt
+
+
+def parse_arguments(text: str, names: list[str]) -> dict[str, str]:
+    """Assign the words of a command to its parameters; quotes keep words together."""
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an unclosed quote is taken literally
+        words = text.split()
+    if len(words) > len(names) > 0:
+        words = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])]
+    return dict(zip(names, words, strict=False))
+
+
+class StatusNotifier:
+    def __init__(self, send: Callable[[Message], None], warn: Callable[[str], None]) -> None:
+        self._send = send
+        self._warn = warn
+        self._announced = False
+        """The first message of a turn was sent; reports are held until then."""
+        self._held_messages: list[Message] = []
+        self._known_to_model: dict[str, bool] = {}
+        """Whether a server is connected, as the model was last told."""
+
+    def notify(self, server: McpServer, added: list[str], removed: list[str], *, is_answered: bool = False) -> None:
+        """Report a change of a server. If `is_answered`, errors are in a control response instead."""
+        facts: Json = {"name": server.spec.name, "status": server.status, "source": server.spec.source}
+        more = {"error": server.reason, "stderr": server.stderr, "tools_added": added, "tools_removed": removed}
+        facts |= {key: value for key, value in more.items() if value}
+        bad = bool(server.reason)
+        text = f"MCP server {printable(server.spec.name)}: {server.status}" + (f": {server.reason}" if bad else "")
+        line = Informational(content=text, level="warning" if bad else "info", mcp_server=facts)
+        if server.status in FAILED_STATES:
+            self._warn(printable(text + last_stderr_line(server.stderr)))
+            if is_answered:
+                return
+        if self._announced:
+            self._send(line)
+        elif bad:
+            self._held_messages.append(line)  # `init` says the rest
+
+    def announce(self) -> None:
+        """Send the held messages."""
+        self._announced = True
+        held, self._held_messages = self._held_messages, []
+        for line in held:
+            self._send(line)
+
+    def for_model(self, servers: Iterable[McpServer]) -> list[str]:
+        """Text about servers that disappeared or came back since the last call."""
+        texts = []
+        for server in servers:
+            name, is_connected = server.spec.name, server.status == "connected"
+            if is_connected != self._known_to_model.get(name, True):
+                why = f" ({server.status}){': ' if server.reason else ''}{server.reason}"
+                gone = f"is not connected{why}. Its tools cannot be called now."
+                text = "is connected again." if is_connected else gone
+                texts.append(f"<mcp-server name={name!r}>\nThe MCP server {name!r} {text}\n</mcp-server>")
+            self._known_to_model[name] = is_connected
+        return texts
+
+
+def instructions(servers: Iterable[McpServer]) -> str:
+    """The instructions of the servers, for the system prompt."""
+    return "\n\n".join(quote_instructions(server) for server in servers if server.instructions)
+
+
+def quote_instructions(server: McpServer) -> str:
+    return (
+        f"About the tools of the MCP server {server.spec.name!r}, in its own words:\n"
+        f"{server.instructions[:MAX_INSTRUCTIONS_CHARS]}"
+    )
+
+
+def last_stderr_line(stderr: str) -> str:
+    """The last line on a server's stderr, which usually says why it ended."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    return f" ({lines[-1]})" if lines else ""

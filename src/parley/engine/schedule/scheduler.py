@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from parley.engine.clock import Clock
-from parley.engine.schedule.schedule_log import KIND, ScheduleLog
 from parley.engine.session.journal import Journal
 from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.errors import SessionError
-from parley.protocol.base import to_builtins
+from parley.protocol.base import Json, convert, to_builtins
+from parley.stores.base import Entry
 from parley.tools.schedule import EXPIRES_AFTER_SECONDS, CronExpression, ScheduledJob
 
 LONGEST_SLEEP_SECONDS = 60.0
@@ -33,6 +33,7 @@ FRAME = (
     "<scheduled-prompt id={id!r}>\n{prompt}\n</scheduled-prompt>\n"
     "You scheduled this prompt yourself earlier. It was queued by the engine, not typed by the user now."
 )
+KIND = "schedule"
 
 
 class Scheduler:
@@ -126,3 +127,34 @@ class Scheduler:
             self._journal.append_event(KIND, {"removed": job.id})
         else:
             self._journal.append_event(KIND, {"job": to_builtins(msgspec.structs.replace(job, due=due))})
+
+
+class ScheduleLog:
+    def __init__(self) -> None:
+        self.jobs: dict[str, ScheduledJob] = {}
+        self._queued: dict[str, str] = {}
+        """The jobs that fire once and whose prompt has no turn yet, by the id of the prompt."""
+
+    def apply(self, entry: Entry) -> None:
+        message = entry.message
+        if entry.kind == "user":
+            for uuid in (message.get("uuid"), *(message.get("user_message_uuids") or ())):
+                self.jobs.pop(self._queued.pop(str(uuid), ""), None)
+        elif "job" in message:
+            job: ScheduledJob = convert(message["job"], ScheduledJob)
+            self.jobs[job.id] = job
+        elif "removed" in message:
+            self.jobs.pop(str(message["removed"]), None)
+        elif "fired" in message:
+            self._queued[str(message["uuid"])] = str(message["fired"])
+
+    def forget_queued(self) -> None:
+        """The prompts of an earlier process are gone with it."""
+        self._queued.clear()
+
+    def is_queued(self, id: str) -> bool:
+        return id in self._queued.values()
+
+    def records(self) -> list[tuple[str, Json]]:
+        """What the log of the next session starts with."""
+        return [(KIND, {"job": to_builtins(job)}) for job in self.jobs.values()]

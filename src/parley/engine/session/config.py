@@ -27,7 +27,7 @@ from parley.workspace.process.processes import OutputDirectory
 
 if TYPE_CHECKING:
     from parley.engine.session.memory_host import MemoryHost
-    from parley.engine.turn.client_tool_specs import ClientToolSpec
+    from parley.engine.turn.client_tools import ClientToolSpec
     from parley.engine.turn.structured_output import OutputSchema
     from parley.hooks.base import Hook, HookServices
     from parley.host import Host
@@ -39,6 +39,8 @@ LINE_CAP_BYTES = 1_000_000
 """Clients fail on lines over one mebibyte."""
 ENVELOPE_BYTES = 4_096
 """The part of a line that is not the result of a tool or the input of a callback."""
+LARGE_TOKENS = 5_000
+SearchMode = Literal["default", "always", "auto", "never"]
 
 
 class SessionLimits(Struct, frozen=True, kw_only=True):
@@ -55,10 +57,6 @@ class SessionLimits(Struct, frozen=True, kw_only=True):
     """The time between two summaries of what a subagent does."""
     background_wait_seconds: float | None = 600.0
     """How long background tasks may keep the process alive after the input has ended; None for no limit."""
-
-
-LARGE_TOKENS = 5_000
-SearchMode = Literal["default", "always", "auto", "never"]
 
 
 class ToolSearchPolicy(Struct, frozen=True, kw_only=True):

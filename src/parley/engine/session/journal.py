@@ -35,7 +35,7 @@ def callback_id(entry: Entry) -> str:
 if TYPE_CHECKING:
     from parley.engine.recovery.orphaned_elicitations import ElicitationLog
     from parley.engine.recovery.orphaned_tasks import TaskLog
-    from parley.engine.schedule.schedule_log import ScheduleLog
+    from parley.engine.schedule.scheduler import ScheduleLog
 
 
 class Journal:
@@ -242,7 +242,7 @@ class Journal:
     def get_schedule(self) -> ScheduleLog:
         """The scheduled prompts; loaded with the first."""
         if self.schedule is None:
-            from parley.engine.schedule.schedule_log import ScheduleLog
+            from parley.engine.schedule.scheduler import ScheduleLog
 
             self.schedule = ScheduleLog()
         return self.schedule

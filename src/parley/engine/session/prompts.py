@@ -15,7 +15,7 @@ next model call; if there is none, they form the next turn together, as in Claud
 Within a priority the order is kept. An unreadable prompt is queued too, so that results arrive in the order of the
 prompts. The notification of a background task is a turn of its own, and its result says so.
 
-See also: `session.py` receives prompts, `turn/runner.py` takes them, `control/handlers/interrupt.py` for what an
+See also: `session.py` receives prompts, `turn/runner.py` takes them, `control/handlers/session.py` for what an
 interrupt does to queued prompts.
 """
 
@@ -233,7 +233,7 @@ class PromptIntake:
         uuid = str(message.uuid) if has_uuid else self._outbox.clock.new_uuid()
         content, known = as_json(message.message.content), self._journal.known_uuids
         if message.pasted_content or message.inline_pastes:
-            from parley.engine.session.pastes import add_pastes
+            from parley.engine.session.prompt_context import add_pastes
 
             content = add_pastes(content, message.pasted_content, message.inline_pastes, self._config.warn)
         if has_uuid and uuid in known:

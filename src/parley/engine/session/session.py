@@ -48,10 +48,10 @@ from parley.version import PROTOCOL_LEVEL, __version__
 from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
-    from parley.engine.agents.environment import AgentEnvironment
     from parley.engine.agents.main_agent import MainAgent
-    from parley.engine.agents.session_worktree import SessionWorktree
+    from parley.engine.agents.resources import AgentEnvironment
     from parley.engine.agents.subagents import Subagents
+    from parley.engine.agents.worktrees import SessionWorktree
     from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.recovery.resumed_turn import ResumedTurn
     from parley.engine.schedule.scheduler import Scheduler
@@ -267,7 +267,7 @@ class Session:
 
     def _make_dispatcher(self) -> HookDispatcher:
         from parley.engine.hooks.dispatcher import HookDispatcher
-        from parley.engine.hooks.state import SessionActions, SessionState
+        from parley.engine.hooks.session_hooks import SessionActions, SessionState
 
         def get_state() -> SessionState:
             return SessionState(
@@ -311,7 +311,7 @@ class Session:
         return self.outbox.host if config.asks_host else None
 
     def _agent_environment(self) -> AgentEnvironment:
-        from parley.engine.agents.environment import AgentEnvironment
+        from parley.engine.agents.resources import AgentEnvironment
 
         def add_denials(denials: Sequence[Denial]) -> None:
             if self.turn is not None:
@@ -348,7 +348,7 @@ class Session:
     @cached_property
     def worktree(self) -> SessionWorktree:
         """The session's own worktree; loaded at the first use."""
-        from parley.engine.agents.session_worktree import SessionWorktree
+        from parley.engine.agents.worktrees import SessionWorktree
 
         return SessionWorktree(self.config, self.journal, self.tool_executor, self.hooks)
 

@@ -15,18 +15,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import Meta
 
-from parley.engine.hooks.output_blocks import to_content
+from parley.engine.hooks.tool_hooks import to_content
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.session.prompts import PromptQueue, RejectedPrompt
-from parley.engine.turn.client_tool_specs import ClientToolSpec
-from parley.errors import SessionError, ToolError
-from parley.protocol.base import UNSET, Json
+from parley.errors import SessionError, ToolError, UsageError
+from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import User
 from parley.tools.base import Context, Tool, ToolOutput
@@ -165,3 +165,32 @@ def parse_result(block: ToolResult, message: User) -> ToolOutput:
         detail=detail,
         is_error=True if block.is_error is True else None,
     )
+
+
+class ClientToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as a client declares it. Names follow the rules of the model API."""
+
+    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
+    description: str = ""
+    input_schema: Json = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
+def parse_client_tools(tools: object) -> list[ClientToolSpec]:
+    """Raises UsageError if the declarations are invalid."""
+    try:
+        found = msgspec.convert(tools, list[ClientToolSpec])
+    except msgspec.ValidationError as exc:
+        raise UsageError(f"client tools must be a list of {{name, description, input_schema}}: {exc}") from None
+    names = [tool.name for tool in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"client tools must have unique names; {', '.join(twice)} is used twice")
+    return found
+
+
+def parse_client_tools_json(text: str) -> list[ClientToolSpec]:
+    """Raises UsageError."""
+    try:
+        return parse_client_tools(msgspec.json.decode(text))
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise UsageError(f"client tools are not valid JSON: {exc}") from None

@@ -210,7 +210,7 @@ class Api(OverviewHandlers, SessionHandlers):
     async def delegate_question(self, request: Request, principal: Principal) -> Response:
         name = (await read_as(request, Delegation)).to
         session, request_id = self._session(request, principal), request.path_params["request_id"]
-        if not self._hub.questions.delegate(session.id, request_id, name):
+        if not self._hub.questions.delegate(session.log, request_id, name):
             raise Refusal("unknown_question", f"the session has no open question {request_id!r}")
         return json_response(self._hub.questions.find(session.id, request_id))
 

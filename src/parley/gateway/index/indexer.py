@@ -4,8 +4,9 @@
     await indexer.catch_up(session_id)    index its lines now
     indexer.reindex(session_id)           its row came from elsewhere: index the lines that it counts, by and by
 
-A session knows the number of its last indexed line, so that each line is indexed once, also after a crash. The lines
-are read from the log, in batches: nothing is done while an engine writes.
+The row of a session has the number of its last indexed line and how long the log was then, so that each line is
+indexed once, and a server that was killed knows which sessions are behind. The lines are read from the log, in batches:
+nothing is done while an engine writes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ from parley.gateway.index.line_reading import (
 from parley.gateway.index.search import Search
 from parley.gateway.index.tool_calls import ToolCalls
 from parley.gateway.index.turns import EndedTurn, Turns, read_uses
-from parley.gateway.line_log import LineLog
+from parley.gateway.session_log.records import LineRecord, SummaryRecord
+from parley.gateway.session_log.rows import SessionRows
+from parley.gateway.session_log.session_log import SessionLog
 from parley.protocol.base import Struct
 
 log = logging.getLogger(__name__)
@@ -82,7 +85,8 @@ class Indexer:
     def __init__(
         self,
         database: Database,
-        open_log: Callable[[str], AbstractContextManager[LineLog]],
+        rows: SessionRows,
+        open_log: Callable[[str], AbstractContextManager[SessionLog]],
         report: Callable[[str], None],
     ) -> None:
         """`report` is called with the id of every session that has changed."""
@@ -90,6 +94,7 @@ class Indexer:
         self.turns = Turns(database)
         self.tool_calls = ToolCalls(database)
         self._database = database
+        self._rows = rows
         self._open_log = open_log
         self._report = report
         self._changed: set[str] = set()
@@ -105,11 +110,6 @@ class Indexer:
 
     def _schedule(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.index_marked)
-
-    def mark_unindexed(self) -> None:
-        """Index the sessions of an older version, and those that a killed server left."""
-        for row in self._database.rows("SELECT id FROM sessions WHERE indexed_lines=0 OR is_loaded=1"):
-            self.mark(row["id"])
 
     def index_marked(self) -> None:
         """Index the sessions that have changed, or as much of them as one batch takes."""
@@ -133,13 +133,10 @@ class Indexer:
         if self._changed:
             self._schedule(PAUSE_SECONDS)
 
-    def forget_lost(self, session_id: str, last: int) -> None:
-        """Remove what was indexed of lines that a power failure took. `last`: the last line that the log has."""
-        row = self._database.row("SELECT 1 FROM sessions WHERE id=? AND indexed_lines>?", session_id, last)
-        if row is not None:
-            for table in ("messages", "tool_calls", "turns"):
-                self._database.change(f"DELETE FROM {table} WHERE session=? AND number>?", session_id, last)
-            self._database.change("UPDATE sessions SET indexed_lines=? WHERE id=?", last, session_id)
+    def index_all(self, session_id: str) -> None:
+        """Index all lines of a session at once. Raises SessionError."""
+        while not self._index_batch(session_id)[1]:
+            pass
 
     async def catch_up(self, session_id: str) -> None:
         """Index all lines of a session. Raises SessionError."""
@@ -150,6 +147,13 @@ class Indexer:
         while not is_done:
             _, is_done = self._index_batch(session_id)
             await asyncio.sleep(0)
+
+    def summarize(self, session_id: str) -> SummaryRecord | None:
+        """What the lists show of a session, for a host that is to run it next."""
+        row = self._database.row("SELECT * FROM sessions WHERE id=? AND indexed_lines>0", session_id)
+        if row is None:
+            return None
+        return SummaryRecord(lines=row["indexed_lines"], **msgspec.structs.asdict(SessionSummary.from_row(row)))
 
     def reindex(self, session_id: str) -> None:
         """Index the lines that the row of a session counts, a few at a time. Its row stays as it is."""
@@ -181,11 +185,10 @@ class Indexer:
             del self._reindexed[session_id]
             return
         with self._open_log(session_id) as stored:
-            lines = [line for line in stored.read(found.done, REINDEX_BYTES) if line[0] <= found.until]
-            times = stored.times(lines[0][0], lines[-1][0]) if lines else []
+            lines = stored.lines(found.done, REINDEX_BYTES, until=found.until)
         with self._database.transaction():
-            self._add_all(row, found.summary, lines, times)
-        found.done = lines[-1][0] if lines else found.until
+            self._add_all(row, found.summary, lines)
+        found.done = lines[-1].number if lines else found.until
         if found.done >= found.until:
             del self._reindexed[session_id]
 
@@ -204,31 +207,27 @@ class Indexer:
         if row is None:
             return 0, True
         with self._open_log(session_id) as stored:
-            lines = stored.read(row["indexed_lines"], BATCH_BYTES)
-            if not lines:
-                return 0, True
-            times = stored.times(lines[0][0], lines[-1][0])
-            is_done = lines[-1][0] == stored.last
-        with self._database.transaction():
-            summary = SessionSummary.from_row(row)
-            self._add_all(row, summary, lines, times)
-            self._save(session_id, summary, lines[-1][0])
-        return sum(len(line) for _, line in lines), is_done
+            if session_id in self._rows.behind:
+                self._rows.restore(stored)
+                return 0, False
+            lines = stored.lines(row["indexed_lines"], BATCH_BYTES)
+            number = lines[-1].number if lines else row["indexed_lines"]
+            is_done, log_bytes = number == stored.last, stored.size_bytes
+        if lines or log_bytes != row["log_bytes"]:
+            with self._database.transaction():
+                summary = SessionSummary.from_row(row)
+                self._add_all(row, summary, lines)
+                self._save(session_id, summary, number, log_bytes if is_done else 0)
+        return sum(len(line.data) for line in lines), is_done
 
-    def _add_all(
-        self,
-        row: Row,
-        summary: SessionSummary,
-        lines: Sequence[tuple[int, bytes]],
-        times: Sequence[float | None],
-    ) -> None:
-        for (number, line), at in zip(lines, times, strict=True):
+    def _add_all(self, row: Row, summary: SessionSummary, lines: Sequence[LineRecord]) -> None:
+        for line in lines:
             with suppress(msgspec.DecodeError, RecursionError):  # nested too deeply to be read
-                self._add(row, summary, number, at, decode_line(line))
+                self._add(row, summary, line.number, line.at, decode_line(line.data))
 
-    def _add(self, row: Row, summary: SessionSummary, number: int, at: float | None, line: StoredLine) -> None:
-        if at is not None and line.type in ("user", "assistant", "result"):
-            summary.used_at = at
+    def _add(self, row: Row, summary: SessionSummary, number: int, at: float, line: StoredLine) -> None:
+        if line.type in ("user", "assistant", "result"):
+            summary.used_at = max(summary.used_at, at)
         uuid = line.uuid if isinstance(line.uuid, str) else None
         prompt, said = read_prompt(line), read_said(line)
         if said or prompt is not None:
@@ -247,12 +246,10 @@ class Indexer:
             uses, summary.model_totals = read_uses(line, summary.model_totals)
             if number > row["copied_lines"]:  # the turns before a fork are those of the other session
                 summary.cost_usd += sum(use.usd or 0.0 for use in uses)
-                turn = EndedTurn(row["id"], number, row["tenant"], summary.title, at or row["used_at"])
-                self.turns.record(turn, line, uses)
+                self.turns.record(EndedTurn(row["id"], number, row["tenant"], at), line, uses)
 
-    def _save(self, session_id: str, summary: SessionSummary, number: int) -> None:
-        fields = msgspec.structs.asdict(summary)
+    def _save(self, session_id: str, summary: SessionSummary, number: int, log_bytes: int) -> None:
+        fields = {**msgspec.structs.asdict(summary), "indexed_lines": number, "log_bytes": log_bytes}
         self._database.change(
-            f"UPDATE sessions SET indexed_lines=?, {', '.join(f'{name}=?' for name in fields)} WHERE id=?",
-            *(number, *fields.values(), session_id),
+            f"UPDATE sessions SET {', '.join(f'{name}=?' for name in fields)} WHERE id=?", *fields.values(), session_id
         )

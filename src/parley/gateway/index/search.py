@@ -14,7 +14,7 @@ class Search:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, session: str, number: int, uuid: str | None, at: float | None, text: str, *, is_prompt: bool) -> None:
+    def add(self, session: str, number: int, uuid: str | None, at: float, text: str, *, is_prompt: bool) -> None:
         """Add a message."""
         self._database.change(
             "INSERT INTO messages (session, number, uuid, time, is_prompt, text) VALUES (?, ?, ?, ?, ?, ?)",

@@ -33,16 +33,17 @@ class ToolCalls:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, session: str, number: int, at: float | None, line: StoredLine) -> None:
+    def add(self, session: str, number: int, at: float, line: StoredLine) -> None:
         """Add the calls of a message."""
-        for block in line.blocks if line.type == "assistant" else ():
+        for position, block in enumerate(line.blocks if line.type == "assistant" else ()):
             if block.get("type") == "tool_use" and isinstance(block.get("input"), dict):
                 tool = str(block.get("name"))
                 input = msgspec.json.encode(shorten_values(block["input"], find_traits(tool).subject_field))
                 if len(input) <= LONGEST_INPUT:
                     self._database.change(
-                        "INSERT INTO tool_calls (session, number, time, tool, input) VALUES (?, ?, ?, ?, ?)",
-                        *(session, number, at, tool, input),
+                        "INSERT INTO tool_calls (session, number, position, time, tool, input)"
+                        " VALUES (?, ?, ?, ?, ?, ?)",
+                        *(session, number, position, at, tool, input),
                     )
 
     def newest(self, principal: Principal) -> list[Row]:
@@ -50,7 +51,7 @@ class ToolCalls:
         tenant = None if Scope.ADMIN in principal.scopes else principal.tenant
         return self._database.rows(
             "SELECT tool_calls.*, sessions.cwd, sessions.options FROM tool_calls JOIN sessions ON sessions.id = session"
-            " WHERE (? IS NULL OR tenant = ?) ORDER BY tool_calls.id DESC LIMIT ?",
+            " WHERE (? IS NULL OR tenant = ?) ORDER BY time DESC, session, number DESC, position DESC LIMIT ?",
             *(tenant, tenant, MOST_CALLS),
         )
 

@@ -15,6 +15,7 @@ from parley.gateway.database import Database
 from parley.gateway.index.line_reading import StoredLine
 from parley.gateway.security.access import Principal, Scope
 from parley.gateway.security.quotas import growth
+from parley.gateway.session_log.records import TurnFigures
 from parley.protocol.base import Json, Struct
 
 DAY_SECONDS = 86_400
@@ -41,8 +42,6 @@ class EndedTurn(Struct, frozen=True):
     number: int
     """The number of the line with its result."""
     tenant: str
-    title: str
-    """Of the session, which may be deleted later."""
     time: float
 
 
@@ -54,8 +53,8 @@ class Turns:
         """Add the turn that a result ends."""
         self._database.change(
             "INSERT OR REPLACE INTO turns"
-            " (session, number, tenant, title, time, model, duration_ms, duration_api_ms, is_error)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " (session, number, tenant, time, model, duration_ms, duration_api_ms, is_error)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             *msgspec.structs.astuple(turn),
             max(uses, key=lambda use: use.output_tokens).model if uses else None,
             *(read_number(result.duration_ms), read_number(result.duration_api_ms), bool(result.is_error)),
@@ -76,6 +75,24 @@ class Turns:
             session,
         )
         return [{**dict(row), "is_error": bool(row["is_error"])} for row in rows]
+
+    def figures(self, session: str) -> tuple[str, list[TurnFigures]]:
+        """The title of a session and its turns, which stay when it is deleted."""
+        title = self._database.row("SELECT title FROM sessions WHERE id=?", session)
+        turns = []
+        for row in self._database.rows("SELECT * FROM turns WHERE session=? ORDER BY number", session):
+            uses = self._database.rows(
+                "SELECT model, usd, input_tokens, output_tokens, cache_read_tokens FROM usage"
+                " WHERE session=? AND number=? ORDER BY model",
+                *(session, row["number"]),
+            )
+            turns.append(
+                TurnFigures(
+                    *(row["number"], row["time"], row["model"], row["duration_ms"], row["duration_api_ms"]),
+                    *(bool(row["is_error"]), [tuple(use) for use in uses]),
+                )
+            )
+        return "" if title is None else str(title["title"]), turns
 
     def costs(self, principal: Principal, days: int) -> Json:
         """What the sessions that a principal may see used in the last days, today included. Days are of UTC."""

@@ -17,6 +17,8 @@ from weakref import WeakValueDictionary
 from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas
+from parley.gateway.session_log.records import UsedRecord
+from parley.gateway.session_log.session_log import SessionLog
 from parley.protocol.base import Json, Struct
 
 COUNTED = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
@@ -46,40 +48,31 @@ class Spending:
         self._between: dict[str, Use] = {}
         """The totals of engines that are newer than their last result, at which a resumed engine starts."""
 
-    def record(self, session: str, result: Json) -> None:
-        """Add what a result says. Its figures are totals of the session, so the growth counts."""
-        self._add_growth(session, read_use(result))
-        self.forget(session)
-        self.start_at(session, result)
+    def measure(self, log: SessionLog, result: Json) -> UsedRecord:
+        """What a result adds. Its figures are totals of the session, so the growth counts."""
+        total = read_use(result)
+        record = self._measure_growth(log, total, total)
+        self.forget(log.session_id)
+        return record
 
-    def record_between(self, session: str, usage: Json) -> None:
-        """Add what a session has used since its last result: the `session` of a reply to `get_usage`."""
+    def measure_between(self, log: SessionLog, usage: Json) -> UsedRecord:
+        """What a session has used since its last result: the `session` of a reply to `get_usage`."""
         total = read_use({"modelUsage": usage["model_usage"], "total_cost_usd": usage["total_cost_usd"]})
-        self._add_growth(session, total)
-        self._between[session] = total
+        record = self._measure_growth(log, total, Use(log.state.total_tokens, log.state.total_usd))
+        self._between[log.session_id] = total
+        return record
 
     def forget(self, session: str) -> None:
         """The engine of a session has ended, or its result says all."""
         self._between.pop(session, None)
 
-    def _add_growth(self, session: str, total: Use) -> None:
-        row = self._database.row("SELECT creator, tokens_used, usd_used FROM sessions WHERE id=?", session)
-        if row is None:
-            return
-        before = self._between.get(session) or Use(row["tokens_used"], row["usd_used"])
-        grown = Use(growth(before.tokens, total.tokens), growth(before.usd, total.usd))
-        self._database.change(
-            "INSERT INTO spending (name, tokens, usd) VALUES (?, ?, ?)"
-            " ON CONFLICT (name) DO UPDATE SET tokens=tokens+excluded.tokens, usd=usd+excluded.usd",
-            *(row["creator"], grown.tokens, grown.usd),
-        )
-        self.on_recorded(session)
-
-    def start_at(self, session: str, result: Json) -> None:
-        """The totals of a new session continue from a result that was paid for elsewhere."""
-        total = read_use(result)
-        self._database.change(
-            "UPDATE sessions SET tokens_used=?, usd_used=? WHERE id=?", total.tokens, total.usd, session
+    def _measure_growth(self, log: SessionLog, total: Use, at_result: Use) -> UsedRecord:
+        before = self._between.get(log.session_id) or Use(log.state.total_tokens, log.state.total_usd)
+        return UsedRecord(
+            tokens=growth(before.tokens, total.tokens),
+            usd=growth(before.usd, total.usd),
+            total_tokens=at_result.tokens,
+            total_usd=at_result.usd,
         )
 
     def of(self, name: str) -> Use:
@@ -88,12 +81,13 @@ class Spending:
 
     def of_here(self, name: str) -> Use:
         """Without what other hosts have counted."""
-        row = self._database.row("SELECT tokens, usd FROM spending WHERE name=?", name)
-        return Use() if row is None else Use(row["tokens"], row["usd"])
+        row = self._database.row("SELECT sum(tokens) AS tokens, sum(usd) AS usd FROM spending WHERE name=?", name)
+        return Use() if row is None or row["tokens"] is None else Use(row["tokens"], row["usd"])
 
     def check(self, name: str, quotas: Quotas) -> None:
         """Raises Refusal."""
-        check_use(f"the token {name!r}", self.of(name), tokens=quotas.tokens, usd=quotas.usd)
+        if quotas.tokens is not None or quotas.usd is not None:
+            check_use(f"the token {name!r}", self.of(name), tokens=quotas.tokens, usd=quotas.usd)
 
 
 def check_use(user: str, used: Use, *, tokens: int | None, usd: float | None) -> None:

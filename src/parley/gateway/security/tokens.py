@@ -1,7 +1,7 @@
 """Tokens: who may connect, and what they may do.
 
-A token is random and shown once; the database keeps its hash. It has scopes, a tenant, working directories, an expiry
-and quotas.
+A token is random and shown once; `tokens.db` keeps its hash. It has scopes, a tenant, working directories, an expiry
+and quotas. This file does not follow from anything else: it is not one of the projections.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hmac
 import os
 import secrets
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -29,6 +30,17 @@ OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
 """The names that no other token can have."""
 
 
+SCHEMA = """
+CREATE TABLE tokens (
+    name TEXT PRIMARY KEY,
+    hash BLOB NOT NULL UNIQUE,
+    tenant TEXT NOT NULL,
+    grants TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    expires_at REAL
+);
+"""
+VERSION = 1
 NAME = "^[^/]*[^/.][^/]*$"
 """Names without a slash that are not only dots: as a part of a path, these would mean something else."""
 NOWHERE: tuple[str, ...] = ()
@@ -70,10 +82,13 @@ class TokenInfo(Struct, frozen=True, kw_only=True):
 
 
 class Tokens:
-    def __init__(self, database: Database, bootstrap: str | None) -> None:
-        """`bootstrap`: the token of the administrator, which is not stored."""
-        self._database = database
+    def __init__(self, path: Path, bootstrap: str | None) -> None:
+        """`bootstrap`: the token of the administrator, which is not stored. Raises SessionError."""
+        self._database = Database(path, SCHEMA, VERSION)
         self.set_bootstrap(bootstrap)
+
+    def close_database(self) -> None:
+        self._database.close()
 
     def set_bootstrap(self, token: str | None) -> None:
         """Replace the token of the administrator."""

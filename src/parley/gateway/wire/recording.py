@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from parley.inspector.records import Record
+from parley.inspector.recording import Record
 from parley.protocol.base import Json
 from parley.protocol.options import parse
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from parley.gateway.engines import Engine
-from parley.inspector.records import Direction, Record
+from parley.inspector.recording import Direction, Record
 
 log = logging.getLogger(__name__)
 

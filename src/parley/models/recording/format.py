@@ -1,11 +1,11 @@
-"""The format of a recording: the requests to a model and its answers. One JSON object per line.
+"""The format of a recording of a model: the requests to it and its answers, as records (`stores/records.py`).
 
-    {"type":"tape","version":1,"by":"parley 0.1.0","places":{"cwd":"/home/me/project"}}
-    {"type":"request","number":1,"at_ms":12.1,"model":"claude-opus-5-5","system":[…],"tools":[…],"messages":[…]}
-    {"type":"event","number":1,"at_ms":840.9,"data":{"type":"message_start",…}}
-    {"type":"end","number":1,"at_ms":2210.0}
+    {"parley_records":"model","version":1,"by":"parley 0.1.0","places":{"cwd":"/home/me/project"}}
+    {"n":1,"at_ms":12.1,"type":"request","call":1,"model":"claude-opus-5-5","system":[…],"tools":[…],"messages":[…]}
+    {"n":2,"at_ms":840.9,"type":"event","call":1,"data":{"type":"message_start",…}}
+    {"n":3,"at_ms":2210.0,"type":"end","call":1}
 
-`number` links lines to their request, because calls may run concurrently. A request contains only what changed: `kept`
+`call` links the records of one call, because calls may run concurrently. A request contains only what changed: `kept`
 counts the messages that it shares with the previous request, and a missing field is the same as there. `data` is the
 event as received. An end may have an `error`, or `closed` if the engine aborted the call.
 
@@ -15,7 +15,6 @@ event as received. An end may have an `error`, or `closed` if the engine aborted
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -23,14 +22,12 @@ from parley.errors import ModelError, UsageError
 from parley.models.base import ModelEvent, read_event
 from parley.models.model_file import read_model_file
 from parley.protocol.base import Json, Struct
+from parley.stores.records import MODEL, FiledRecord, parse_records
 
-VERSION = 1
 
+class RecordingHeader(Struct, frozen=True, kw_only=True):
+    """The header of the file."""
 
-class RecordingHeader(Struct, frozen=True, kw_only=True, tag="tape", tag_field="type"):
-    """The first line."""
-
-    version: int = VERSION
     by: str = ""
     at: str = ""
     places: dict[str, str] = {}
@@ -40,8 +37,7 @@ class RecordingHeader(Struct, frozen=True, kw_only=True, tag="tape", tag_field="
 class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_field="type", omit_defaults=True):
     """A request. Headers are not recorded, and so no key is."""
 
-    number: int
-    at_ms: float = 0
+    call: int
     model: str = ""
     max_tokens: int = 0
     thinking: Json | None = None
@@ -54,8 +50,7 @@ class RecordedRequest(Struct, frozen=True, kw_only=True, tag="request", tag_fiel
 
 
 class RecordedEvent(Struct, frozen=True, kw_only=True, tag="event", tag_field="type", omit_defaults=True):
-    number: int
-    at_ms: float = 0
+    call: int
     data: msgspec.Raw
     request_id: str | None = None
 
@@ -81,8 +76,7 @@ class RecordedError(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RecordedEnd(Struct, frozen=True, kw_only=True, tag="end", tag_field="type", omit_defaults=True):
     """The end of an answer."""
 
-    number: int
-    at_ms: float = 0
+    call: int
     error: RecordedError | None = None
     closed: bool = False
     """Whether the engine aborted the call because the turn was interrupted."""
@@ -93,19 +87,21 @@ class RecordedCall(Struct, kw_only=True):
 
     request: RecordedRequest
     """With all messages."""
+    at_ms: float
     events: list[tuple[float, ModelEvent]] = []
     """Each with its time in milliseconds."""
     end: RecordedEnd | None = None
     """None if the recording stopped before the end."""
+    ended_ms: float = 0
 
 
 class Recording(Struct, frozen=True):
     name: str
     head: RecordingHeader
-    exchanges: list[RecordedCall]
+    calls: list[RecordedCall]
 
 
-_line = msgspec.json.Decoder(RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd)
+_record = msgspec.json.Decoder(RecordedRequest | RecordedEvent | RecordedEnd)
 
 
 def read_recording(path: Path) -> Recording:
@@ -115,61 +111,45 @@ def read_recording(path: Path) -> Recording:
     except OSError as exc:
         raise UsageError(f"cannot read recording {path}: {exc.strerror}") from None
     # A crash leaves an incomplete last line. Everything before it is used.
-    lines = data.split(b"\n")[:-1]
-    if not lines:
-        raise UsageError(f"{path} is not a recording: the file is empty")
-    head = _read(lines[0], path, 1)
-    if not isinstance(head, RecordingHeader):
-        raise UsageError(f"{path} is not a recording: the first line is not a header")
-    if head.version != VERSION:
-        raise UsageError(f"recording {path} has version {head.version}; only version {VERSION} is supported")
-    exchanges: dict[int, RecordedCall] = {}
-    for at, line in enumerate(lines[1:], 2):
+    found = parse_records(data, str(path), MODEL)
+    calls: dict[int, RecordedCall] = {}
+    for record in found.records:
         try:
-            _add(_read(line, path, at), exchanges)
+            _add(record, calls)
         except (ValueError, msgspec.DecodeError) as exc:
-            raise UsageError(f"invalid recording {path}: line {at}: {exc}") from None
-    if not exchanges:
+            raise UsageError(f"{record.place}: {exc}") from None
+    if not calls:
         raise UsageError(f"recording {path} contains no request")
-    return Recording(str(path), head, list(exchanges.values()))
+    return Recording(str(path), found.decode_header(RecordingHeader), list(calls.values()))
 
 
-def _read(line: bytes, path: Path, at: int) -> Any:
-    try:
-        return _line.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        what = f"{path} is not a recording" if at == 1 else f"invalid recording {path}"
-        raise UsageError(f"{what}: line {at}: {exc}") from None
-
-
-def _add(line: Any, exchanges: dict[int, RecordedCall]) -> None:
-    """Add a line to its call. Raises ValueError or msgspec.DecodeError."""
-    if isinstance(line, RecordingHeader):
-        raise ValueError("only the first line can be a header")
+def _add(record: FiledRecord, calls: dict[int, RecordedCall]) -> None:
+    """Add a record to its call. Raises UsageError, ValueError or msgspec.DecodeError."""
+    line = record.decode(_record)
     if isinstance(line, RecordedRequest):
-        if line.number in exchanges:
-            raise ValueError(f"there are two requests with the number {line.number}")
-        exchanges[line.number] = RecordedCall(request=_with_shared_fields(line, exchanges))
+        if line.call in calls:
+            raise ValueError(f"there are two requests of call {line.call}")
+        calls[line.call] = RecordedCall(request=_with_shared_fields(line, calls), at_ms=record.at_ms)
         return
-    exchange = exchanges.get(line.number)
-    if exchange is None:
-        raise ValueError(f"there is no request {line.number} before this line")
-    if exchange.end is not None:
-        raise ValueError(f"request {line.number} has already ended")
+    call = calls.get(line.call)
+    if call is None:
+        raise ValueError(f"there is no request of call {line.call} before this line")
+    if call.end is not None:
+        raise ValueError(f"call {line.call} has already ended")
     if isinstance(line, RecordedEvent):
         event = read_event(bytes(line.data))
         event.request_id = line.request_id
-        exchange.events.append((line.at_ms, event))
+        call.events.append((record.at_ms, event))
     else:
-        exchange.end = line
+        call.end, call.ended_ms = line, record.at_ms
 
 
-def _with_shared_fields(request: RecordedRequest, exchanges: dict[int, RecordedCall]) -> RecordedRequest:
+def _with_shared_fields(request: RecordedRequest, calls: dict[int, RecordedCall]) -> RecordedRequest:
     """The request with the fields that it shares with the previous one."""
-    before = list(exchanges.values())[-1].request if exchanges else RecordedRequest(number=0, system=[], tools=[])
+    before = list(calls.values())[-1].request if calls else RecordedRequest(call=0, system=[], tools=[])
     if request.kept > len(before.messages):
         raise ValueError(
-            f"request {request.number} reuses {request.kept} messages of the previous request, which "
+            f"request {request.call} reuses {request.kept} messages of the previous request, which "
             f"has {len(before.messages)}"
         )
     return msgspec.structs.replace(

@@ -10,7 +10,6 @@ because a secret may span several of them. If the file cannot be written, one wa
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -24,7 +23,7 @@ from parley.models.recording.format import RecordedEnd, RecordedError, RecordedE
 from parley.models.recording.request_matching import without_cache_marks
 from parley.models.redaction import Redactor
 from parley.protocol.base import Json
-from parley.workspace import private_files
+from parley.stores.records import MODEL, RecordWriter
 
 PIECES = ("text", "thinking", "partial_json")
 """Delta fields that are pieces of a longer text."""
@@ -43,7 +42,7 @@ class RecordingWriter:
     ) -> None:
         """Raises UsageError. An existing file is not touched."""
         try:
-            self._file = private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False)
+            self._file = RecordWriter.create(path, MODEL, head)
         except FileExistsError:
             raise UsageError(f"option '--record': {path} already exists; recordings are not overwritten") from None
         except OSError as exc:
@@ -54,15 +53,14 @@ class RecordingWriter:
         self._started = clock()
         self._warn = warn
         self._requests = 0
-        self._last = RecordedRequest(number=0)
-        self.write(head)
+        self._last = RecordedRequest(call=0)
 
     def write_request(self, request: ModelRequest) -> int:
-        """Write a request and return its number."""
+        """Write a request and return the number of its call."""
         self._requests += 1
+        at_ms = self.now_ms()
         recorded = RecordedRequest(
-            number=self._requests,
-            at_ms=self.now_ms(),
+            call=self._requests,
             model=request.model,
             max_tokens=request.max_tokens,
             thinking=request.thinking,
@@ -72,28 +70,22 @@ class RecordingWriter:
             tools=self.redaction.redact_value(request.tools),
             messages=self.redaction.redact_value(without_cache_marks(request.messages)),
         )
-        self.write(without_repeats(recorded, self._last))
+        self.write(at_ms, without_repeats(recorded, self._last))
         self._last = recorded
-        return recorded.number
+        return recorded.call
 
-    def write(self, line: RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd) -> None:
-        if self._file < 0:
-            return
-        data = msgspec.json.encode(line) + b"\n"
+    def write(self, at_ms: float, record: RecordedRequest | RecordedEvent | RecordedEnd) -> None:
         try:
-            while data:
-                data = data[os.write(self._file, data) :]
+            if self._file.is_open:
+                self._file.append(at_ms, record)
         except OSError as exc:
             self._warn(f"cannot write to recording {self._path}; the recording is incomplete: {exc.strerror}")
-            self.close()
 
     def now_ms(self) -> float:
         return round((self._clock() - self._started) * 1000, 1)
 
     def close(self) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()
 
 
 def without_repeats(request: RecordedRequest, before: RecordedRequest) -> RecordedRequest:
@@ -143,9 +135,9 @@ class Recorder:
 class ResponseRecorder:
     """Records one answer."""
 
-    def __init__(self, writer: RecordingWriter, number: int) -> None:
+    def __init__(self, writer: RecordingWriter, call: int) -> None:
         self._writer = writer
-        self._number = number
+        self._call = call
         self._waiting: list[tuple[float, ModelEvent]] = []
         """The events of the open blocks."""
         self._open: set[int] = set()
@@ -164,15 +156,14 @@ class ResponseRecorder:
         redaction = self._writer.redaction
         if error is not None:
             error = msgspec.structs.replace(error, message=redaction.redact_text(error.message))
-        self._writer.write(RecordedEnd(number=self._number, at_ms=self._writer.now_ms(), error=error, closed=closed))
+        self._writer.write(self._writer.now_ms(), RecordedEnd(call=self._call, error=error, closed=closed))
 
     def _write(self) -> None:
         for (at_ms, event), data in zip(
             self._waiting, redact_events([event for _, event in self._waiting], self._writer.redaction), strict=True
         ):
-            self._writer.write(
-                RecordedEvent(number=self._number, at_ms=at_ms, data=msgspec.Raw(data), request_id=event.request_id)
-            )
+            record = RecordedEvent(call=self._call, data=msgspec.Raw(data), request_id=event.request_id)
+            self._writer.write(at_ms, record)
         self._waiting.clear()
 
 

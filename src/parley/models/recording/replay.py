@@ -42,26 +42,26 @@ class Replay:
     ) -> None:
         """`pace` 1 is the recorded pace, 0 does not wait. `in_order` skips matching. Raises UsageError."""
         self._recording = read_recording(path)
-        self._left = list(self._recording.exchanges)
+        self._left = list(self._recording.calls)
         self._places = places or {}
         self._redaction = redaction or Redactor()
         self._pace = pace
         self._in_order = in_order
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        exchange = self._find_call(request)
-        last_ms = exchange.request.at_ms
-        for at_ms, event in exchange.events:
+        call = self._find_call(request)
+        last_ms = call.at_ms
+        for at_ms, event in call.events:
             await self._wait(at_ms - last_ms)
             last_ms = at_ms
             yield event
-        if exchange.end is None or exchange.end.closed:
+        if call.end is None or call.end.closed:
             raise ModelError(
                 f"recording {self._recording.name} ends in the middle of this answer", kind="recording_cut"
             )
-        await self._wait(exchange.end.at_ms - last_ms)
-        if exchange.end.error is not None:
-            raise exchange.end.error.to_error()
+        await self._wait(call.ended_ms - last_ms)
+        if call.end.error is not None:
+            raise call.end.error.to_error()
 
     async def close(self) -> None:
         pass
@@ -72,19 +72,19 @@ class Replay:
 
     def _find_call(self, request: ModelRequest) -> RecordedCall:
         """The recorded call for a request. Each is used once. Raises ModelError."""
-        name, total = self._recording.name, len(self._recording.exchanges)
+        name, total = self._recording.name, len(self._recording.calls)
         if not self._left:
             raise ModelError(f"recording {name} has no more answers ({total} recorded)", kind=DIVERGED)
         messages = normalize(self._redaction.redact_value(request.messages), self._places)
         if self._in_order:
             return self._left.pop(0)
-        for at, exchange in enumerate(self._left):
-            if self._normalize(exchange) == messages:
+        for at, call in enumerate(self._left):
+            if self._normalize(call) == messages:
                 return self._left.pop(at)
         number = total - len(self._left) + 1
         differs = describe_difference(self._normalize(self._left[0]), messages)
         what = "does not match this conversation" if number == 1 else f"differs from request {number} on"
         raise ModelError(f"recording {name} {what}: {differs}", kind=DIVERGED)
 
-    def _normalize(self, exchange: RecordedCall) -> Any:
-        return normalize(exchange.request.messages, self._recording.head.places)
+    def _normalize(self, call: RecordedCall) -> Any:
+        return normalize(call.request.messages, self._recording.head.places)

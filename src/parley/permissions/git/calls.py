@@ -4,7 +4,7 @@
     explain_denied_output(command)                    # which denied files the commands may print
     find_named_files(command)                         # files like the one in `git show HEAD:.env`
 
-See also: repositories (repository.py), the arguments of git (shell/readonly/git.py).
+See also: repositories (repository.py), the arguments of git (shell/git_arguments.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Literal
 import msgspec
 
 from parley.permissions import patterns
-from parley.permissions.base import RESTRICTING, Assessment, Filesystem, ResolvedPath, word_set
+from parley.permissions.base import RESTRICTING, Assessment, word_set
+from parley.permissions.filesystem import Filesystem, ResolvedPath
 from parley.permissions.git import config
 from parley.permissions.git.repository import (
     GITLINK,
@@ -36,9 +37,7 @@ from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
 from parley.permissions.shell import CommandLine
 from parley.permissions.shell.arguments import git_words, parse_arguments, unwrap
-from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, find_push_target
-from parley.permissions.shell.readonly.check import files_read
-from parley.permissions.shell.readonly.git import (
+from parley.permissions.shell.git_arguments import (
     PRINTS_NOTHING,
     READERS,
     WILD,
@@ -50,6 +49,8 @@ from parley.permissions.shell.readonly.git import (
     path_in_revision,
     shows_urls,
 )
+from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, find_push_target
+from parley.permissions.shell.readers import files_read
 from parley.workspace.sensitive_names import normalize_name
 
 MAX_FOLDERS = 16

@@ -21,10 +21,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 
-from parley.permissions.base import Filesystem, Finding, ResolvedPath, SessionRepository, word_set
+from parley.permissions.base import Finding, SessionRepository, word_set
+from parley.permissions.filesystem import SETTLED_NANOSECONDS, Filesystem, ResolvedPath, memoize
 from parley.permissions.git import config
-from parley.permissions.memo import SETTLED_NANOSECONDS, memoize
-from parley.permissions.paths.filesystem import possible_names, prefetch, signature, watch_folder
 from parley.permissions.patterns import relative_parts
 from parley.permissions.rules import is_within
 from parley.protocol.base import Struct
@@ -129,7 +128,7 @@ def _open_dot_git(top: str, dot_git: str, fs: Filesystem) -> Repository:
 
 
 def _make_repository(top: str, gitdir: str, fs: Filesystem, *, bare: bool) -> Repository:
-    prefetch(fs, gitdir)
+    fs.prefetch(gitdir)
     common, problem, file = gitdir, "", _join(gitdir, "commondir")
     if fs.exists(file):
         data = fs.read(file, MAX_LINE_BYTES) or b""
@@ -144,7 +143,7 @@ def _make_repository(top: str, gitdir: str, fs: Filesystem, *, bare: bool) -> Re
 
 def _looks_like_gitdir(folder: str, fs: Filesystem, created: Collection[str]) -> bool:
     if folder.endswith(f"/{DOT_GIT}"):
-        prefetch(fs, folder)
+        fs.prefetch(folder)
 
     def has(mark: str) -> bool:
         path = _join(folder, mark)
@@ -214,7 +213,7 @@ class _Inspection:
     def inspect(self, found: Repository) -> Iterator[Finding]:
         if found.problem:
             yield Finding("program", found.gitdir, found.problem)
-        prefetch(self._fs, found.common_dir)
+        self._fs.prefetch(found.common_dir)
         worktree = "config.worktree"
         files = (_join(found.common_dir, "config"), _join(found.gitdir, worktree), _join(found.common_dir, worktree))
         entries: list[config.ConfigEntry] = []
@@ -255,8 +254,8 @@ class _Inspection:
             if fs.readlink(path) is not None:  # the folders above are already resolved
                 yield Finding("elsewhere", path, f"{path} is a symlink")
         objects = _join(found.common_dir, "objects")
-        prefetch(fs, objects)
-        for path in [f"{objects}/{name}" for name in possible_names(fs, objects, OBJECT_FOLDERS)]:
+        fs.prefetch(objects)
+        for path in [f"{objects}/{name}" for name in fs.possible_names(objects, OBJECT_FOLDERS)]:
             if fs.readlink(path) is not None:
                 yield Finding("elsewhere", path, f"{path} is a symlink")
                 break
@@ -264,7 +263,7 @@ class _Inspection:
 
     def _inspect_alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = _join(objects, "info/alternates")
-        watch_folder(self._fs, os.path.dirname(file))
+        self._fs.watch_folder(os.path.dirname(file))
         if not self._fs.exists(file):
             return
         data = self._fs.read(file, MAX_LINE_BYTES)
@@ -288,10 +287,10 @@ class _Inspection:
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
             if self._hook_names == READ_HOOKS:
-                watch_folder(self._fs, folder)
+                self._fs.watch_folder(folder)
             else:
-                prefetch(self._fs, folder)
-            existing = possible_names(self._fs, folder, self._hook_names)
+                self._fs.prefetch(folder)
+            existing = self._fs.possible_names(folder, self._hook_names)
             for name in self._hook_names if self._created else existing:
                 path = f"{folder}/{name}"
                 if path in self._created or (name in existing and self._fs.exists(path)):
@@ -321,7 +320,7 @@ class _Inspection:
         """The paths of submodules; None if the index cannot be read."""
         if not self._fs.exists(index):
             return
-        before = signature(self._fs, index)
+        before = self._fs.signature(index)
         if before is not None and (known := _GITLINK_CACHE.get((before, hash_bytes))) is not None:
             yield from known
             return
@@ -332,7 +331,7 @@ class _Inspection:
         links = list(_read_submodules(data, hash_bytes))
         yield from links
         offset = data.find(SPLIT_INDEX)
-        if offset < 0 and before == signature(self._fs, index):
+        if offset < 0 and before == self._fs.signature(index):
             _cache_gitlinks(before, hash_bytes, links)
         while offset >= 0:  # the other part of a split index
             shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[offset + 8 :][:hash_bytes].hex()}")

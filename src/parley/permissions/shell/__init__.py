@@ -17,16 +17,15 @@ it rather finds too much.
 """
 
 from parley.permissions.shell.command_rules import is_allowed_by, matches
-from parley.permissions.shell.deletion import is_critical_delete
-from parley.permissions.shell.denied.mentions import Mentions, find_mentions, has_nested_commands
-from parley.permissions.shell.denied.search import (
+from parley.permissions.shell.deny_search import (
     DenyMatch,
     explain_over_budget,
     find_denied,
     is_unresolved,
     may_find_denied,
 )
-from parley.permissions.shell.readonly.check import is_read_only
+from parley.permissions.shell.mentions import Mentions, find_mentions, has_nested_commands, is_critical_delete
+from parley.permissions.shell.readers import is_read_only
 from parley.permissions.shell.strict_parser import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
 from parley.permissions.shell.targets import Step, Targets, find_steps, find_targets, track_files
 

@@ -27,6 +27,12 @@ from parley.protocol.base import Struct
 
 NUMBER_FLAG = re.compile(r"[-+]\d+")
 SHORT = re.compile(r"(.)(:{0,2})")
+DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+MAX_WRAPPERS = 16
+WRAPPERS = word_set("timeout time nice nohup stdbuf command builtin noglob xargs")
+CD_COMMANDS = frozenset(["cd", "pushd", "popd"])
+IN_SHELL = frozenset(["time", "command", "builtin"])
+"""Wrappers after which `cd` is still the builtin; after others it would be a program without effect."""
 
 
 class Program(Struct, frozen=True, kw_only=True):
@@ -174,39 +180,6 @@ def read_operands(program: Program, words: Sequence[str], found: ParsedArguments
     return values + tuple(operand for operand in operands if operand != "-")
 
 
-DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
-MAX_WRAPPERS = 16
-WRAPPERS = word_set("timeout time nice nohup stdbuf command builtin noglob xargs")
-
-RUNNERS = {
-    **dict.fromkeys(
-        word_set(
-            "time nice nohup stdbuf command builtin noglob env sudo doas xargs watch setsid ionice exec coproc strace "
-            "ltrace unshare nsenter busybox toybox parallel caffeinate chrt catchsegv systemd-run script gdb ! then do "
-            "else elif if while until prlimit torify torsocks proxychains proxychains4 dbus-run-session xvfb-run "
-            "fakeroot valgrind entr screen firejail bwrap unbuffer chronic npx bunx rlwrap cpulimit tsp choom pkexec "
-            "ssh-agent start-stop-daemon eatmydata linux32 linux64 i386 x86_64 uname26 arch daemonize dumb-init tini "
-            "catatonit chpst softlimit systemd-inhibit systemd-cat systemd-nspawn run0 nsjail minijail0 fakechroot "
-            "ccache distcc sccache scan-build bear intercept-build heaptrack uftrace tsocks sshpass "
-            "dbus-launch xinit xterm urxvt rxvt alacritty kitty foot konsole gnome-terminal xfce4-terminal terminator "
-            "st dtach abduco byobu ifne run-one uclampset openvt open cross-env env-cmd watchexec nodemon please "
-            "calife gpg-agent aa-exec newrole schroot trickle cgexec cset nq tmate lldb rr libtool wine box64 winpty "
-            "reflex concurrently onchange chokidar shell pwsh powershell"
-        ),
-        0,
-    ),
-    **dict.fromkeys(
-        word_set(
-            "timeout flock chroot taskset runuser su sg numactl setpriv setarch ssh autossh faketime gosu su-exec "
-            "setuidgid envuidgid envdir logsave runcon setlock lckdo kcov sandbox-exec lxc-attach lxc-execute mosh "
-            "withlock proot"
-        ),
-        1,
-    ),
-}
-"""Programs that run the command in their arguments, with the number of operands before it. A rule for their beginning
-does not say which command, and a denied command is found after them."""
-
 FLAGS = {
     "timeout": Program(short="k:s:v", long="kill-after= signal= foreground preserve-status verbose"),
     "time": Program(short="p"),
@@ -282,3 +255,15 @@ def _find_begin(argv: tuple[str, ...]) -> int | None:
 def _takes_next(program: Program, word: str) -> bool:
     """Whether the flag needs the next word as its value."""
     return parse_arguments(program, (word,), 0) is None
+
+
+CD = Program(short="LPe@", max_operands=1, globs="nowhere")
+
+
+def find_cd_target(argv: Sequence[str], home: str | None) -> str | None:
+    """The folder as written, or the home folder if there is no argument; None if it is not known."""
+    found = parse_arguments(CD, argv) if argv[0] == "cd" else None
+    if found is None:
+        return None
+    destination = argv[found.operands[0]] if found.operands else home
+    return None if destination == "-" or destination is None or destination[:1] == "+" else destination

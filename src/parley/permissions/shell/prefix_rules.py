@@ -7,7 +7,7 @@ arguments that name files.
 `Bash(git log:*)` allows reading, so `--output` is not covered, and `Bash(git config:*)` does not let git run a program.
 A rule that names the flag (`Bash(sort -o:*)`) covers it.
 
-See also: where an argument leads (permissions/paths/operands.py).
+See also: where an argument leads (permissions/operands.py).
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ import msgspec
 
 from parley.permissions.base import word_set
 from parley.permissions.git import config
+from parley.permissions.shell import git_arguments
 from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments
 from parley.permissions.shell.command_rules import matches
-from parley.permissions.shell.denied.interpreters import OPTIONS, SUBRUNNERS
-from parley.permissions.shell.readonly import git
-from parley.permissions.shell.readonly.scripts import edits_lines
-from parley.permissions.shell.readonly.special import CHECKS
-from parley.permissions.shell.readonly.tables import READERS
+from parley.permissions.shell.interpreters import OPTIONS, SUBRUNNERS
+from parley.permissions.shell.readers import READERS
+from parley.permissions.shell.special_readers import CHECKS, edits_lines
 
 UNKNOWN_FLAG = "The rule does not name {word}, and {name} may write or run something with it"
 UNKNOWN_WORDS = "With these arguments {name} does more than read, and the rule does not name them"
@@ -120,7 +119,7 @@ GIT_ELSEWHERE = ("--config-env", "--git-dir")
 GIT_UNTOUCHED = word_set("add commit push reset")
 """Subcommands that do not write the files that their arguments name."""
 GIT_PLAIN = (
-    frozenset(git.READERS)
+    frozenset(git_arguments.READERS)
     | GIT_UNTOUCHED
     | word_set(
         "am apply archive bisect bundle checkout checkout-index cherry cherry-pick check-attr check-mailmap "
@@ -448,7 +447,7 @@ def _find_git_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
             return RUNS.format(word=shorten(word), name=name)
     if any(GPG.search(word) for word in rest):
         return RUNS.format(word=shorten("%G"), name="git")
-    program = git.READERS.get(sub)
+    program = git_arguments.READERS.get(sub)
     if program is None or sub in GIT_WRITERS:
         return ""
     return _find_reader_concern(argv, index + 1, name, _merge_programs(program, GIT_EXTRA_FLAGS), rule_words)
@@ -605,7 +604,7 @@ def writes_no_operand(inner: UnwrappedCommand) -> bool:
     sub = argv[index] if index < len(argv) else ""
     if sub == "restore":
         return bool({"--staged", "-S"} & set(argv)) and not {"--worktree", "-W", "-SW", "-WS"} & set(argv)
-    program = git.READERS.get(sub)
+    program = git_arguments.READERS.get(sub)
     reads = (
         program is not None
         and sub not in GIT_WRITERS

@@ -15,7 +15,7 @@ A loop is unrolled: its body is read once for each word. A word with a harmless 
 its value is only known when the line runs, so it may only be an argument of a program that prints text. The commands
 of a substitution and of all branches of an `if` are commands of the line. No `cd` may be in any of these.
 
-See also: what a command may do (readonly/check.py, command_rules.py), commands in unclear texts (denied/search.py).
+See also: what a command may do (readers.py, command_rules.py), commands in unclear texts (deny_search.py).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ HARMLESS_VARIABLES = word_set(
 )
 """Variables that hold no secret."""
 PRINTS_TEXT = word_set("echo printf basename dirname test [ : true")
-"""Programs to which no argument is harmful; each has further conditions (readonly/check.py)."""
+"""Programs to which no argument is harmful; each has further conditions (readers.py)."""
 PRINTS_ONE_WORD = (
     ("pwd",), ("whoami",), ("hostname",), ("nproc",), ("uname",), ("arch",), ("id",), ("date",), ("basename",),
     ("dirname",), ("git", "rev-parse"), ("git", "describe"), ("git", "merge-base"), ("git", "rev-list"),

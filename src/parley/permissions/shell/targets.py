@@ -11,7 +11,7 @@ says which flags are allowed and which operands are read and written. A command 
 If a line changes to an unknown folder, or names too many files to check, there is an `unknown_reason`, and the files
 are not complete.
 
-See also: the files of commands that only read (readonly/check.py).
+See also: the files of commands that only read (readers.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from parley.permissions.base import Filesystem
-from parley.permissions.paths.filesystem import MAX_ENTRIES, normalize_path
-from parley.permissions.shell.arguments import ParsedArguments, Program, parse_arguments, unwrap
-from parley.permissions.shell.change_directory import CD_COMMANDS, IN_SHELL, find_cd_target
-from parley.permissions.shell.expansion import GlobLookup, expand, is_pattern
-from parley.permissions.shell.readonly.check import (
+from parley.permissions.filesystem import MAX_ENTRIES, Filesystem, normalize_path
+from parley.permissions.shell.arguments import (
+    CD_COMMANDS,
+    IN_SHELL,
+    ParsedArguments,
+    Program,
+    find_cd_target,
+    parse_arguments,
+    unwrap,
+)
+from parley.permissions.shell.file_names import GlobLookup, expand, find_feed, is_pattern
+from parley.permissions.shell.readers import (
     files_read,
     find_checksum_lists,
     find_followed_folders,
@@ -35,8 +41,7 @@ from parley.permissions.shell.readonly.check import (
     parse_checksum_list,
     program_name,
 )
-from parley.permissions.shell.readonly.feeds import find_feed
-from parley.permissions.shell.readonly.scripts import edits_lines
+from parley.permissions.shell.special_readers import edits_lines
 from parley.permissions.shell.strict_parser import ONE_WORD, CommandLine, SimpleCommand
 from parley.protocol.base import Struct
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-from parley.permissions.budget import describe_excess
+from parley.permissions.base import describe_excess
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:

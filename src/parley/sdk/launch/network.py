@@ -48,17 +48,17 @@ MAX_BYTES = 64 << 20
 """The longest line or reply that a gateway may send."""
 FINAL_CODES = frozenset({4400, 4401, 4403, 4404})
 """Close codes of a gateway after which connecting again is of no use."""
-SENT = {
-    "model": "model",
-    "fallback_model": "fallback_model",
-    "permission_mode": "permission_mode",
-    "allowed_tools": "allowed_tools",
-    "disallowed_tools": "disallowed_tools",
-    "max_turns": "max_turns",
-    "max_budget_usd": "max_budget_usd",
-    "effort": "effort",
-}
-"""The options that any client may give a session of a gateway, by the field of the command line."""
+SENT = (
+    "model",
+    "fallback_model",
+    "permission_mode",
+    "allowed_tools",
+    "disallowed_tools",
+    "max_turns",
+    "max_budget_usd",
+    "effort",
+)
+"""The options that any client may give a session of a gateway."""
 IMPLIED = (
     *("output_format", "input_format", "verbose", "permission_prompt_tool", "include_partial_messages"),
     *("resume", "fork_session", "resume_session_at"),

@@ -253,9 +253,14 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
         reason = str(exc).partition(" (at ")[0]
         where = f":{place[1]}:{place[2]}" if place else f":{text.count(chr(10)) + 1}"
         raise UsageError(f"{name}{where}: {reason}; expected TOML") from None
-    lines = LineFinder(text)
+    return make_scenario(found, name, LineFinder(text))
+
+
+def make_scenario(data: Json, name: str, lines: LineFinder | None = None) -> Scenario:
+    """A scenario from what a file contains. Raises UsageError."""
+    lines = lines or LineFinder("")
     try:
-        file = msgspec.convert(found, ScenarioFile)
+        file = msgspec.convert(data, ScenarioFile)
     except msgspec.ValidationError as exc:
         raise UsageError(explain(exc, name, lines, ScenarioFile)) from None
     start = read_steps(file.start, name, lines, "start")

@@ -1,6 +1,7 @@
 """A fake engine as a process: stdin, stdout, and the command line of a client.
 
-    code = serve_scenario(scenario, ["--output-format", "stream-json", "--input-format", "stream-json"])
+    line = read_command_line(["--output-format", "stream-json", "--input-format", "stream-json"], cwd)
+    code = serve_scenario(scenario, line, stderr)
 
 It follows the flags that change the form of the conversation, and ignores all others.
 """
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import UsageError
+from parley.inspector.recorder import ConversationRecorder, RecordedTransport
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
 from parley.testing.fake.engine import FakeEngine
@@ -79,22 +81,32 @@ def find_sdk_servers(argv: Sequence[str]) -> frozenset[str]:
     )
 
 
-def serve_scenario(scenario: Scenario, argv: Sequence[str], stderr: Callable[[str], None]) -> int:
+def serve_scenario(
+    scenario: Scenario,
+    line: FakeCommandLine,
+    stderr: Callable[[str], None],
+    recorder: ConversationRecorder | None = None,
+) -> int:
     """Play a scenario on stdin and stdout. Returns the exit code; a step may end the process instead."""
-    line = read_command_line(argv, os.getcwd())
     if line.wants_version:
         os.write(1, scenario.file.version.encode() + b"\n")
         return 0
-    code = asyncio.run(play_on_stdio(scenario, line, stderr))
+    code = asyncio.run(play_on_stdio(scenario, line, stderr, recorder))
+    if recorder is not None:
+        recorder.end(code)
     if code < 0:
         end_by_signal(-code)
     return code
 
 
-async def play_on_stdio(scenario: Scenario, line: FakeCommandLine, stderr: Callable[[str], None]) -> int:
+async def play_on_stdio(
+    scenario: Scenario, line: FakeCommandLine, stderr: Callable[[str], None], recorder: ConversationRecorder | None
+) -> int:
     transport: Transport = StdioTransport()
     if not line.reads_lines:
         transport = OnePrompt(transport, line.prompt, line.output)
+    if recorder is not None:
+        transport = RecordedTransport(transport, recorder)
     return await FakeEngine(scenario, transport, line.options, stderr).run()
 
 

@@ -17,7 +17,7 @@ a guess.
     reader.run(decide)                  # in a thread
     await reader.prepare(decide)        # on a loop; afterwards the same task decides without waiting
 
-See also: who asks for facts: permissions/paths/remote_filesystem.py, settings/tree.py; who answers:
+See also: who asks for facts: permissions/filesystem.py, settings/tree.py; who answers:
 compose/workspace/server.py; commands: processes.py.
 """
 

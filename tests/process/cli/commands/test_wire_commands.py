@@ -15,12 +15,12 @@ error = "not now"
 steps = [{ say = "Half of this line.", half = true }, { stderr = "out of memory" }, { kill = "SIGKILL" }]
 """
 TALK = """\
-{"parley_recording": 1, "command": ["claude"]}
-{"at_ms": 1, "from": "client", "line": "{\\"type\\":\\"user\\",\\"uuid\\":\\"u1\\"}"}
-{"at_ms": 2, "from": "engine", "line": "{\\"type\\":\\"result\\",\\"uuid\\":\\"u1\\"}"}
-{"at_ms": 3, "from": "engine", "line": "half", "eol": false}
-{"at_ms": 3, "from": "engine_stderr", "line": "out of memory"}
-{"at_ms": 4, "exit_code": -9}
+{"parley_records": "conversation", "version": 1, "command": ["claude"]}
+{"n": 1, "at_ms": 1, "from": "client", "line": "{\\"type\\":\\"user\\",\\"uuid\\":\\"u1\\"}"}
+{"n": 2, "at_ms": 2, "from": "engine", "line": "{\\"type\\":\\"result\\",\\"uuid\\":\\"u1\\"}"}
+{"n": 3, "at_ms": 3, "from": "engine", "line": "half", "eol": false}
+{"n": 4, "at_ms": 3, "from": "engine_stderr", "line": "out of memory"}
+{"n": 5, "at_ms": 4, "exit_code": -9}
 """
 
 
@@ -57,4 +57,4 @@ def test_a_cut_recording_is_refused_with_its_line(tmp_path: Path) -> None:
     done = run("replay", recording)
 
     assert done.returncode == 1
-    assert f"{recording}:5: found a line that is cut after" in done.stderr
+    assert f"{recording}:5: found no exit code" in done.stderr

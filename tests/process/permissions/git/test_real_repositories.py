@@ -17,7 +17,7 @@ import pytest
 
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.permissions.decision import decide
-from parley.permissions.paths.filesystem import RealFilesystem
+from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.permissions.rules import RuleSet
 from tests.helpers.hostile_git import (

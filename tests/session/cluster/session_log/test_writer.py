@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, SessionKey
 from parley.cluster.local import open_local
-from parley.cluster.session_log.records import AnyRecord, BatchReader, CommandRecord, LineRecord, OwnerRecord
+from parley.cluster.session_log.batches import BatchReader
 from parley.cluster.session_log.writer import SessionWriter, WriterSetup
+from parley.gateway.session_log.records import AnyRecord, CommandRecord, LineRecord, OwnerRecord
 
 KEY = SessionKey("", "s")
 OWNER = OwnerRecord(host="one", epoch=1)
@@ -51,7 +51,6 @@ class Setup:
     def __init__(self, folder: Path) -> None:
         self.log = open_local(folder / "cluster.db").log
         self.slow = SlowLog(self.log)
-        self.changes: list[AnyRecord] = []
         self.errors: list[ClusterError] = []
         self.may_act = True
         self.marks = 0
@@ -64,16 +63,11 @@ class Setup:
             host="one",
             epoch=1,
             may_act=lambda: self.may_act,
-            take_changes=self._take,
             before_commit=mark,
             on_failure=self.errors.append,
             first=OWNER,
         )
         return SessionWriter(self.slow, KEY, head, setup)  # type: ignore[arg-type]  # the writer only appends
-
-    def _take(self) -> Iterable[AnyRecord]:
-        taken, self.changes = self.changes, []
-        return taken
 
     async def batches(self) -> list[list[AnyRecord]]:
         reader = BatchReader()
@@ -99,16 +93,6 @@ async def test_what_arrives_while_a_write_is_under_way_shares_the_next_one(tmp_p
 
     assert await setup.batches() == [[OWNER, command(1)], [command(2), command(3)]]
     assert setup.marks == 2
-    await writer.close()
-
-
-async def test_changed_rows_are_part_of_the_position(tmp_path: Path) -> None:
-    setup = Setup(tmp_path)
-    writer = setup.writer()
-    setup.changes = [command(1)]
-    assert writer.position == 1
-    await writer.wait_committed(writer.position)
-    assert await setup.batches() == [[OWNER, command(1)]]
     await writer.close()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.engine.agents.forwarding import SubagentForwarder
+from parley.engine.agents.progress import SubagentForwarder
 from parley.engine.agents.task import AgentLaunch, AgentTask
 from parley.engine.tasks.manager import TaskInfo
 from parley.protocol.base import Message

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.turn.client_tool_specs import parse_client_tools
-from parley.engine.turn.client_tools import CLIENT_CLOSED
+from parley.engine.turn.client_tools import CLIENT_CLOSED, parse_client_tools
 from parley.errors import UsageError
 from parley.stores.files.claude import project_key
 from tests.helpers.session import Json, SessionHarness

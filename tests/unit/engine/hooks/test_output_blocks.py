@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.hooks.output_blocks import to_content
+from parley.engine.hooks.tool_hooks import to_content
 
 PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 TEXT = {"type": "text", "text": "a"}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from parley.gateway.database import Database
+from parley.gateway.database import open_projections
 from parley.gateway.index.indexer import Indexer
-from parley.gateway.line_log import LineLog
 from parley.gateway.security.access import Principal
+from parley.gateway.session_log.records import CreatedRecord
+from parley.gateway.session_log.rows import SessionRows
+from parley.gateway.session_log.session_log import SessionLog
 
 ADMIN = Principal.administrator("admin")
 
@@ -21,23 +23,17 @@ class Place:
     """A session with a log and an index."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / "lines.jsonl"
-        self.log = LineLog(self.path)
-        self.database = Database(folder / "gateway.db")
-        self.database.change(
-            "INSERT INTO sessions (id, tenant, creator, cwd, options, engine_id, created_at, used_at)"
-            " VALUES ('s', '', 'admin', '/', '[]', 's', 0, 0)"
-        )
+        self.path = folder / "s.log"
+        self.database = open_projections(folder / "projections.db")
+        self.rows = SessionRows(self.database)
+        self.log = SessionLog(self.path, self.rows.follow)
+        self.log.record(CreatedRecord(tenant="", creator="admin", cwd="/", options=b"[]", at=0))
         self.reported: list[str] = []
-        self.indexer = Indexer(self.database, self.open_log, self.reported.append)
-
-    @contextmanager
-    def open_log(self, session_id: str) -> Iterator[LineLog]:
-        yield self.log
+        self.indexer = Indexer(self.database, self.rows, lambda session_id: nullcontext(self.log), self.reported.append)
 
     def say(self, text: str) -> None:
         message = {"role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
-        self.log.append(msgspec.json.encode({"type": "assistant", "uuid": text, "message": message}))
+        self.log.add_line(msgspec.json.encode({"type": "assistant", "uuid": text, "message": message}))
 
     def found(self, text: str) -> bool:
         return "s" in self.indexer.search.find(ADMIN, text)
@@ -63,7 +59,7 @@ async def test_each_line_is_indexed_once_in_batches(place: Place) -> None:
     assert place.found("word1999")
 
 
-async def test_lines_that_the_log_has_lost_are_forgotten(place: Place) -> None:
+async def test_rows_that_are_ahead_of_a_log_are_written_again(place: Place) -> None:
     place.say("kept")
     size = place.path.stat().st_size
     place.say("lost")
@@ -71,16 +67,26 @@ async def test_lines_that_the_log_has_lost_are_forgotten(place: Place) -> None:
     place.log.close()
     with place.path.open("rb+") as file:
         file.truncate(size)
-    place.log = LineLog(place.path)
-    place.indexer.forget_lost("s", place.log.last)
+    place.log = SessionLog(place.path, place.rows.follow)
+    place.rows.restore(place.log)
     place.say("again")
     place.say("more")
     await place.indexer.catch_up("s")
     assert [place.found(word) for word in ("kept", "lost", "again", "more")] == [True, False, True, True]
 
 
+async def test_a_row_that_the_database_did_not_take_is_written_when_the_session_is_indexed(place: Place) -> None:
+    place.database.change("DELETE FROM sessions")
+    place.rows.behind.add("s")
+    place.rows.restore(place.log)
+    place.say("there")
+    await place.indexer.catch_up("s")
+    assert place.found("there")
+    assert place.rows.behind == set()
+
+
 async def test_a_line_that_cannot_be_read_is_left_out(place: Place) -> None:
-    place.log.append(b'{"type":"assistant","message":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+    place.log.add_line(b'{"type":"assistant","message":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     place.say("after")
     place.indexer.mark("s")
     place.indexer.close()

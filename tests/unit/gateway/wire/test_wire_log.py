@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from parley.gateway.wire.wire_log import WireLog
-from parley.inspector.records import Direction
+from parley.inspector.recording import Direction
 
 LINE = json.dumps({"type": "x", "text": "y" * 100}).encode() + b"\n"
 

@@ -21,6 +21,7 @@ from parley.models.recording.format import RecordingHeader
 from parley.models.recording.recorder import Recorder, RecordingWriter
 from parley.models.recording.replay import Replay
 from parley.models.redaction import Redactor
+from parley.stores.records import RecordWriter
 from tests.helpers.models import asking, counting, heard, refusal, user
 from tests.helpers.models import text as says
 
@@ -133,7 +134,7 @@ async def test_a_request_on_the_recording_carries_only_what_is_new(tmp_path: Pat
     system = [{**says("Be kind."), "cache_control": {"type": "ephemeral"}}]
     await heard(model, asking(user("a"), system=system))
     await heard(model, asking(user("a"), user("b"), system=system))
-    first, second = (line for line in lines(path) if line["type"] == "request")
+    first, second = (line for line in lines(path) if line.get("type") == "request")
 
     assert (first["messages"], first["system"]) == ([user("a")], [says("Be kind.")])
     assert (second["kept"], second["messages"], "system" in second) == (1, [user("b")], False)
@@ -176,7 +177,7 @@ async def test_an_answer_that_was_interrupted_plays_up_to_there(tmp_path: Path) 
 
     await hang_up()
 
-    assert lines(path)[-1] == {"type": "end", "number": 1, "at_ms": 3.0, "closed": True}
+    assert lines(path)[-1] == {"n": 3, "at_ms": 3.0, "type": "end", "call": 1, "closed": True}
     with pytest.raises(ModelError, match="ends in the middle of this answer"):
         await heard(Replay(path), asking(user("a")))
 
@@ -195,8 +196,8 @@ async def test_calls_side_by_side_share_one_recording(tmp_path: Path) -> None:
 async def test_a_recording_that_cannot_be_written_is_reported_once_and_the_run_continues(tmp_path: Path) -> None:
     told: list[str] = []
     tape = writer(tmp_path / "tape.jsonl", told.append)
-    os.close(tape._file)
-    tape._file = os.open("/dev/full", os.O_WRONLY)
+    tape._file.close()
+    tape._file = RecordWriter(os.open("/dev/full", os.O_WRONLY))
     model = Recorder(Said(answer(says("one")), answer(says("two"))), tape)
 
     assert await heard(model, asking(user("a"))) == answer(says("one"))

@@ -10,6 +10,7 @@ import pytest
 from parley.errors import ModelError
 from parley.models.recording.format import RecordedEnd, RecordedEvent, RecordedRequest, RecordingHeader
 from parley.models.recording.replay import Replay
+from parley.stores.records import MODEL, RecordWriter
 from parley.testing.virtual_time import run_in_virtual_time
 from tests.helpers.models import asking, heard, refusal, user
 
@@ -18,15 +19,13 @@ STOP = msgspec.Raw(b'{"type":"message_stop"}')
 
 def recorded(folder: Path, *prompts: str) -> Path:
     """A recording with one request per prompt and empty answers."""
-    lines: list[RecordingHeader | RecordedRequest | RecordedEvent | RecordedEnd] = [RecordingHeader()]
-    for number, prompt in enumerate(prompts, 1):
-        lines += [
-            RecordedRequest(number=number, messages=[user(prompt)]),
-            RecordedEvent(number=number, at_ms=20_000, data=STOP),
-            RecordedEnd(number=number, at_ms=20_000),
-        ]
     path = folder / "tape.jsonl"
-    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    writer = RecordWriter.create(path, MODEL, RecordingHeader())
+    for call, prompt in enumerate(prompts, 1):
+        writer.append(0, RecordedRequest(call=call, messages=[user(prompt)]))
+        writer.append(20_000, RecordedEvent(call=call, data=STOP))
+        writer.append(20_000, RecordedEnd(call=call))
+    writer.close()
     return path
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from parley.permissions.base import Allow, Ask, Decision, ToolRequest
 from parley.permissions.decision import decide
+from parley.permissions.filesystem import CachedFilesystem, RealFilesystem
 from parley.permissions.git.repository import MARKS, record_repository
-from parley.permissions.paths.filesystem import CachedFilesystem, RealFilesystem
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 from tests.helpers.file_tree import Tree

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.conformance.engine import find_executable, read_plan, report, show_progress
 from parley.cli.commands.subcommand import GivenArgs, run_command
-from parley.conformance.client.runner import run_client_suite, select_client_checks
+from parley.conformance.client import run_client_suite, select_client_checks
 from parley.errors import InvalidArguments
 
 

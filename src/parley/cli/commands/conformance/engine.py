@@ -9,8 +9,8 @@ from pathlib import Path
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_lines
 from parley.cli.stdio import warn
-from parley.conformance.behaviours import LEVELS
 from parley.conformance.gateway import gateway_command, gateway_plan, is_gateway
+from parley.conformance.registry import LEVELS
 from parley.conformance.report import (
     format_comparison,
     format_html,

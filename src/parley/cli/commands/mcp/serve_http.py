@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from parley.gateway.database import MEMORY, Database
+from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.errors import error_response
 from parley.gateway.http.replies import PacedReplies, receive_body
@@ -60,7 +60,7 @@ async def serve_http(
 ) -> None:
     """Serve until a signal. Raises UsageError."""
     token = find_token(settings, log)
-    gate = Gate(Tokens(Database(MEMORY), token), is_open=token is None)
+    gate = Gate(Tokens(MEMORY, token), is_open=token is None)
     apply_config(gate, settings)
     listener = listen(settings.address)
     app = Starlette(

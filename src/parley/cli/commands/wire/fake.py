@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from parley.cli.commands.catalog import COMMANDS
@@ -23,9 +24,9 @@ def run_fake(given: GivenArgs) -> int:
     if given.has("install"):
         write_launcher(Path(given.one("install")), ["fake", str(Path(given.words[0]).absolute()), "--"])
         return write_lines([f"{given.one('install')} plays {given.words[0]}"])
-    from parley.testing.fake.serve import serve_scenario
+    from parley.testing.fake.serve import read_command_line, serve_scenario
 
-    return serve_scenario(scenario, given.words[1:], warn)
+    return serve_scenario(scenario, read_command_line(given.words[1:], os.getcwd()), warn)
 
 
 def describe(scenario: Scenario) -> str:

@@ -9,10 +9,10 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
 from parley.cli.commands.wire.recordings import add_lines, read_conversation
 from parley.cli.stdio import warn
-from parley.inspector.clean_lines import CleanLines, KeptLine
 from parley.inspector.conversation import Conversation, SeenLine
 from parley.inspector.observer import describe_ending
-from parley.inspector.recording import WireRecording
+from parley.inspector.recorder import CleanLines
+from parley.inspector.recording import KeptLine, WireRecording
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
 from parley.inspector.text import TextView

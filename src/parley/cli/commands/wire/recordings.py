@@ -15,8 +15,7 @@ import msgspec
 
 from parley.errors import UsageError
 from parley.inspector.conversation import Conversation, SeenLine
-from parley.inspector.recording import WireHeader, WireLine, WireRecording, read_wire_recording
-from parley.inspector.recording_sink import DIRECTIONS
+from parley.inspector.recording import DIRECTIONS, WireHeader, WireLine, WireRecording, read_wire_recording
 from parley.protocol.base import Struct
 
 

@@ -105,8 +105,8 @@ def open_show(given: str) -> int:
 def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socket.socket], None]:
     """Open the files, so that a wrong name is reported before the engine starts. Raises UsageError."""
     from parley.inspector.observer import LineSink, Observer
+    from parley.inspector.recorder import make_header
     from parley.inspector.recording import WireRecorder
-    from parley.inspector.recording_sink import RecordingSink, make_header
     from parley.inspector.redaction import WireRedactor
     from parley.inspector.report import ReportFile
 
@@ -114,7 +114,7 @@ def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socke
     header = make_header(command, redactor, cwd=os.getcwd(), env=sorted(os.environ))
     sinks: list[LineSink] = []
     if files.record is not None:
-        sinks.append(RecordingSink(WireRecorder(files.record, header)))
+        sinks.append(WireRecorder(files.record, header))
     if files.html is not None:
         sinks.append(ReportFile(files.html, list(header.command), header.started_at))
     show = make_show(files.show)

@@ -24,7 +24,7 @@ from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-    from parley.engine.turn.client_tool_specs import ClientToolSpec
+    from parley.engine.turn.client_tools import ClientToolSpec
     from parley.engine.turn.structured_output import OutputSchema
 
 PROTOCOL_VERSION = "1.0"
@@ -296,7 +296,7 @@ def parse_schema(session: Session, schema: Json) -> OutputSchema:
 
 def parse_tools(tools: list[Json]) -> list[ClientToolSpec]:
     """Raises NotPossible if the declarations are invalid."""
-    from parley.engine.turn.client_tool_specs import parse_client_tools
+    from parley.engine.turn.client_tools import parse_client_tools
 
     try:
         return parse_client_tools(tools)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from parley.engine.session.session import Session
     from parley.mcp.server_connection import McpServer
 
+
 MAX_NAME_CHARS = 200
 UI_SCHEME = "ui://"
 AUDIENCES = frozenset({"model", "app"})
@@ -198,3 +199,21 @@ async def mcp_read_resource(session: Session, request: panel_requests.McpReadRes
         return {"contents": await server.read(request.uri)}
     except ToolError as exc:
         raise NotPossible(str(exc), "mcp_call_failed") from None
+
+
+async def mcp_authenticate(session: Session, request: panel_requests.McpAuthenticate) -> Json:
+    server = find_server(session, request.serverName)
+    redirect_uri = request.redirectUri if isinstance(request.redirectUri, str) else None
+    if redirect_uri is not None and "://" not in redirect_uri:
+        raise NotPossible(f"redirectUri is not a URL: {redirect_uri!r:.200}")
+    return await session.servers.logins().start(server, redirect_uri)
+
+
+async def mcp_oauth_callback_url(session: Session, request: panel_requests.McpOauthCallbackUrl) -> Json:
+    await session.servers.logins().accept(find_server(session, request.serverName), request.callbackUrl)
+    return {}
+
+
+async def mcp_clear_auth(session: Session, request: panel_requests.McpClearAuth) -> Json:
+    await session.servers.logins().clear(find_server(session, request.serverName))
+    return {}

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from parley.engine.accounting.ledger import format_usd
 from parley.engine.context.history import tokens_from_chars
-from parley.protocol.base import Json, sanitize
+from parley.engine.context.usage_report import report_context, report_templates
+from parley.engine.control.handlers.settings import require_settings
+from parley.errors import NotPossible
+from parley.protocol.base import UNSET, Json, sanitize, to_builtins
 from parley.protocol.messages import panel_requests
+from parley.protocol.messages.result import ModelUsage
 from parley.settings.base import MergedSettings
 from parley.tools.catalog import find_traits
 from parley.version import PROTOCOL_LEVEL, __version__
@@ -18,6 +26,8 @@ from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
+    from parley.hooks.events import HookEventSpec
+
 
 MAX_RESULT_LINES = 20
 MAX_ARGUMENT_CHARS = 200
@@ -29,6 +39,11 @@ SANDBOX_PATHS = {
     "allow_write": "allowWrite",
     "deny_write": "denyWrite",
 }
+DETAILS = ("full", "summary")
+CONTENT = {"command": "Command", "url": "URL", "prompt": "Prompt", "tool": "MCP tool", "callbackId": "Callback"}
+"""The field that says what a hook runs, and its label."""
+LEAVE_SAFE_MODE = "Start the session without --safe-mode."
+LEAVE_BARE_MODE = "Start the session without --bare."
 
 
 def get_status(session: Session, request: panel_requests.GetStatus) -> Json:
@@ -192,4 +207,124 @@ def get_sandbox_dialog(session: Session, request: panel_requests.GetSandboxDialo
             "allow_all_unix_sockets": merged.is_on("sandbox.network.allowAllUnixSockets"),
             "ignored_glob_patterns": [],
         },
+    }
+
+
+def get_context_usage(session: Session, request: panel_requests.GetContextUsage) -> panel_requests.ContextUsage:
+    """The numbers are estimates: `full` and `summary` have the same answer."""
+    if request.detail not in (UNSET, None, *DETAILS):
+        raise NotPossible(f"detail {request.detail!r:.100} is unknown (choose from {', '.join(DETAILS)})")
+    commands = session.commands
+    usage = report_context(session.conversation, session.servers.quoted_instructions())
+    skills, slash_commands = report_templates(commands.templates().values(), commands.offered())
+    return msgspec.structs.replace(usage, skills=skills, slashCommands=slash_commands)
+
+
+def get_usage(session: Session, request: panel_requests.GetUsage) -> Json:
+    """The totals of a session. An API key has no plan, so there are no rate limits of one."""
+    ledger = session.ledger
+    return {
+        "session": {
+            "total_cost_usd": ledger.cost_usd,
+            "total_api_duration_ms": round(ledger.api_seconds * 1000),
+            "total_duration_ms": round((session.clock.monotonic() - session.started_at) * 1000),
+            "total_lines_added": ledger.lines_added,
+            "total_lines_removed": ledger.lines_removed,
+            "model_usage": {model: to_builtins(used) for model, used in ledger.by_model().items()},
+        },
+        "subscription_type": None,
+        "rate_limits_available": False,
+        "rate_limits": None,
+        "behaviors": None,
+    }
+
+
+def get_session_cost(session: Session, request: panel_requests.GetSessionCost) -> Json:
+    """The cost as text for a person."""
+    ledger, total_seconds = session.ledger, session.clock.monotonic() - session.started_at
+    lines = [
+        f"Total cost: {format_usd(ledger.cost_usd)}",
+        f"Time in model calls: {ledger.api_seconds:.1f} s",
+        f"Time since the start: {total_seconds:.1f} s",
+        *(f"{model}: {format_model_cost(used)}" for model, used in ledger.by_model().items()),
+    ]
+    return {"text": "\n".join(lines)}
+
+
+def format_model_cost(used: ModelUsage) -> str:
+    return (
+        f"{used.inputTokens} input, {used.outputTokens} output, {used.cacheReadInputTokens} cache read, "
+        f"{used.cacheCreationInputTokens} cache write ({format_usd(used.costUSD)})"
+    )
+
+
+def get_hooks_listing(session: Session, request: panel_requests.GetHooksListing) -> Json:
+    from parley.hooks.events import EVENTS
+
+    dispatcher, merged = session.hooks.dispatcher, require_settings(session).merged
+    hooks = [describe_hook(hook.to_json()) for hook in dispatcher.list_hooks()] if dispatcher is not None else []
+    order = {event: at for at, event in enumerate(EVENTS)}
+    hooks.sort(key=lambda hook: order.get(hook["event"], len(order)))
+    counts = Counter(hook["event"] for hook in hooks)
+    options = session.config.options
+    answer: Json = {
+        "events": [
+            {**describe_event(event), "hookCount": counts[event.name]}
+            for event in EVENTS.values()
+            if counts[event.name]
+        ],
+        "hooks": hooks,
+        "eventCatalog": [describe_event(event) for event in EVENTS.values()],
+        "policy": describe_policy(merged, hooks),
+        "errors": [
+            {"file": found.path, "path": "hooks", "message": f"without effect: {found.reason}"}
+            for found in merged.ignored
+            if found.key == "hooks"
+        ],
+    }
+    if options.safe_mode:
+        answer["safeMode"] = {"managedHooksStillApply": True, "exitHint": LEAVE_SAFE_MODE}
+    if options.bare:
+        answer["bareMode"] = {"exitHint": LEAVE_BARE_MODE}
+    return answer
+
+
+def describe_event(event: HookEventSpec) -> Json:
+    """`matchField` is what a matcher is compared with; only this engine names it."""
+    return {
+        "name": event.name,
+        "summary": event.when,
+        "supportsMatcher": bool(event.matched),
+        "matchField": event.matched or None,
+    }
+
+
+def describe_hook(hook: Json) -> Json:
+    """A hook with the texts that clients show."""
+    field = next((field for field in CONTENT if field in hook), "")
+    text = sanitize(str(hook.get(field, hook["type"])))
+    if field == "tool":
+        text = sanitize(f"{hook.get('server')}: {hook['tool']}")
+    shown = " ".join(sanitize(hook.get("statusMessage") or text).split())
+    more = {"condition": hook.get("if"), "runsOnce": hook.get("once"), "runsInBackground": hook.get("async")}
+    return {
+        **hook,
+        "sourceLabel": "the client" if hook["source"] == "callback" else hook["source"],
+        "displayText": shown,
+        "commandText": text,
+        "contentLabel": CONTENT.get(field, "Hook"),
+        **{name: value for name, value in more.items() if value},
+    }
+
+
+def describe_policy(merged: MergedSettings, hooks: list[Json]) -> Json:
+    switch = merged.values.get("disableAllHooks")
+    is_off = switch is not None and switch.value is True
+    managed = {layer.path for layer in merged.hooks if layer.source == "managed"}
+    return {
+        "disabledByPolicy": is_off and switch is not None and switch.source == "managed",
+        "managedOnly": merged.is_on("allowManagedHooksOnly"),
+        "pluginOnly": merged.is_locked("hooks"),
+        "allDisabled": is_off,
+        "policyHookCount": sum(hook["source"] in managed for hook in hooks),
     }

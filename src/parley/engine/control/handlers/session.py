@@ -13,6 +13,7 @@ from parley.version import PROTOCOL_LEVEL, __version__
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
 
+
 TASK_TAIL_BYTES = 8 * 1024
 """The longest part of a task's output in one reply."""
 MAX_TITLE_CHARS = 1000
@@ -88,3 +89,23 @@ def acknowledge(session: Session, request: panel_requests.SetColor | panel_reque
 
 def end_session(session: Session, request: requests.EndSession) -> None:
     """The answer goes out first; see control/dispatcher.py."""
+
+
+def interrupt(session: Session, request: requests.Interrupt) -> requests.InterruptAnswer:
+    queued = session.prompts.list_queued()
+    uuids = [prompt.uuid for prompt in queued if prompt.has_client_uuid]
+    if request.cancel_queued is not True:
+        return requests.InterruptAnswer(still_queued=uuids)
+    for prompt in queued:
+        if not prompt.is_notification:  # the end of a task is reported nevertheless
+            session.prompts.cancel(prompt)
+    return requests.InterruptAnswer(still_queued=[], cancelled=uuids)
+
+
+def cancel_message(session: Session, request: panel_requests.CancelAsyncMessage) -> Json:
+    waiting = next(
+        (prompt for prompt in session.prompts.list_cancellable() if prompt.uuid == request.message_uuid), None
+    )
+    if waiting is not None:
+        session.prompts.cancel(waiting)
+    return {"cancelled": waiting is not None}

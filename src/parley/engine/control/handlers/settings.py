@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.errors import NotPossible
+from parley.engine.approval.explanation import explain
+from parley.engine.approval.gate import evaluate, prepare_decision
+from parley.engine.approval.request import permission_request
+from parley.errors import NotPossible, SessionError
 from parley.models.catalog import EFFORTS
-from parley.permissions.base import is_auto_disabled
+from parley.permissions.base import InvalidUpdate, is_auto_disabled
 from parley.permissions.rule import Behavior, MalformedRule, parse_rule
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.conversation import User, UserContent
+from parley.protocol.messages.occasional import CommandsChanged
 from parley.protocol.messages.system import Informational
 from parley.protocol.options import MODES
 from parley.settings.base import WIRE_NAMES, MergedSettings, SettingsAccess, SettingsWriteError
+from parley.tools.base import InvalidInput, prepare_input, read_input
+from parley.tools.catalog import canonical_name
 
 if TYPE_CHECKING:
     from parley.engine.hooks.session_hooks import SessionHooks
+    from parley.engine.session.config import PluginReload
     from parley.engine.session.session import Session
+    from parley.protocol.messages.requests import PluginEntry
+
 
 THINKING_FORMS = ("summarized", "omitted")
 """The forms of thinking that the backends return; `highlights` is for sessions that the vendor hosts."""
+ASK_OUTCOME = "the client is asked"
 
 
 def set_model(
@@ -199,3 +210,110 @@ def set_prompt_suggestions_paused(session: Session, request: panel_requests.SetP
     """Without suggestions there is nothing to pause."""
     if session.suggester is not None:
         session.suggester.pause(request.paused)
+
+
+def reload_skills(session: Session, request: panel_requests.ReloadSkills) -> Json:
+    reload_templates(session)
+    skills = {recipe.name for recipe in session.commands.skills()}
+    return {"skills": [command for command in session.commands.list_commands() if command["name"] in skills]}
+
+
+def reload_plugins(session: Session, request: panel_requests.ReloadPlugins) -> Json:
+    """Read plugins again, with those that the client adds. Servers are restarted only if they have changed."""
+    if request.refuse_if_busy is True and is_busy(session):
+        text = "the session is busy; plugins cannot be reloaded until it is idle"
+        raise NotPossible(text, "reload_plugins_busy")
+    prepared = session.config.extensions.prepare_plugins(parse_added(session, request))
+    if request.hold_on_cache_impact is True:
+        added, removed = session.servers.compare_plugin_servers(prepared.servers)
+        # Nothing is cached before the first prompt.
+        if (added or removed) and session.journal.history.render():
+            impact = {"mcp_servers_added": added, "mcp_servers_removed": removed, "lsp_tool_change": None}
+            return {**describe_parts(session), "held": True, "cache_impact": impact}
+    apply_plugins(session, prepared)
+    return {**describe_parts(session), **({"held": False} if request.hold_on_cache_impact is True else {})}
+
+
+def parse_added(session: Session, request: panel_requests.ReloadPlugins) -> list[PluginEntry]:
+    """Raises NotPossible if plugins may not be added."""
+    added, settings = request.add_plugins or [], session.config.settings
+    if not added:
+        return []
+    if settings is not None and (key := settings.merged.find_lock("plugins")):
+        raise NotPossible(f"add_plugins is disabled by managed settings ({key})")
+    if session.config.options.safe_mode:
+        raise NotPossible("add_plugins has no effect with --safe-mode")
+    for plugin in added:
+        if not os.path.isabs(plugin.path):
+            raise NotPossible(f"add_plugins: the path {plugin.path!r:.500} is not absolute")
+    return added
+
+
+def apply_plugins(session: Session, prepared: PluginReload) -> None:
+    prepared.apply()
+    session.forget_plugins()
+    session.config.agents.registry.reload()
+    if session.config.settings is not None:
+        session.hooks.set_commands(session.config.settings.merged)
+    reload_templates(session)
+    session.servers.replace_plugin_servers(prepared.servers)
+
+
+def describe_parts(session: Session) -> Json:
+    """What the plugins of a session have brought."""
+    found, errors = session.plugins
+    return {
+        "commands": session.commands.list_commands(),
+        "agents": session.config.agents.registry.to_json(),
+        "plugins": found,
+        "mcpServers": [{"name": state.name, "status": state.status} for state in session.servers.states()],
+        "error_count": len(errors),
+    }
+
+
+def is_busy(session: Session) -> bool:
+    """Whether a turn or an agent runs, or a prompt waits. A background command alone does not count."""
+    return session.is_running or len(session.prompt_queue) > 0 or session.tasks.has_agents()
+
+
+def reload_output_styles(session: Session, request: panel_requests.ReloadOutputStyles) -> Json:
+    return {"available_output_styles": session.config.extensions.list_styles()}
+
+
+def reload_templates(session: Session) -> None:
+    """Read commands and skills again, and report a change."""
+    before = session.commands.list_commands()
+    session.commands.reload()
+    now = session.commands.list_commands()
+    if now != before:
+        session.outbox.send(CommandsChanged(commands=now))
+
+
+async def check_permission(session: Session, request: panel_requests.CheckPermission) -> Json:
+    """Decides on a call without running it, and without its PreToolUse hooks."""
+    tools, context = session.config.tools, session.conversation.tool_context
+    tool = tools.get(request.tool_name) or tools.get(canonical_name(request.tool_name))
+    if tool is None:
+        raise NotPossible(f"the session has no tool {request.tool_name!r:.100} (choose from {', '.join(tools)})")
+    mode = request.mode if isinstance(request.mode, str) else session.mode
+    if mode not in MODES:
+        raise NotPossible(f"unknown permission mode {mode!r:.100} (choose from {', '.join(sorted(MODES))})")
+    input = prepare_input(tool, request.input, context)
+    try:
+        read_input(tool, input)
+    except InvalidInput as exc:
+        raise NotPossible(f"the input is invalid, so there is no decision: {exc}") from None
+    facts, policy = permission_request(tool, input, context), session.config.permissions.policy
+    await prepare_decision(policy, facts, mode)
+    decision = evaluate(policy, facts, mode, guarded=session.config.options.guard)
+    settings = session.config.settings
+    return explain(decision, facts, mode, settings.merged.rules if settings else (), ASK_OUTCOME).to_json()
+
+
+def update_permissions(session: Session, request: panel_requests.UpdatePermissions) -> Json:
+    """Applies all updates or none; returns the rules as `list_permission_rules` does."""
+    try:
+        session.gate.apply_updates(request.updates)
+    except (InvalidUpdate, SessionError) as exc:
+        raise NotPossible(str(exc)) from None
+    return {"state": session.config.permissions.policy.list_rules()}

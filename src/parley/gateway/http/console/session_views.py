@@ -15,13 +15,13 @@ from parley.gateway.http.query import LARGEST, read_number, read_text
 from parley.gateway.http.replies import ask_engine, json_response, read_body
 from parley.gateway.hub import ASKS_CLIENTS, SessionHub
 from parley.gateway.index.tool_calls import RuleSimulation, read_rule
-from parley.gateway.line_log import LineLog
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
+from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.wire.recording import make_recording
 from parley.gateway.wire.wire_log import WireLog
-from parley.inspector.records import Record
+from parley.inspector.recording import Record
 from parley.inspector.redaction import WireRedactor
 
 MOST_LINES = 2000
@@ -124,7 +124,7 @@ class SessionHandlers:
         calls = self._hub.indexer.tool_calls.newest(principal)
         return json_response(await self._work(request, principal, partial(simulation.run, calls)))
 
-    async def _find_message(self, request: Request, principal: Principal, log: LineLog, uuid: str) -> int | None:
+    async def _find_message(self, request: Request, principal: Principal, log: SessionLog, uuid: str) -> int | None:
         """The number of a message. Raises Refusal, SessionError."""
         number: int | None = None
         start: int | None = 0
@@ -155,10 +155,9 @@ def read_wire(wire: WireLog, redactor: WireRedactor, after: int, limit: int) -> 
     return [record for record in records if record[0] > after][:limit]
 
 
-def encode_page(log: LineLog, before: int, limit: int) -> bytes:
+def encode_page(log: SessionLog, before: int, limit: int) -> bytes:
     """Lines are not decoded: they are JSON already. Raises SessionError."""
     lines = log.read_before(before, limit, PAGE_BYTES)
-    first, last = (lines[0][0], lines[-1][0]) if lines else (0, 0)
-    times = log.times(first, last) if lines else []
-    rows = [[number, at, msgspec.Raw(line)] for (number, line), at in zip(lines, times, strict=True)]
+    first, last = (lines[0].number, lines[-1].number) if lines else (0, 0)
+    rows = [[line.number, line.at, msgspec.Raw(line.data)] for line in lines]
     return msgspec.json.encode({"lines": rows, "first": first, "last": last})

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.cli.main import main
-from parley.inspector.recording import WireHeader, WireRecorder
+from parley.inspector.recording import Direction, KeptLine, WireHeader, WireRecorder
 
 
 def run(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[str, str, int]:
@@ -53,7 +53,7 @@ def test_drift_is_reported_by_line(tmp_path: Path, capfdbinary: pytest.CaptureFi
         b"oops",
         b'{"type":"keep_alive","mood":2}',
     ):
-        recorder.line(1, "engine", data)
+        recorder.add(KeptLine(record=(0, 0.001, Direction.OUT, len(data), None), data=data))
     recorder.close()
 
     out, error, code = run(capfdbinary, "schema", "--check", str(path))
@@ -68,9 +68,11 @@ def test_a_recording_with_a_broken_line_is_refused_by_line(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     path = tmp_path / "talk.jsonl"
-    path.write_text('{"parley_recording": 1, "command": []}\n{"at_ms": 1, "from": "moon"}\n{"exit_code": 0}\n')
+    path.write_text(
+        '{"parley_records": "conversation", "version": 1, "command": []}\n{"n": 1, "at_ms": 1, "from": "moon"}\n'
+    )
 
-    assert f"{path}:2: found \"from\": 'moon'" in run(capfdbinary, "inspect", str(path))[1]
+    assert f"{path}:2: invalid enum value 'moon'" in run(capfdbinary, "inspect", str(path))[1]
 
 
 def test_plain_lines_are_read_as_output(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:

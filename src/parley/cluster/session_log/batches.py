@@ -1,0 +1,142 @@
+"""The messages of a log in a cluster: batches of records.
+
+    encode_batch(batch, max_bytes)    the messages of a batch: one, or several parts
+    BatchReader.feed(message)         the batch that a message completes, if any
+    encode_snapshot, decode_snapshot  the state of a session as the records that it follows from
+
+A version may add fields to records: older hosts ignore them. A new kind of record, or one that means something else,
+raises `VERSION`. A host that meets a newer version or an unknown kind leaves the session to another one.
+
+See also: `parley.gateway.session_log.records` for what can happen, `reading.py`, `writer.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from parley.cluster.base import ClusterError, LogDamaged
+from parley.gateway.session_log.records import (
+    AnyRecord,
+    DamagedRecords,
+    UnknownRecords,
+    decode_records,
+    encode_records,
+)
+from parley.protocol.base import Struct
+
+VERSION = 2
+ENVELOPE_BYTES = 1024
+"""More than a message needs besides its part of the records."""
+
+
+class NewerVersion(ClusterError):
+    """The session has records that this version does not know. A host with a newer one must run it."""
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """Records that were committed together."""
+
+    epoch: int
+    host: str
+    records: Sequence[AnyRecord]
+
+
+class Message(Struct, frozen=True, kw_only=True):
+    """A message of the log: a batch, or a part of one."""
+
+    v: int
+    epoch: int
+    host: str
+    part: tuple[int, int] | None = None
+    """The number of this part, from 0, and how many there are."""
+    data: bytes
+    """The records, or a part of their bytes."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_message = msgspec.msgpack.Decoder(Message)
+
+
+def encode_batch(batch: Batch, max_bytes: int) -> list[bytes]:
+    """The messages of a batch, each not longer than the log allows."""
+    data = encode_records(batch.records)
+    most = max_bytes - ENVELOPE_BYTES
+    count = -(-len(data) // most)
+    if count == 1:
+        return [_encoder.encode(Message(v=VERSION, epoch=batch.epoch, host=batch.host, data=data))]
+    return [
+        _encoder.encode(
+            Message(
+                v=VERSION,
+                epoch=batch.epoch,
+                host=batch.host,
+                part=(number, count),
+                data=data[number * most : (number + 1) * most],
+            )
+        )
+        for number in range(count)
+    ]
+
+
+class BatchReader:
+    """Joins messages of a log to batches. Parts of a batch that was never completed were never acknowledged."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, message: bytes) -> Batch | None:
+        """Raises NewerVersion or LogDamaged."""
+        try:
+            read = _message.decode(message)
+        except msgspec.MsgspecError as exc:
+            raise LogDamaged(f"a message of the log cannot be read: {exc}") from None
+        check_version(read.v)
+        if read.part is None:
+            self._parts = []
+            return Batch(epoch=read.epoch, host=read.host, records=read_records(read.data))
+        number, count = read.part
+        if number != len(self._parts):
+            if number != 0:
+                raise LogDamaged(f"part {len(self._parts)} of a batch is missing from the log")
+            self._parts = []
+        self._parts.append(read.data)
+        if len(self._parts) < count:
+            return None
+        data, self._parts = b"".join(self._parts), []
+        return Batch(epoch=read.epoch, host=read.host, records=read_records(data))
+
+
+def check_version(version: int) -> None:
+    """Raises NewerVersion or LogDamaged."""
+    if version > VERSION:
+        raise NewerVersion(f"the log has records of version {version}, this host reads version {VERSION}")
+    if version < VERSION:
+        raise LogDamaged(f"the log has records of version {version}, which this Parley does not read any more")
+
+
+def read_records(data: bytes) -> list[AnyRecord]:
+    """Raises NewerVersion or LogDamaged."""
+    try:
+        return decode_records(data)
+    except UnknownRecords as exc:
+        raise NewerVersion(str(exc)) from None
+    except DamagedRecords as exc:
+        raise LogDamaged(str(exc)) from None
+
+
+def encode_snapshot(records: Iterable[AnyRecord]) -> bytes:
+    """May be called in a thread."""
+    return _encoder.encode((VERSION, zlib.compress(encode_records(records), 1)))
+
+
+def decode_snapshot(data: bytes) -> list[AnyRecord]:
+    """Raises NewerVersion or LogDamaged."""
+    try:
+        version, packed = msgspec.msgpack.decode(data, type=tuple[int, bytes])
+        check_version(version)
+        return read_records(zlib.decompress(packed))
+    except (msgspec.MsgspecError, zlib.error) as exc:
+        raise LogDamaged(f"a snapshot cannot be read: {exc}") from None

@@ -1,0 +1,186 @@
+"""Check the arguments of commands that are allowed only by a rule for their beginning.
+
+A rule like `Bash(tee:*)` does not name the file. For a program that is in no table, every argument may be a file that
+is written, and so may the value of a flag and either half of `a=b`. If one leads to a protected file, or to a file that
+an Edit rule denies, the line needs approval. A rule for exactly the command approves exactly these arguments.
+
+See also: which arguments may name files, and flags that no such rule approves (shell/prefix_rules.py).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from itertools import islice, zip_longest
+
+from parley.permissions.base import RESTRICTING, word_set
+from parley.permissions.filesystem import MAX_ENTRIES, ResolvedPath
+from parley.permissions.patterns import may_be_path, relative_parts
+from parley.permissions.programs import SHADOWED, explain_shadowing
+from parley.permissions.proven_command import ProvenCommand
+from parley.permissions.shell import SimpleCommand
+from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
+from parley.permissions.shell.command_rules import compile_patterns
+from parley.permissions.shell.file_names import GlobLookup, expand
+from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
+from parley.permissions.shell.readers import files_read, program_name
+from parley.permissions.shell.targets import EDITS, find_file_operands
+from parley.workspace.sensitive_names import is_git_internal, is_protected
+
+RESOLVES_TO_PROTECTED = "{word} leads to {path}, a protected file that decides what runs later"
+IS_RESTRICTED = "{word} names a file that the rule {rule} ({source}) restricts"
+COPIES_PROTECTED = "{word} contains {name}, a protected file that decides what runs later"
+IS_FLAG = "{word} expands to the file name {name}, which {program} takes for a flag"
+TOO_MANY = "It names too many files to check"
+UNKNOWN_FOLDER = "The folder of the files it names is unknown"
+MAX_NAMES = 1_000
+XARGS = "xargs"
+RUNS_THE_TREE = word_set("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
+"""These run code of the working tree anyway; a single word is the name of a target."""
+MERGES = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-d[a-z-]*")
+"""With this flag the destination folder is replaced or merged, not the parent of the copy."""
+TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto", "scp")
+
+
+def find_operand_hazard(command: ProvenCommand, patterns: Sequence[str], *, only_rules: bool = False) -> str:
+    """Why rules for the beginnings of commands do not approve a line; empty if they do.
+
+    With `only_rules`, only files that an Edit rule restricts are a reason: those need approval in every mode.
+    """
+    line, untrusted = command.line, set(command.untrusted)
+    compiled = compile_patterns(tuple(patterns))
+    if compiled.has_exact(line.text):
+        return ""
+    check = _OperandCheck(command, only_rules=only_rules)
+    sends = any(XARGS in simple.argv for simple in line.commands)
+    for simple, step in zip_longest(line.commands, command.files.steps[: len(line.commands)], fillvalue=None):
+        if simple is None or step is None:
+            return TOO_MANY
+        inner = unwrap(simple) or UnwrappedCommand(simple.argv, simple.words, simple.globs)
+        is_trusted = not untrusted or not {*inner.wrappers, *inner.argv[:1]} & untrusted
+        reads = is_trusted and files_read(simple) is not None
+        if not inner.argv or (not sends and (reads or only_names_targets(inner))) or compiled.has_exact(simple.text):
+            continue
+        reason = "" if reads or only_rules else find_concern(inner, patterns)
+        # The files of commands in the tables are checked elsewhere.
+        is_checked = not sends and is_trusted and is_known_edit(simple)
+        if reason := reason or check.find_hazard(inner, step.folders, sends=sends, only_globs=is_checked):
+            return reason
+    return ""
+
+
+def only_names_targets(inner: UnwrappedCommand) -> bool:
+    """`npm test`, `make build`: no argument is a file."""
+    return inner.argv[0] in RUNS_THE_TREE and all(map(str.isalnum, inner.argv[1:])) and not inner.globs
+
+
+def is_known_edit(command: SimpleCommand) -> bool:
+    return program_name(command.argv[0]) in EDITS and find_file_operands(command) is not None
+
+
+class _OperandCheck:
+    def __init__(self, command: ProvenCommand, *, only_rules: bool) -> None:
+        self._only_rules = only_rules
+        self._request = command.request
+        self._rules = command.rules
+        self._fs = command.fs
+        self._names_left = MAX_NAMES
+        self._protected_folders: dict[str, bool] = {}
+        """Whether each folder is protected, as far as it was checked."""
+        self._has_edit_rules = any(self._rules.path_rules(behavior, "Edit", writing=True) for behavior in RESTRICTING)
+
+    def find_hazard(self, inner: UnwrappedCommand, folders: Sequence[str], *, sends: bool, only_globs: bool) -> str:
+        """Why a name in the arguments of a command is not approved."""
+        if not folders:
+            return UNKNOWN_FOLDER
+        names = [] if only_globs else list(islice(file_words(inner, sends=sends), MAX_NAMES + 1))
+        for folder in folders:
+            for word, name in names:
+                if reason := self._check_name(word, name, folder):
+                    return reason
+            reason = self._check_globs(inner, folder) if inner.globs else ""
+            if reason := reason or ("" if self._only_rules else self._check_copied_folder(inner, folder)):
+                return reason
+        return ""
+
+    def _check_name(self, word: str, name: str, folder: str) -> str:
+        self._names_left -= 1
+        if self._names_left < 0:
+            return TOO_MANY
+        if not may_be_path(name):
+            return ""
+        path = posixpath.join(folder, name)
+        return (
+            "" if name.isalnum() and self._is_harmless(name, path) else self._check_path(word, self._fs.resolve(path))
+        )
+
+    def _check_globs(self, inner: UnwrappedCommand, folder: str) -> str:
+        """A glob expands to the files that exist now; a name may be protected, or look like a flag."""
+        lookup = GlobLookup(lambda path: self._fs.entries(path, MAX_ENTRIES), self._fs.exists)
+        only_reads = writes_no_operand(inner)
+        above = posixpath.basename(folder)
+        can_skip = not self._has_edit_rules and not self._is_protected_folder(folder)
+        for index in inner.globs:
+            word = inner.words[index]
+            found = expand(word, folder, lookup)
+            if found is None:
+                return TOO_MANY
+            non_links = frozenset(found.non_links) if can_skip else frozenset()
+            for name in found.words:
+                if name.startswith("-") and not word.startswith("-") and "--" not in inner.argv[:index]:
+                    return IS_FLAG.format(word=shorten(word), name=shorten(name), program=inner.argv[0])
+                # A file that is not a symlink is where its folder is.
+                if only_reads or (posixpath.join(folder, name) in non_links and not is_protected(f"/{above}/{name}")):
+                    continue
+                if reason := self._check_name(word, name, folder):
+                    return reason
+        return ""
+
+    def _is_harmless(self, name: str, path: str) -> bool:
+        """A quick check for single names, most of which are not files at all."""
+        above = posixpath.basename(path[: -len(name)].rstrip("/"))
+        if self._has_edit_rules or not name.isascii() or name in SHADOWED or is_protected(f"/{above}/{name}"):
+            return False
+        return self._fs.readlink(path) is None and not self._is_protected_folder(path[: -len(name)])
+
+    def _is_protected_folder(self, folder: str) -> bool:
+        if folder not in self._protected_folders:
+            self._protected_folders[folder] = any(map(self._is_protected, self._fs.resolve(folder).names))
+        return self._protected_folders[folder]
+
+    def _is_protected(self, path: str) -> bool:
+        """Whether a path is protected. A session that started in a protected folder may work there."""
+        inner = relative_parts(path, self._rules.cwd)
+        return is_protected(path if inner is None else "/".join(inner))
+
+    def _check_path(self, word: str, resolved: ResolvedPath) -> str:
+        for path in resolved.names if not self._only_rules else ():
+            if self._is_protected(path) or is_git_internal(path, self._fs.exists):
+                return RESOLVES_TO_PROTECTED.format(word=shorten(word), path=path)
+        if not self._only_rules and (reason := explain_shadowing([resolved], self._request, self._fs)):
+            return reason
+        for behavior in RESTRICTING:
+            rule = self._rules.find_restriction(behavior, resolved, "Edit", self._fs, writing=True)
+            if rule is not None:
+                return IS_RESTRICTED.format(word=shorten(word), rule=rule.text, source=rule.source)
+        return ""
+
+    def _check_copied_folder(self, inner: UnwrappedCommand, folder: str) -> str:
+        """`cp -r template/. .` copies every name of a folder, protected ones too."""
+        if inner.argv[0].rpartition("/")[2] not in TAKES_CONTENTS:
+            return ""
+        merges = any(MERGES.fullmatch(word) for word in inner.argv[1:])
+        words = [
+            word
+            for word in inner.argv[1:]
+            if word[:1] != "-" and (merges or posixpath.basename(word) in ("", ".", ".."))
+        ]
+        for word in words:
+            found = self._fs.entries(posixpath.join(folder, word), MAX_ENTRIES)
+            if found is None:
+                return TOO_MANY
+            name = next((name for name in found if is_protected(f"/{name}")), None)
+            if name is not None:
+                return COPIES_PROTECTED.format(word=shorten(word), name=name)
+        return ""

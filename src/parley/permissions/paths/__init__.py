@@ -1,1 +1,0 @@
-"""Paths in permission decisions: symlinks, protected files, programs on PATH."""

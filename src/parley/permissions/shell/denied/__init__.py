@@ -1,1 +1,0 @@
-"""Find denied commands and paths wherever a command line hides them."""
