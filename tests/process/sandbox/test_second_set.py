@@ -148,12 +148,11 @@ def test_what_a_left_process_changes_later_is_undone(kind: str, folder: Path) ->
 def test_a_folder_that_its_owner_cannot_change_is_restored(mode: int, tmp_path: Path) -> None:
     """Root can change every folder, so this runs as another user."""
     code = (
-        "import os, sys; from parley.workspace.sandbox.protected_entries import ProtectedEntries\n"
-        "from parley.workspace.sandbox.protected_entries import FolderIndex\n"
+        "import os, sys; from parley.workspace.sandbox.protected_entries import FolderIndex, restore_entries\n"
         "top, mode = sys.argv[1], int(sys.argv[2]); folder = top + '/project'; os.mkdir(folder)\n"
-        "entries = ProtectedEntries(FolderIndex([folder]))\n"
+        "index = FolderIndex([folder]); before = index.entries\n"
         "open(folder + '/.mcp.json', 'w').close(); os.chmod(folder, mode)\n"
-        "print(entries.restore(top + '/refused')); os.chmod(folder, 0o700); print(os.listdir(folder))"
+        "print(restore_entries(index, before, top + '/refused')); os.chmod(folder, 0o700); print(os.listdir(folder))"
     )
     source = Path(__file__).parents[3] / "src"
     top = tmp_path / "top"

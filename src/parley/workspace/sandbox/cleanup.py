@@ -35,10 +35,10 @@ from typing import Any
 from parley.workspace.sandbox.protected_entries import (
     SETTLED_NANOSECONDS,
     FolderIndex,
-    ProtectedEntries,
     move_away,
     open_inner,
     open_parent,
+    restore_entries,
 )
 
 ALONE_SECONDS = 2.0
@@ -109,43 +109,59 @@ class PlaceholderRecord:
 
 
 class ProtectedFiles:
-    """What commands must leave as it is, and what no mount protects."""
+    """What commands must leave as it is, and what no mount protects: names, and the contents of some files."""
 
-    def __init__(self, entries: ProtectedEntries, contents: ProtectedContents) -> None:
-        self._entries = entries
-        self._contents = contents
+    def __init__(self, index: FolderIndex, paths: Iterable[str]) -> None:
+        self._index = index
+        self._before = index.entries
+        """The names to restore, by folder."""
+        self._contents = ProtectedContents(paths)
 
     def look(self) -> None:
         """Find protected names that have appeared."""
-        self._entries.look()
+        self._index.refresh()
 
     def save(self) -> None:
         """Take the current contents, and the names that were found last, as the state to restore."""
-        self._entries.accept()
+        self._before = self._index.entries
         self._contents.save()
 
     def accept(self, path: str) -> bool:
         """Take over a change of the user's, which must not be undone. Returns whether the path is protected."""
-        is_protected = self._entries.accept_change(path)
-        if is_protected:
-            self._contents.accept(path)
-        return is_protected
+        if not self._index.may_cover(path):
+            return False
+        self._index.refresh()
+        accepted = dict(self._before)
+        for folder, entries in self._index.entries.items():
+            for name, target in entries.items():
+                entry = os.path.join(folder, name)
+                if path == entry or path.startswith(entry + "/"):
+                    accepted[folder] = {**accepted.get(folder, {}), name: target}
+        self._before = accepted
+        self._contents.accept(path)
+        return True
 
     def restore(self, quarantine: str) -> list[str]:
         """Returns the paths that were restored. Raises OSError."""
         changed = self._contents.restore(quarantine)
-        return list(dict.fromkeys([*changed, *self._entries.restore(quarantine)]))
+        return list(dict.fromkeys([*changed, *restore_entries(self._index, self._before, quarantine)]))
 
     def to_json(self) -> dict[str, Any]:
-        return {**self._entries.to_json(), "saved": self._contents.saved, "parents": self._contents.folders}
+        """What another process needs to restore the files."""
+        return {
+            "before": self._before,
+            "searched": self._index.roots,
+            "beyond": sorted(self._index.beyond),
+            "saved": self._contents.saved,
+            "parents": self._contents.folders,
+        }
 
     @classmethod
     def from_json(cls, job: dict[str, Any]) -> ProtectedFiles:
-        entries = ProtectedEntries(FolderIndex(job["searched"], job["beyond"]))
-        entries.before = job["before"]
-        contents = ProtectedContents(())
-        contents.saved, contents.folders = job["saved"], job["parents"]
-        return cls(entries, contents)
+        files = cls(FolderIndex(job["searched"], job["beyond"]), ())
+        files._before = job["before"]
+        files._contents.saved, files._contents.folders = job["saved"], job["parents"]
+        return files
 
 
 def encode_job(folders: dict[str, str], roots: tuple[str, ...], watched: ProtectedFiles) -> bytes:

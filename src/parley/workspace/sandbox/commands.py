@@ -31,11 +31,11 @@ from parley.workspace.sandbox.base import (
     SandboxPolicy,
     proxy_environment,
 )
-from parley.workspace.sandbox.cleanup import ProtectedContents, ProtectedFiles
+from parley.workspace.sandbox.cleanup import ProtectedFiles
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
 from parley.workspace.sandbox.plans import find_root, is_beneath
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected, outer_repository
-from parley.workspace.sandbox.protected_entries import FolderIndex, ProtectedEntries
+from parley.workspace.sandbox.protected_entries import FolderIndex
 from parley.workspace.search_path import with_trusted_path
 
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ class CommandSandbox:
         tree = self._trees.get(policy.searched)
         index = FolderIndex(()) if tree is None else tree.index
         mounted = () if offer.kind == "bubblewrap" else policy.protected
-        return ProtectedFiles(ProtectedEntries(index), ProtectedContents((*mounted, *policy.restored)))
+        return ProtectedFiles(index, (*mounted, *policy.restored))
 
     async def _ask(self, host: str, port: int) -> bool:
         if self._ask_host is None or not self._read_config().policy.network.asks:

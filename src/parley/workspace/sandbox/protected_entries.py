@@ -4,8 +4,7 @@
     index.refresh()                     # lists the folders that have changed since
     index.entries                       # folder -> {name: target of a symlink, or ""}
 
-    entries = ProtectedEntries(index)   # names that no mount protects
-    entries.restore(quarantine)         # after a command; returns the paths that it created or replaced
+    restore_entries(index, before, quarantine)      # after a command; returns the paths that it created or replaced
 
 A folder is listed again only if its change time differs, which a command cannot set. So a tree that did not change
 costs one `lstat` for each folder. In folders of installed and built files (`NOT_ENTERED`) only the top and the scripts
@@ -28,7 +27,7 @@ import secrets
 import stat
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from parley.workspace.sensitive_names import (
@@ -223,70 +222,33 @@ def read_link(path: str) -> str:
         return ""
 
 
-class ProtectedEntries:
-    """Protected names that no mount protects: compares them, and restores them."""
-
-    def __init__(self, index: FolderIndex) -> None:
-        self._index = index
-        self.before = index.entries
-        """The entries to restore, by folder."""
-
-    def look(self) -> None:
-        self._index.refresh()
-
-    def accept(self) -> None:
-        """Take the entries that were found last as those to restore."""
-        self.before = self._index.entries
-
-    def accept_change(self, path: str) -> bool:
-        """Take over a change of the user's. Returns whether the path is protected."""
-        if not self._index.may_cover(path):
-            return False
-        self._index.refresh()
-        accepted = dict(self.before)
-        for folder, entries in self._index.entries.items():
-            for name, target in entries.items():
-                entry = os.path.join(folder, name)
-                if path == entry or path.startswith(entry + "/"):
-                    accepted[folder] = {**accepted.get(folder, {}), name: target}
-        self.before = accepted
-        return True
-
-    def restore(self, quarantine: str) -> list[str]:
-        """Move new entries away and restore changed symlinks. Returns the paths. Raises OSError."""
-        self._index.refresh()
-        found: list[str] = []
-        problem: OSError | None = None
-        for folder, entries in self._index.entries.items():
-            before = self.before.get(folder, {})
-            for name, target in entries.items():
-                path = os.path.join(folder, name)
-                if is_new_environment(name, before):
-                    continue
-                if name not in before or (before[name] and target != before[name]):
-                    try:
-                        with open_parent(path) as (opened, last):
-                            move_away(opened, last, quarantine)
-                    except FileNotFoundError:
-                        continue  # with a folder above it
-                    except OSError as exc:  # the others are restored all the same
-                        problem = problem or OSError(exc.errno, exc.strerror, path)
-                    found.append(path)
-        for folder, before in self.before.items():
-            found += restore_links(folder, before)
-        if found:
-            self._index.refresh()
-        if problem is not None:
-            raise problem
-        return list(dict.fromkeys(found))
-
-    def to_json(self) -> dict[str, object]:
-        """What another process needs to restore the entries."""
-        return {
-            "before": self.before,
-            "searched": self._index.roots,
-            "beyond": sorted(self._index.beyond),
-        }
+def restore_entries(index: FolderIndex, before: Mapping[str, Entries], quarantine: str) -> list[str]:
+    """Move new entries away and restore changed symlinks. Returns the paths. Raises OSError."""
+    index.refresh()
+    found: list[str] = []
+    problem: OSError | None = None
+    for folder, entries in index.entries.items():
+        known = before.get(folder, {})
+        for name, target in entries.items():
+            path = os.path.join(folder, name)
+            if is_new_environment(name, known):
+                continue
+            if name not in known or (known[name] and target != known[name]):
+                try:
+                    with open_parent(path) as (opened, last):
+                        move_away(opened, last, quarantine)
+                except FileNotFoundError:
+                    continue  # with a folder above it
+                except OSError as exc:  # the others are restored all the same
+                    problem = problem or OSError(exc.errno, exc.strerror, path)
+                found.append(path)
+    for folder, known in before.items():
+        found += restore_links(folder, known)
+    if found:
+        index.refresh()
+    if problem is not None:
+        raise problem
+    return list(dict.fromkeys(found))
 
 
 def is_new_environment(name: str, before: Entries) -> bool:
