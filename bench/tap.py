@@ -1,7 +1,7 @@
 """Measure what `parley tap` adds to a message.
 
     python bench/tap.py                                   # lines of 1 kB and 100 kB, 2,000 and 500 round trips
-    python bench/tap.py --sdk .compat/python-0.2.183/bin/python     # also through the official Python SDK
+    python bench/tap.py --sdk .compat/python-0.2.184/bin/python     # also through the official Python SDK
 
 A round trip is a line to an engine and its answer. The engine is `cat`, or for the SDK Parley itself, which answers
 control requests. It is measured with and without a tap that records, shows the conversation and makes a report, in

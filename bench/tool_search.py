@@ -21,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 from parley.models.catalog import CHARS_PER_TOKEN
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 
 ENGINE = Path(sys.executable).with_name("parley")

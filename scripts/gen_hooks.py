@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from pages import fill, main, table
 
-from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS
+from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS, HookEntry
 from parley.hooks.events import EVENTS, NEVER_FIRED, HookEventSpec
 from parley.hooks.merge import RULES
 from parley.hooks.output import MAX_OUTPUT_BYTES, MAX_REASON_CHARS
-from parley.hooks.settings import HANDLERS, Handler
+from parley.hooks.settings import KINDS
 
 PAGE = "docs/hooks.md"
 
@@ -25,7 +25,7 @@ def pages() -> dict[str, str]:
         "fields": table(("event", "input", "`hookSpecificOutput`"), map(field_row, events)),
         "merging": table(("reply", "result"), RULES.items()),
         "never": table(("event", "why it never fires"), NEVER_FIRED.items()),
-        "handlers": table(("`type`", "fields of this type", "default timeout"), map(handler_row, HANDLERS.items())),
+        "handlers": table(("`type`", "fields of this type", "default timeout"), map(handler_row, KINDS.items())),
         "limits": table(("item", "limit"), limits()),
     }
     return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
@@ -43,9 +43,9 @@ def field_row(event: HookEventSpec) -> tuple[str, ...]:
     return (event.name + mark, code(event.fields), code(event.effects))
 
 
-def handler_row(row: tuple[str, Handler]) -> tuple[str, ...]:
-    name, handler = row
-    return (f"`{name}`", code(sorted(handler.keys)), f"{handler.seconds or DEFAULT_SECONDS:g} s")
+def handler_row(row: tuple[str, type[HookEntry]]) -> tuple[str, ...]:
+    name, kind = row
+    return (f"`{name}`", code(sorted(kind.keys)), f"{kind.default_seconds:g} s")
 
 
 def code(names: Iterable[str]) -> str:

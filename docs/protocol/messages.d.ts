@@ -1,10 +1,10 @@
-/* A line of the agent wire protocol, version 2.1.326+95efc99d5538.
+/* A line of the agent wire protocol, version 2.1.327+f661a78196c4.
  * Generated from the classes of the messages; do not edit.
  * The unions have the known members only: an engine may send others, and a client should ignore them. */
 
 export type JsonObject = { [key: string]: unknown };
 
-/** The current goal of the session. Read but never sent. */
+/** The goal of the session, as a turn begins and at each change, for clients that get session states. */
 export interface ActiveGoal {
   type: "active_goal";
   value: JsonObject | null;

@@ -162,7 +162,7 @@ if TYPE_CHECKING:
         delete_session_via_store as delete_session_via_store, fork_session_via_store as fork_session_via_store,
     )
     from parley.sdk.runtime.transport import Ended as Ended, Transport as Transport, Wire as Wire
-    from parley.models.fake.script import (
+    from parley.models.script import (
         Script as Script, ScriptedTurn as ScriptedTurn, ScriptedCall as ScriptedCall, ScriptedError as ScriptedError,
     )
     # isort: on

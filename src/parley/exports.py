@@ -80,7 +80,7 @@ HOMES: dict[str, str] = {
         "rename_session_via_store tag_session_via_store delete_session_via_store fork_session_via_store"
     ),
     "parley.sdk.runtime.transport": "Ended Transport Wire",
-    "parley.models.fake.script": "Script ScriptedTurn ScriptedCall ScriptedError",
+    "parley.models.script": "Script ScriptedTurn ScriptedCall ScriptedError",
 }
 """The exported names of each module."""
 HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}

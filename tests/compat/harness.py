@@ -28,7 +28,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
+from parley.models.script import Script, ScriptedError, ScriptedTurn
 from parley.testing.model_server import Exchange, running
 from tests.compat.install import PYTHON, TYPESCRIPT, Client, Unavailable, ensure, say
 from tests.helpers.environment import base_environment

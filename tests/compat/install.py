@@ -7,7 +7,7 @@ The versions are pinned. With `PARLEY_NEWEST_CLIENTS=1` the current SDKs are ins
 The Python SDK is built from its source distribution and the TypeScript SDK is installed without its optional
 packages: neither then carries an engine of its own, so that what answers can only be ours.
 
-    .compat/python-0.2.183/     a virtual environment
+    .compat/python-0.2.184/     a virtual environment
     .compat/node-0.3.327/       package.json, node_modules
     .compat/libraries/          a virtual environment with the other clients in Python
     .compat/<name>/stamp.json   written last: without it, or with another one, the folder is made anew
@@ -156,7 +156,7 @@ def version(pinned: str, newest: Callable[[str], str], package: str) -> str:
 
 
 PYTHON, NODE = "claude-agent-sdk", "@anthropic-ai/claude-agent-sdk"
-CURRENT = version("0.2.183", newest_python, PYTHON)
+CURRENT = version("0.2.184", newest_python, PYTHON)
 CURRENT_PYTHON = Client(f"python-{CURRENT}", PYTHON, CURRENT, make_python, "bin/python")
 OLD_PYTHON = Client("python-0.1.50", PYTHON, "0.1.50", make_python, "bin/python")
 CURRENT_NODE = version("0.3.327", newest_node, NODE)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from parley.models.fake.script import read_script
-from parley.models.http.sse import EventReader
+from parley.models.http.response import EventReader
+from parley.models.script import read_script
 from parley.testing.model_server import ModelServer, running
 from tests.compat.harness import DRIVERS, ENGINE, finish, installed
 from tests.compat.install import LIBRARIES

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 from tests.compat.harness import DRIVERS
 from tests.compat.install import Client

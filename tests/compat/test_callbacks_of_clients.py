@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.models.fake.script import ScriptedTurn
+from parley.models.script import ScriptedTurn
 from tests.compat.harness import Stage, installed
 from tests.compat.install import CURRENT_PYTHON, OLD_PYTHON, TYPESCRIPT, Client
 

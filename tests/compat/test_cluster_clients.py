@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import Stage
 from tests.compat.install import Client
 from tests.helpers.cluster import DyingLocalCluster

@@ -13,7 +13,7 @@ import pytest
 
 from parley.acp.agent import CAPABILITIES, AcpAgent
 from parley.acp.local_sessions import LocalSessions
-from parley.acp.rpc import RpcConnection
+from parley.jsonrpc import RpcConnection
 from parley.protocol.options import CliOptions
 from tests.compat.harness import installed
 from tests.compat.install import ACP_TYPESCRIPT, LIBRARIES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import Report, Stage, installed
 from tests.compat.install import ACP_TYPESCRIPT, LIBRARIES
 from tests.helpers import paths

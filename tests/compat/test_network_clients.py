@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import Report, Stage, conversation, said
 from tests.compat.install import Client
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import ModelServer, running
 from tests.compat.harness import installed
 from tests.compat.install import CURRENT_PYTHON

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedError, ScriptedTurn
+from parley.models.script import ScriptedError, ScriptedTurn
 from parley.version import PROTOCOL_LEVEL, __version__
 from tests.compat.harness import (
     FAULTS,

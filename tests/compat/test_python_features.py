@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import FIRST, HELLO, HELLO_COST_USD, SECOND, Report, Stage, conversation, installed, said
 from tests.compat.install import CURRENT_PYTHON
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import Report, Stage, installed
 from tests.compat.install import CURRENT_PYTHON
 

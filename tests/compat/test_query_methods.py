@@ -6,7 +6,7 @@ from typing import Any
 
 from parity import typescript as declarations
 
-from parley.models.fake.script import ScriptedTurn
+from parley.models.script import ScriptedTurn
 from tests.compat.harness import HELLO, Report, Stage
 from tests.compat.install import Client
 

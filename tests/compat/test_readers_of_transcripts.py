@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 from tests.compat.harness import ENGINE, finish, installed
 from tests.compat.install import CCUSAGE, LIBRARIES

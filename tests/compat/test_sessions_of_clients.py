@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.compat.harness import HELLO, Report, Stage, blocks, conversation, installed, said
 from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT
 

@@ -18,7 +18,7 @@ import pytest
 from playwright.async_api import Browser as Chromium
 from playwright.async_api import BrowserContext, ConsoleMessage, Page, Playwright, Request, async_playwright, expect
 
-from parley.models.fake.script import Script, TurnLike
+from parley.models.script import Script, TurnLike
 from parley.workspace.process.tree import descendants_of, program_of, send
 from tests.helpers.gateway import Server
 from tests.helpers.patience import PATIENCE_SECONDS

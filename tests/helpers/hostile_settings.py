@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 from tests.helpers.environment import base_environment
 from tests.helpers.forked import run_parley

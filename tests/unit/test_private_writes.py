@@ -39,7 +39,7 @@ ALLOWED = {
     "parley.cli.bundle": "bytecode of our own modules, next to that of Python, in the folder of the package",
     "parley.gateway.demo.seed": "the example project of the demo, in a new folder of its own, from mkdtemp",
     "parley.gateway.wire.wire_log": "files with mode 0600 in the state folder, which has mode 0700",
-    "parley.resident.address": "the folder of the sockets, with mode 0700; it is opened without following links",
+    "parley.resident.protocol": "the folder of the sockets, with mode 0700; it is opened without following links",
     "parley.resident.adoption": "the OOM score of this very process",
     "parley.resident.control": "a lock, by the descriptor of the folder of the sockets",
     "parley.resident.launcher": "the same, and /dev/null",

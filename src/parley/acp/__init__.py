@@ -2,7 +2,6 @@
 
     AcpAgent          the methods that an editor calls (agent.py)
     SessionHost       where its sessions are (host.py): in this process (local_sessions.py), or on a gateway
-    RpcConnection     JSON-RPC 2.0, without I/O (rpc.py)
 
 `parley acp` runs an agent on stdin and stdout; `parley serve` runs one per WebSocket on `/acp`.
 """

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from parley.acp import schema
 from parley.acp.host import Editor, SessionHost, SessionLink
-from parley.acp.rpc import INVALID_PARAMS, Method, RpcConnection, RpcError
+from parley.jsonrpc import INVALID_PARAMS, Method, RpcConnection, RpcError
 from parley.protocol.base import Json
 from parley.version import __version__
 

@@ -13,7 +13,7 @@ from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionP
 from parley.protocol.base import Json, Struct
 
 if TYPE_CHECKING:
-    from parley.acp.rpc import RpcConnection
+    from parley.jsonrpc import RpcConnection
     from parley.sdk.runtime.transport import Wire
 
 

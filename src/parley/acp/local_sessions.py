@@ -14,9 +14,9 @@ import msgspec
 
 from parley.acp.host import Editor, SessionLink, SessionSummary
 from parley.acp.prompts import convert_servers, convert_system_prompt
-from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.acp.schema import NewSessionParams, OpenSessionParams, unknown_session
 from parley.errors import SessionError
+from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, format_args
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from parley.acp.rpc import INVALID_PARAMS, RpcError
 from parley.acp.schema import (
     AudioContent,
     EmbeddedResource,
@@ -19,6 +18,7 @@ from parley.acp.schema import (
     SystemPrompt,
     TextContent,
 )
+from parley.jsonrpc import INVALID_PARAMS, RpcError
 from parley.protocol.base import Json
 
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")

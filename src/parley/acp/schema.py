@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import field
 
-from parley.acp.rpc import RpcError
+from parley.jsonrpc import RpcError
 from parley.protocol.base import Json, Struct
 
 PROTOCOL_VERSION = 1

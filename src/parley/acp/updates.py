@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from parley.acp.schema import ClientCapabilities
-from parley.acp.terminals import TerminalViews
-from parley.acp.tool_calls import describe_call, describe_result, image_block
+from parley.acp.tool_calls import TerminalViews, describe_call, describe_result, image_block
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Image, Text, Thinking, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User

@@ -15,8 +15,16 @@ from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
 from parley.compose.workspace.confined import ConfinedStarter
 from parley.host import Host
-from parley.mcp.base import Challenge, ConnectionLost, ServerLogin, ServerSources, ServerSpec, ServerTransport
-from parley.mcp.sources import ServerParser, build_sources
+from parley.mcp.base import (
+    Challenge,
+    ConnectionLost,
+    ServerLogin,
+    ServerParser,
+    ServerSources,
+    ServerSpec,
+    ServerTransport,
+    build_sources,
+)
 from parley.models.endpoint import is_loopback
 from parley.settings.base import Plugin, printable
 from parley.settings.env_vars import read_int

@@ -131,7 +131,7 @@ def open_tree(launch: LaunchContext, path: Path, author: str, *, dry_run: bool =
 
 def open_recall(open_store: OpenStore, path: Path) -> Recall:
     """Search across all sessions of the store."""
-    from parley.memory.recall import LocalRecall
+    from parley.memory.session_memory import LocalRecall
 
     return LocalRecall(open_database(path), lambda: open_store(None), "")
 
@@ -140,7 +140,7 @@ def forget(launch: LaunchContext, session_id: str) -> None:
     """Delete the summaries of a deleted session. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
-        from parley.memory.summaries import Summaries
+        from parley.memory.session_memory import Summaries
 
         Summaries(open_database(path), launch.clock.now).forget(session_id)
 
@@ -149,7 +149,7 @@ def inherit(launch: LaunchContext, fork: str, session_id: str) -> None:
     """Copy the summaries and the progress of a session to its fork. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
-        from parley.memory.summaries import Summaries
+        from parley.memory.session_memory import Summaries
 
         Summaries(open_database(path), launch.clock.now).inherit(fork, session_id)
 

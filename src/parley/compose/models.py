@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import make_deadlines, option_values
-from parley.compose.registry import load_backend
+from parley.compose.registry import import_object, load_backend
 from parley.errors import ModelForbidden, UsageError
 from parley.models.base import Model
 from parley.models.catalog import (
+    BACKENDS,
     BUILT_IN_SOURCE,
+    DEFAULT_BACKEND,
     UNKNOWN_MODEL,
     ModelInfo,
     ModelRef,
     Prices,
     aliases_from,
+    get_backend,
     model_info,
     resolve,
     without_long_context,
@@ -113,7 +116,7 @@ class ModelFactory:
         """Report at the start what is wrong with a model, the session's if none is named. Raises UsageError."""
         choice = self.resolve(self.name() if name is None else name)
         self.check(choice)
-        if choice.adapter not in backends.SERVICES:
+        if get_backend(choice.adapter).server is None:
             self.open_unwrapped(choice)  # reads the script or the recording
 
     def check(self, choice: ModelRef) -> None:
@@ -122,7 +125,7 @@ class ModelFactory:
             raise UsageError(f"the model '{choice.adapter}:' needs a name after the colon")
         self._check_spelling(choice)
         self._check_policy(choice)
-        backends.check_service(self.find_adapter(choice), self.launch.environment)
+        backends.check_backend(self.find_adapter(choice), self.launch.environment)
         if self._budget_usd is not None and self.prices().find(choice.display_name) is None:
             raise UsageError(NO_PRICE.format(name=choice.display_name, budget=self._budget_usd))
 
@@ -140,7 +143,7 @@ class ModelFactory:
         name, is_unchanged = without_long_context(choice.name), self._replace(choice) == choice
         if not (choice.is_messages_api and is_unchanged and (name.isalpha() or ("/" in name and self.is_first_party))):
             return
-        from parley.models.advice import LISTING, find_similar_model
+        from parley.models.failures import LISTING, find_similar_model
 
         if (near := find_similar_model(name, cutoff=NEAR_MISS)) is not None:
             raise UsageError(f"unknown model {name!r}. Did you mean {near}? {LISTING}")
@@ -187,8 +190,10 @@ class ModelFactory:
     @property
     def is_first_party(self) -> bool:
         """Whether Anthropic's own servers serve the Messages API. Raises UsageError."""
-        url = backends.anthropic_url(self.launch.environment)
-        return url.rstrip("/") == backends.ANTHROPIC_URL and not self.uses_cloud
+        server = BACKENDS[DEFAULT_BACKEND].server
+        assert server is not None
+        url = backends.find_url(server, self.launch.environment)
+        return url.rstrip("/") == server.url and not self.uses_cloud
 
     def open(self, choice: ModelRef) -> Model:
         """A model, with faults and the recorder if they are requested. Raises UsageError or ModelError."""
@@ -198,11 +203,11 @@ class ModelFactory:
     def open_unwrapped(self, choice: ModelRef) -> Model:
         """Raises UsageError or ModelError."""
         self.check(choice)
-        model = load_backend(self.find_adapter(choice))(self, choice.name)
         replaced = self._replace(choice)
+        model = load_backend(self.find_adapter(choice))(self, replaced.name)
         if replaced == choice:
             return model
-        from parley.models.renamed import RenamedModel
+        from parley.models.wrapping import RenamedModel
 
         return RenamedModel(model, replaced.request_name)
 
@@ -266,7 +271,7 @@ class ModelFactory:
 
     def find_endpoint(self, service: str) -> ModelEndpoint:
         """Raises UsageError, or ModelError if a key is needed and missing."""
-        found = backends.SERVICES[service].find_endpoint(self.launch.credentials())
+        found = backends.find_endpoint(service, self.launch.credentials())
         if found.auth is not None and self.launch.options.record:
             # The key of a helper command is known only now.
             self.wrapping.redaction.add(found.auth[1].removeprefix("Bearer "))
@@ -286,10 +291,11 @@ class ModelFactory:
 
     def describe_server(self, adapter: str) -> tuple[str, str]:
         """The address of a backend and where its key comes from; empty if settings know neither. Raises UsageError."""
-        service = backends.SERVICES.get(adapter)
-        if service is None:
+        server = get_backend(adapter).server
+        if server is None:
             return "", ""
-        return service.url(self.launch.environment), service.key_source(self.launch.credentials())
+        url = backends.find_url(server, self.launch.environment)
+        return url, backends.find_key_source(adapter, self.launch.credentials())
 
     @cached_property
     def configured(self) -> dict[str, ConfiguredModel]:
@@ -303,17 +309,19 @@ class ModelFactory:
 
     def get_model_info(self, choice: ModelRef) -> ModelInfo:
         """What is known of a model. The user may declare its limits, and what its server accepts."""
-        known, service = model_info(choice.name), backends.SERVICES.get(choice.adapter)
+        known, row = model_info(choice.name), choice.backend
         if self.configured:
             from parley.models.entries import apply_entries
 
             known = apply_entries(known, choice.display_name, self.configured)
-        if service is None or service.adapt_info is None:
+        if row.server is None or not row.adapts_info:
             return known
         try:
-            return service.adapt_info(known, choice.name, self.launch.environment)
+            declared = backends.declared_fields(row.server, self.launch.environment)
         except UsageError:  # an invalid address, which opening the model reports
             return known
+        adapted: ModelInfo = import_object(row.cls).adapt_info(known, choice.name, declared)
+        return adapted
 
     def find_limit_source(self, choice: ModelRef, key: str) -> str:
         """Where a limit of a model comes from: a settings file, the built-in table, or an assumption."""

@@ -14,11 +14,10 @@ import os
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
+import httpx2
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -54,16 +53,13 @@ def session_flags(flags: Sequence[str]) -> list[str]:
 def call(method: str, url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Raises SystemExit with the gateway's reason."""
     headers = {"content-type": "application/json", "authorization": f"Bearer {os.environ.get(TOKEN, '')}"}
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers=headers, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-            text = response.read()
-    except urllib.error.HTTPError as exc:
-        raise SystemExit(f"{method} {url}: {exc.code} {exc.read().decode(errors='replace')[:400]}") from None
-    except OSError as exc:
+        response = httpx2.request(method, url, json=body, headers=headers, timeout=TIMEOUT_SECONDS)
+    except httpx2.HTTPError as exc:
         raise SystemExit(f"{method} {url}: {exc}") from None
-    found = json.loads(text) if text else {}
+    if response.status_code >= 300:
+        raise SystemExit(f"{method} {url}: {response.status_code} {response.text[:400]}")
+    found = response.json() if response.content else {}
     return found if isinstance(found, dict) else {}
 
 

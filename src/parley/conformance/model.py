@@ -9,7 +9,7 @@ from __future__ import annotations
 from uuid import uuid4
 
 from parley.models.base import ModelRequest
-from parley.models.fake.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
+from parley.models.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
 from parley.protocol.base import Json
 from parley.testing.source import SourceAnswer
 

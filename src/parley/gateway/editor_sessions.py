@@ -19,7 +19,6 @@ import msgspec
 
 from parley.acp.host import Editor, SessionLink, SessionSummary
 from parley.acp.prompts import convert_servers, convert_system_prompt
-from parley.acp.rpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.acp.schema import NewSessionParams, OpenSessionParams, unknown_session
 from parley.errors import SessionError, UsageError
 from parley.gateway.hub import SessionHub
@@ -30,6 +29,7 @@ from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_log.state import OPEN
 from parley.gateway.session_options import SessionOptions, SessionRequest, require
 from parley.gateway.subscriber import REPLY
+from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
 from parley.sdk.runtime.transport import Ended

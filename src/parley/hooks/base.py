@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from parley.hooks.events import EVENTS, MUST_DECIDE, NEVER_FIRED, HookEventSpec, OnFailure
 from parley.hooks.output import HookFailed, HookOutput, find_similar
@@ -131,6 +131,11 @@ class HookEntry(Struct, frozen=True, kw_only=True):
     """What defines a hook: the fields that do not depend on its kind."""
 
     kind: ClassVar[str] = ""
+    keys: ClassVar[frozenset[str]] = frozenset()
+    """The keys of its kind in settings."""
+    only_blocks: ClassVar[bool] = False
+    """Whether it has an effect only for events that can be blocked."""
+    default_seconds: ClassVar[float] = DEFAULT_SECONDS
     event: str
     matcher: str
     timeout_seconds: float
@@ -149,6 +154,11 @@ class HookEntry(Struct, frozen=True, kw_only=True):
     """What a client shows while it runs; empty for the name of the event."""
     unusable: str = ""
     """Why it cannot run. It fails whenever it is called."""
+
+    @classmethod
+    def read_fields(cls, handler: Json) -> Json | str:
+        """The fields of its kind from an object in settings, or what is wrong with them."""
+        return {}
 
     @property
     def subject(self) -> str:
@@ -253,3 +263,11 @@ def parse_timeout(value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not value > 0:
         return DEFAULT_SECONDS
     return float(min(value, MAX_SECONDS))
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

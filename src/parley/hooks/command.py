@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.base import Hook, HookEntry, HookInvocation, HookRun, Progress
+from parley.hooks.base import Hook, HookEntry, HookInvocation, HookRun, Progress, is_text, is_texts
 from parley.hooks.events import HookEventSpec
 from parley.hooks.output import (
     MAX_OUTPUT_BYTES,
@@ -54,12 +54,29 @@ class CommandEntry(HookEntry, frozen=True, kw_only=True):
     """A command."""
 
     kind: ClassVar[str] = "command"
+    keys: ClassVar[frozenset[str]] = frozenset({"command", "args", "async", "asyncRewake", "shell"})
     command: str
     args: tuple[str, ...] | None = None
     in_background: bool = False
     wakes: bool = False
     """`asyncRewake`: it runs in the background, and exit code 2 wakes the model."""
     shell: str = BASH
+
+    @classmethod
+    def read_fields(cls, handler: Json) -> Json | str:
+        line, words, shell = handler.get("command"), handler.get("args"), handler.get("shell", "bash")
+        if not is_text(line) or not (words is None or is_texts(words)):
+            return "command must be a string and args a list of strings"
+        if not isinstance(shell, str) or shell not in SHELLS:
+            return f"shell {shell!r:.100} must be one of {', '.join(SHELLS)}"
+        wakes = handler.get("asyncRewake") is True
+        return {
+            "command": line,
+            "args": tuple(words) if words is not None else None,
+            "in_background": wakes or handler.get("async") is True,
+            "wakes": wakes,
+            "shell": shell,
+        }
 
     @property
     def subject(self) -> str:

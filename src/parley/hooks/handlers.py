@@ -34,7 +34,18 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from parley.hooks.base import Hook, HookEntry, HookInvocation, HookRun, HookServices, Progress
+from parley.hooks.base import (
+    DEFAULT_SECONDS,
+    PROMPT_SECONDS,
+    Hook,
+    HookEntry,
+    HookInvocation,
+    HookRun,
+    HookServices,
+    Progress,
+    is_text,
+    is_texts,
+)
 from parley.hooks.output import DECIDING, GENERAL_KEYS, HookFailed, HookOutput, decode_output, parse_reply
 from parley.protocol.base import Json, Struct, encode_json
 
@@ -75,10 +86,22 @@ class HttpHookPolicy(Struct, frozen=True, kw_only=True):
 
 class HttpEntry(HookEntry, frozen=True, kw_only=True):
     kind: ClassVar[str] = "http"
+    keys: ClassVar[frozenset[str]] = frozenset({"url", "headers", "allowedEnvVars"})
     url: str
     headers: dict[str, str] = {}
     variables: frozenset[str] = frozenset()
     """`allowedEnvVars`: the variables that header values may contain."""
+
+    @classmethod
+    def read_fields(cls, handler: Json) -> Json | str:
+        url, headers, names = handler.get("url"), handler.get("headers", {}), handler.get("allowedEnvVars", [])
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            return "url must be an http or https URL"
+        if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
+            return "headers must be an object of strings"
+        if not is_texts(names):
+            return "allowedEnvVars must be a list of strings"
+        return {"url": url, "headers": headers, "variables": frozenset(names)}
 
     @property
     def subject(self) -> str:
@@ -176,10 +199,20 @@ def merge_lists(lists: Sequence[Sequence[str] | None]) -> tuple[str, ...] | None
 
 class ModelEntry(HookEntry, frozen=True, kw_only=True):
     kind: ClassVar[str] = "prompt"
+    keys: ClassVar[frozenset[str]] = frozenset({"prompt", "model", "continueOnBlock"})
+    only_blocks: ClassVar[bool] = True
+    default_seconds: ClassVar[float] = PROMPT_SECONDS
     prompt: str
     model: str | None = None
     continues: bool = False
     """`continueOnBlock`: a block does not also end the turn."""
+
+    @classmethod
+    def read_fields(cls, handler: Json) -> Json | str:
+        prompt, model = handler.get("prompt"), handler.get("model")
+        if not is_text(prompt) or not (model is None or is_text(model)):
+            return "prompt and model must be strings"
+        return {"prompt": prompt, "model": model, "continues": handler.get("continueOnBlock") is True}
 
     @property
     def subject(self) -> str:
@@ -191,6 +224,8 @@ class ModelEntry(HookEntry, frozen=True, kw_only=True):
 
 class AgentEntry(ModelEntry, frozen=True, kw_only=True):
     kind: ClassVar[str] = "agent"
+    keys: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
+    default_seconds: ClassVar[float] = DEFAULT_SECONDS
 
 
 class ModelAnswer(Struct, frozen=True, kw_only=True):
@@ -259,9 +294,17 @@ def parse_judgement(text: str) -> ModelAnswer:
 
 class McpToolEntry(HookEntry, frozen=True, kw_only=True):
     kind: ClassVar[str] = "mcp_tool"
+    keys: ClassVar[frozenset[str]] = frozenset({"server", "tool", "input"})
     server: str
     tool: str
     input: Json = {}
+
+    @classmethod
+    def read_fields(cls, handler: Json) -> Json | str:
+        server, tool, input = handler.get("server"), handler.get("tool"), handler.get("input", {})
+        if not is_text(server) or not is_text(tool) or not isinstance(input, dict):
+            return "server and tool must be strings and input an object"
+        return {"server": server, "tool": tool, "input": input}
 
     @property
     def subject(self) -> str:

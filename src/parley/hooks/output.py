@@ -246,7 +246,7 @@ def parse_reply(
     """
     if guards and is_cut:
         raise HookFailed(f"the output is longer than {MAX_OUTPUT_BYTES} bytes")
-    if guards and not is_text(data):
+    if guards and not is_utf8(data):
         raise HookFailed("the output is not text in UTF-8")
     text = decode_output(data).strip().removeprefix("\ufeff").strip()
     if text.startswith("{"):
@@ -272,8 +272,8 @@ def parse_reply(
     return HookOutput(), ()
 
 
-def is_text(data: bytes) -> bool:
-    """Whether it is UTF-8. Text in UTF-16 has null bytes."""
+def is_utf8(data: bytes) -> bool:
+    """Whether it is text in UTF-8. Text in UTF-16 has null bytes."""
     try:
         return "\0" not in data.decode()
     except UnicodeDecodeError:

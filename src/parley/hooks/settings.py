@@ -2,8 +2,8 @@
 
     {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check.sh"}]}]}
 
-`HANDLERS` has one row for each kind of handler: its fields, and what makes an entry of them. `settings/merge.py`
-decides which sources apply; those of an untrusted project are not passed here.
+`KINDS` has the kinds of handlers. `settings/merge.py` decides which sources apply; those of an untrusted project are
+not passed here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from parley.hooks.base import (
-    PROMPT_SECONDS,
+    DEFAULT_SECONDS,
     Condition,
     HookEntry,
     Matcher,
@@ -21,10 +21,10 @@ from parley.hooks.base import (
     parse_failure_policy,
     parse_timeout,
 )
-from parley.hooks.command import SHELLS, CommandEntry
+from parley.hooks.command import CommandEntry
 from parley.hooks.events import EVENTS, TOOL_EVENTS
 from parley.hooks.handlers import AgentEntry, HttpEntry, McpToolEntry, ModelEntry
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json
 from parley.settings.base import TREE, SettingsProblem, SettingsValue
 
 GROUP_KEYS = frozenset({"matcher", "hooks", "description"})
@@ -33,83 +33,8 @@ MakeCondition = Callable[[str, Callable[[str], None]], Condition]
 """Makes the condition of a rule, and reports what is wrong with it. An invalid rule matches every call."""
 
 
-class Handler(Struct, frozen=True, kw_only=True):
-    """One kind of handler."""
-
-    keys: frozenset[str]
-    make: Callable[..., HookEntry]
-    """Makes the entry of the fields of `read` and of the shared ones."""
-    read: Callable[[Json], Json | str]
-    """The fields of its kind, or what is wrong with them."""
-    seconds: float | None = None
-    """Its timeout, if different from the default."""
-    only_blocks: bool = False
-    """Whether it has an effect only for events that can be blocked."""
-
-
-def read_command(handler: Json) -> Json | str:
-    line, words, shell = handler.get("command"), handler.get("args"), handler.get("shell", "bash")
-    if not is_text(line) or not (words is None or is_texts(words)):
-        return "command must be a string and args a list of strings"
-    if shell not in SHELLS:
-        return f"shell {shell!r:.100} must be one of {', '.join(SHELLS)}"
-    wakes = handler.get("asyncRewake") is True
-    return {
-        "command": line,
-        "args": tuple(words) if words is not None else None,
-        "in_background": wakes or handler.get("async") is True,
-        "wakes": wakes,
-        "shell": shell,
-    }
-
-
-def read_http(handler: Json) -> Json | str:
-    url, headers, names = handler.get("url"), handler.get("headers", {}), handler.get("allowedEnvVars", [])
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        return "url must be an http or https URL"
-    if not isinstance(headers, dict) or not all(isinstance(value, str) for value in headers.values()):
-        return "headers must be an object of strings"
-    if not is_texts(names):
-        return "allowedEnvVars must be a list of strings"
-    return {"url": url, "headers": headers, "variables": frozenset(names)}
-
-
-def read_prompt(handler: Json) -> Json | str:
-    prompt, model = handler.get("prompt"), handler.get("model")
-    if not is_text(prompt) or not (model is None or is_text(model)):
-        return "prompt and model must be strings"
-    return {"prompt": prompt, "model": model, "continues": handler.get("continueOnBlock") is True}
-
-
-def read_mcp_tool(handler: Json) -> Json | str:
-    server, tool, input = handler.get("server"), handler.get("tool"), handler.get("input", {})
-    if not is_text(server) or not is_text(tool) or not isinstance(input, dict):
-        return "server and tool must be strings and input an object"
-    return {"server": server, "tool": tool, "input": input}
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-HANDLERS: dict[str, Handler] = {
-    "command": Handler(
-        keys=frozenset({"command", "args", "async", "asyncRewake", "shell"}), make=CommandEntry, read=read_command
-    ),
-    "http": Handler(keys=frozenset({"url", "headers", "allowedEnvVars"}), make=HttpEntry, read=read_http),
-    "prompt": Handler(
-        keys=frozenset({"prompt", "model", "continueOnBlock"}),
-        make=ModelEntry,
-        read=read_prompt,
-        seconds=PROMPT_SECONDS,
-        only_blocks=True,
-    ),
-    "agent": Handler(keys=frozenset({"prompt", "model"}), make=AgentEntry, read=read_prompt, only_blocks=True),
-    "mcp_tool": Handler(keys=frozenset({"server", "tool", "input"}), make=McpToolEntry, read=read_mcp_tool),
+KINDS: dict[str, type[HookEntry]] = {
+    entry.kind: entry for entry in (CommandEntry, HttpEntry, ModelEntry, AgentEntry, McpToolEntry)
 }
 
 
@@ -184,28 +109,28 @@ class EntryReader:
 
     def read(self, handler: Json, invalid: str) -> HookEntry | None:
         """The entry; None if it cannot run. With the policy `block` it stays, and blocks by failing."""
-        kind = handler.get("type", "command")
-        row = HANDLERS.get(kind) if isinstance(kind, str) else None
+        name = handler.get("type", CommandEntry.kind)
+        kind = KINDS.get(name) if isinstance(name, str) else None
         own: Json | str = invalid
-        if not invalid and row is None:
-            own = f"hooks of type {kind!r:.100} are not supported (use {', '.join(HANDLERS)})"
-        elif not invalid and row is not None:
-            own = row.read(handler)
-            if row.only_blocks and not self._event.block:
-                own = f"hooks of type {kind} can only block, and this event cannot be blocked (use command)"
+        if not invalid and kind is None:
+            own = f"hooks of type {name!r:.100} are not supported (use {', '.join(KINDS)})"
+        elif not invalid and kind is not None:
+            own = kind.read_fields(handler)
+            if kind.only_blocks and not self._event.block:
+                own = f"hooks of type {name} can only block, and this event cannot be blocked (use command)"
         policy = parse_failure_policy(handler.get("onFailure"), self._event.name)
-        if isinstance(own, str) or row is None:
+        if isinstance(own, str) or kind is None:
             return self._refuse(handler, str(own), policy)
-        if more := sorted(set(handler) - SHARED_KEYS - row.keys):
+        if more := sorted(set(handler) - SHARED_KEYS - kind.keys):
             self._warn(f"ignored keys: {', '.join(more)}")
-        return row.make(**self._shared(handler, policy, row.seconds), **self._condition(handler), **own)
+        return kind(**self._shared(handler, policy, kind.default_seconds), **self._condition(handler), **own)
 
     def _refuse(self, handler: Json, reason: str, policy: Any) -> HookEntry | None:
         follows = f"; {self._event.block}" if policy == "block" and self._event.block else ""
         self._warn(f"{reason}{follows}")
         return UnusableEntry(**self._shared(handler, policy), unusable=reason) if policy == "block" else None
 
-    def _shared(self, handler: Json, policy: Any, seconds: float | None = None) -> Json:
+    def _shared(self, handler: Json, policy: Any, default_seconds: float = DEFAULT_SECONDS) -> Json:
         """The fields that all kinds have. Wrong values are reported and replaced."""
         timeout, on_failure, message = (handler.get(key) for key in ("timeout", "onFailure", "statusMessage"))
         if timeout is not None and (not isinstance(timeout, int | float) or parse_timeout(timeout) != timeout):
@@ -217,7 +142,7 @@ class EntryReader:
         return {
             "event": self._event.name,
             "matcher": self._matcher,
-            "timeout_seconds": seconds if timeout is None and seconds is not None else parse_timeout(timeout),
+            "timeout_seconds": default_seconds if timeout is None else parse_timeout(timeout),
             "on_failure": policy,
             "source": self._path,
             "is_managed": self._is_managed,
@@ -230,7 +155,7 @@ class EntryReader:
         rule = handler.get("if")
         if rule is None:
             return {}
-        if not is_text(rule):
+        if not isinstance(rule, str) or not rule:
             self._warn("`if` must be a permission rule, as a string; the hook runs for every call")
             return {}
         if self._event.name not in TOOL_EVENTS:

@@ -11,7 +11,12 @@ carries the version, the client and its capabilities in `_meta`. An older one ha
 A progress notification restarts the timeout of a request, and the timeout is suspended while the server waits for an
 answer from the user. A request that times out or is cancelled is cancelled on the server too.
 
-See also: `rounds.py` for requests that take several round trips.
+    result = await run_rounds(client, "tools/call", params, seconds=60, reconnect=find_next_client)
+
+In 2026-07-28, a request can take several round trips. A result can be `input_required`: the questions in it are
+answered like requests of the server, and the request is sent again with the answers and the server's state. Or it is a
+task (the extension `io.modelcontextprotocol/tasks`): it is polled to its end, also over a connection that replaces a
+lost one, and its questions are answered by `tasks/update`. If the caller gives up, the task is cancelled.
 """
 
 from __future__ import annotations
@@ -21,15 +26,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from parley.mcp.base import REFUSED, ConnectionLost, NeedsAuth, ServerError, ServerTransport
+from parley.jsonrpc import INTERNAL_ERROR, RequestId, RpcError, RunningRequests, make_error, make_result, settle
+from parley.mcp.base import REFUSED, ConnectionLost, NeedsAuth, ServerTransport
 from parley.mcp.content import clean
-from parley.mcp.tool_server import (
-    HANDSHAKE_VERSIONS,
-    INTERNAL_ERROR,
-    META_VERSIONS,
-    UNSUPPORTED_VERSION,
-    VERSION_KEY,
-)
+from parley.mcp.tool_server import HANDSHAKE_VERSIONS, META_VERSIONS, UNSUPPORTED_VERSION, VERSION_KEY
 from parley.protocol.base import Json, encode_json
 from parley.version import __version__
 
@@ -58,10 +58,18 @@ MAX_INCOMING = 64
 MAX_GIVEN_MS = 86_400_000
 MAX_KEPT = 16
 """How many results are kept for as long as the server allows."""
+MAX_ROUNDS = 10
+"""How often a server may ask for input during one request."""
+STATE_PAUSE_SECONDS = 0.25
+"""Before a request is sent again whose server wants nothing but its state back."""
+POLL_SECONDS = 1.0
+"""Between polls, unless the server says otherwise."""
+MIN_POLL_SECONDS = 0.05
+MAX_POLL_SECONDS = 60.0
+CANCEL_SECONDS = 10.0
 
 Progress = Callable[[Json], None]
 Answerer = Callable[[str, Json], Awaitable[Json]]
-RequestId = int | str
 
 
 class RequestTimeout(Exception):
@@ -121,14 +129,14 @@ class McpClient:
         """The `_meta` of every message in a revision without a handshake."""
         self._transport = transport
         self._on_request = on_request
-        """Answers the server's requests. Raises ServerError."""
+        """Answers the server's requests. Raises RpcError."""
         self._on_notification = on_notification
         self._on_lost = on_lost
         self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = 0
         self._elicitations = 0
         """How many elicitations are waiting for the user."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = RunningRequests()
         self._incoming: dict[Any, IncomingRequest] = {}
         """Requests from the server by their ids."""
         self._failure: ConnectionLost | None = None
@@ -145,7 +153,7 @@ class McpClient:
         return bool(self._envelope)
 
     async def connect(self, capabilities: Json, *, in_handshake: Json | None = None, is_old: bool = False) -> None:
-        """Find out what the server speaks and offers. Raises ConnectionLost or ServerError.
+        """Find out what the server speaks and offers. Raises ConnectionLost or RpcError.
 
         `in_handshake`: what is declared to an older server, if it differs. `is_old`: the server is known to have the
         handshake, and is asked for nothing else unless it rejects it.
@@ -171,12 +179,12 @@ class McpClient:
         self.instructions = clean(result["instructions"]) if isinstance(result.get("instructions"), str) else ""
 
     async def _negotiate(self, envelope: Json, capabilities: Json, is_old: bool) -> Json:
-        """The result of `server/discover` or `initialize`. Raises ConnectionLost or ServerError."""
+        """The result of `server/discover` or `initialize`. Raises ConnectionLost or RpcError."""
         params = {"protocolVersion": PROTOCOL_VERSION, "capabilities": capabilities, "clientInfo": CLIENT}
         if is_old:
             try:
                 return await self.request("initialize", params, seconds=None)
-            except ServerError as exc:
+            except RpcError as exc:
                 discovered = await self._discover(envelope)
                 if discovered is None:
                     raise self._refusal or exc from None
@@ -196,7 +204,7 @@ class McpClient:
             if probe.done() and (discovered := probe.result()) is not None:
                 return discovered
             return await handshake
-        except ServerError as exc:
+        except RpcError as exc:
             raise self._refusal or exc from None
         finally:
             for attempt in (probe, handshake):
@@ -206,12 +214,12 @@ class McpClient:
     async def _discover(self, envelope: Json) -> Json | None:
         """The result of `server/discover`; None if the server has to be initialized.
 
-        Raises ConnectionLost, or ServerError if there is no common revision.
+        Raises ConnectionLost, or RpcError if there is no common revision.
         """
         for attempt in PROBE_IDS:
             try:
                 result = await self.request("server/discover", {"_meta": envelope}, seconds=None, id=attempt)
-            except ServerError as exc:
+            except RpcError as exc:
                 if exc.code == REFUSED:
                     self._refusal = NeedsAuth(str(exc))
                 supported = as_object(exc.data).get("supported") if exc.code == UNSUPPORTED_VERSION else None
@@ -220,7 +228,7 @@ class McpClient:
                     continue  # a server may reject the first version it is offered, whatever it is
                 if versions and not versions & {*HANDSHAKE_VERSIONS}:
                     listed = clean(", ".join(sorted(versions)))[:MAX_NAME_CHARS]
-                    raise ServerError(exc.code, f"it speaks none of our revisions of MCP, only {listed}") from None
+                    raise RpcError(exc.code, f"it speaks none of our revisions of MCP, only {listed}") from None
                 return None
             offered = result.get("supportedVersions")
             if isinstance(offered, list) and STATELESS_VERSION in offered:
@@ -238,7 +246,7 @@ class McpClient:
         progress: Progress | None = None,
         id: RequestId | None = None,
     ) -> Json:
-        """Return the result of a request. Raises ConnectionLost, ServerError or RequestTimeout."""
+        """Return the result of a request. Raises ConnectionLost, RpcError or RequestTimeout."""
         if self._failure is not None:
             raise self._failure
         number = id
@@ -296,7 +304,7 @@ class McpClient:
     async def list_all(
         self, method: str, key: str, seconds: float | None, params: Json | None = None, *, may_be_kept: bool = False
     ) -> list[Json]:
-        """All items of a paginated list. Raises ConnectionLost, ServerError or RequestTimeout."""
+        """All items of a paginated list. Raises ConnectionLost, RpcError or RequestTimeout."""
         found: list[Json] = []
         cursor: str | None = None
         self._expiry.pop(method, None)
@@ -319,9 +327,7 @@ class McpClient:
 
     async def close(self) -> None:
         self._fail("the connection was closed")
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._transport.close()
 
     def stderr_tail(self) -> str:
@@ -336,15 +342,13 @@ class McpClient:
                 self._handle_notification(method, params)
             elif isinstance(number, int | str):
                 request = self._incoming[number] = IncomingRequest(set(self._pending))
-                request.task = self.start_task(self._handle_request(number, method, params, request))
+                request.task = self.start_task(self._handle_request(number, method, params, request), number)
         elif type(number) in (int, str) and number in self._pending:  # bool is a subclass of int
-            resolve(self._pending[number].answer, message)
+            settle(self._pending[number].answer, as_object(message.get("result")), message.get("error"))
 
     def _handle_notification(self, method: str, params: Json) -> None:
         if method == "notifications/cancelled" and isinstance(params.get("requestId"), int | str):
-            cancelled = self._incoming.get(params["requestId"])
-            if cancelled is not None and cancelled.task is not None:
-                cancelled.task.cancel()
+            self._tasks.cancel(params["requestId"])
             return
         if method != "notifications/progress":
             self._on_notification(method, params)
@@ -357,26 +361,26 @@ class McpClient:
                 pending.progress(params)
 
     async def _handle_request(self, number: Any, method: str, params: Json, request: IncomingRequest) -> None:
-        answer: Json = {"jsonrpc": "2.0", "id": number}
         try:
             if len(self._tasks) > MAX_INCOMING:
-                raise ServerError(INTERNAL_ERROR, "too many concurrent requests")
-            answer["result"] = {} if method == "ping" else await self.answer(method, params)
-        except ServerError as exc:
-            answer["error"] = {"code": exc.code, "message": str(exc)}
+                raise RpcError(INTERNAL_ERROR, "too many concurrent requests")
+            answer = make_result(number, {} if method == "ping" else await self.answer(method, params))
+        except RpcError as exc:
+            answer = make_error(number, exc)
         except asyncio.CancelledError:
             if not request.is_moot:
                 raise
-            answer["error"] = {"code": INTERNAL_ERROR, "message": "the call that this request belongs to was cancelled"}
+            text = "the call that this request belongs to was cancelled"
+            answer = make_error(number, RpcError(INTERNAL_ERROR, text))
         except Exception as exc:
             # Every request gets a response, also after a bug of ours.
-            answer["error"] = {"code": INTERNAL_ERROR, "message": f"internal error: {type(exc).__name__}"}
+            answer = make_error(number, RpcError(INTERNAL_ERROR, f"internal error: {type(exc).__name__}"))
         finally:
             self._incoming.pop(number, None)
         await self._transport.send(answer)
 
     async def answer(self, method: str, params: Json) -> Json:
-        """Answer a request of the server. Timeouts are suspended while the user is asked. Raises ServerError."""
+        """Answer a request of the server. Timeouts are suspended while the user is asked. Raises RpcError."""
         if method not in USER_REQUESTS:
             return await self._on_request(method, params)
         self._elicitations += 1
@@ -406,16 +410,14 @@ class McpClient:
                 pending.answer.set_exception(loss)
         self._on_lost(loss)
 
-    def start_task(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
+    def start_task(self, work: Coroutine[Any, Any, object], id: RequestId | None = None) -> asyncio.Task[None]:
         """Run in the background until `close`. Errors of the server and of the connection are ignored."""
 
         async def run() -> None:
-            with contextlib.suppress(ConnectionLost, RequestTimeout, ServerError):
+            with contextlib.suppress(ConnectionLost, RequestTimeout, RpcError):
                 await work
 
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks.start(run(), id)
         task.add_done_callback(lambda done: work.close())  # it may not have started
         return task
 
@@ -434,23 +436,6 @@ def consume_exception(answer: asyncio.Future[Any]) -> None:
         answer.exception()
 
 
-def resolve(answer: asyncio.Future[Json], message: Json) -> None:
-    if answer.done():
-        return
-    error = message.get("error")
-    if error is not None:
-        details = as_object(error)
-        answer.set_exception(
-            ServerError(
-                details.get("code"),
-                str(details.get("message") or "the server returned an error without a message"),
-                details.get("data"),
-            )
-        )
-    else:
-        answer.set_result(as_object(message.get("result")))
-
-
 def read_seconds(milliseconds: Any, default: float) -> float:
     """A time that a server gives, at most a day. Its number may be too large for a float."""
     if not isinstance(milliseconds, int | float):
@@ -460,3 +445,95 @@ def read_seconds(milliseconds: Any, default: float) -> float:
 
 def as_object(value: Any) -> Json:
     return value if isinstance(value, dict) else {}
+
+
+async def run_rounds(
+    client: McpClient,
+    method: str,
+    params: Json,
+    *,
+    seconds: float | None,
+    reconnect: Callable[[], Awaitable[McpClient]],
+    progress: Progress | None = None,
+) -> Json:
+    """The final result of a request. Raises ConnectionLost, RpcError or RequestTimeout.
+
+    `reconnect` waits for the client that follows a lost one, and raises what the caller gets if there is none.
+    """
+    result = await client.request(method, params, seconds=seconds, progress=progress)
+    if not client.is_stateless:
+        return result
+    for _ in range(MAX_ROUNDS):
+        if result.get("resultType") != "input_required":
+            break
+        again = {**params}
+        if requests := as_object(result.get("inputRequests")):
+            again["inputResponses"] = await answer_all(client, requests)
+        else:
+            await asyncio.sleep(STATE_PAUSE_SECONDS)
+        if isinstance(result.get("requestState"), str):
+            again["requestState"] = result["requestState"]
+        result = await client.request(method, again, seconds=seconds, progress=progress)
+    if result.get("resultType") == "input_required":
+        raise RpcError(INTERNAL_ERROR, f"the server asked for input more than {MAX_ROUNDS} times")
+    if result.get("resultType") == "task":
+        return await poll_task(client, result, seconds, reconnect, progress)
+    return result
+
+
+async def answer_all(client: McpClient, requests: Json) -> Json:
+    """The answers to the server's questions, asked one after the other. Raises RpcError."""
+    asked = {key: as_object(request) for key, request in requests.items()}
+    return {
+        key: await client.answer(str(one.get("method")), as_object(one.get("params"))) for key, one in asked.items()
+    }
+
+
+async def poll_task(
+    client: McpClient,
+    task: Json,
+    seconds: float | None,
+    reconnect: Callable[[], Awaitable[McpClient]],
+    progress: Progress | None,
+) -> Json:
+    """The result of a task. Raises ConnectionLost, RpcError, or RequestTimeout if nothing changes for `seconds`."""
+    id, clock = {"taskId": task.get("taskId")}, asyncio.get_running_loop().time
+    answered: set[str] = set()
+    state, changed_at = None, clock()
+    try:
+        while True:
+            interval = read_seconds(task.get("pollIntervalMs"), POLL_SECONDS)
+            await asyncio.sleep(min(max(interval, MIN_POLL_SECONDS), MAX_POLL_SECONDS))
+            try:
+                task = await client.request("tasks/get", id, seconds=seconds)
+            except ConnectionLost:
+                client = await reconnect()
+                continue
+            message = clean(str(task.get("statusMessage") or ""))
+            match task.get("status"):
+                case "completed":
+                    return as_object(task.get("result"))
+                case "failed":
+                    error = as_object(task.get("error"))
+                    text = error.get("message") or message or "the task failed without an error message"
+                    raise RpcError(error.get("code"), str(text))
+                case "cancelled":
+                    raise RpcError(INTERNAL_ERROR, f"the server cancelled the task: {message or 'no reason given'}")
+                case "input_required":
+                    # A poll may repeat questions whose answers the server has not read yet.
+                    requests = as_object(task.get("inputRequests"))
+                    if new := {key: requests[key] for key in requests.keys() - answered}:
+                        answered |= new.keys()
+                        responses = await answer_all(client, new)
+                        await client.request("tasks/update", {**id, "inputResponses": responses}, seconds=seconds)
+                        changed_at = clock()
+            before, state = state, (task.get("status"), message, task.get("lastUpdatedAt"))
+            if state != before:
+                changed_at = clock()
+                if progress is not None:
+                    progress({"message": message})
+            elif seconds is not None and clock() - changed_at > seconds:
+                raise RequestTimeout(f"the task showed no change for {seconds:g} s")
+    except (asyncio.CancelledError, RequestTimeout):
+        client.start_task(client.request("tasks/cancel", id, seconds=CANCEL_SECONDS))
+        raise

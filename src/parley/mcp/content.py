@@ -2,19 +2,23 @@
 
 Text, images and resources become blocks; structured content becomes its JSON. Control characters, invisible
 characters and direction marks are removed, because servers are not trusted: such text could deceive a reader or
-control the terminal.
+control the terminal. The names of tools and prompts become `mcp__server__tool`, in characters that every model API
+accepts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from parley.mcp.base import PREFIX
 from parley.protocol.base import Json, encode_json
 
 if TYPE_CHECKING:
     from parley.tools.base import ToolOutput
+
 
 HIDDEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # control characters
@@ -34,6 +38,8 @@ LEFT_OUT_KEY = "parley/leftOut"
 """Why a listed tool cannot be called, in its `_meta`."""
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """Image types that the model API accepts."""
+MAX_NAME_CHARS = 128
+"""The model API's limit for tool names."""
 
 
 def clean(text: str) -> str:
@@ -155,3 +161,46 @@ def convert_messages(answer: Json) -> list[Json]:
             blocks.append(text_block("[The assistant:]"))
         blocks += converted
     return blocks
+
+
+def normalize(name: str) -> str:
+    """Replace all characters except letters, digits, `_` and `-` by `_`."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)
+
+
+def qualify(server: str, name: str) -> str:
+    """The full name of a server's tool or prompt."""
+    return f"{PREFIX}{normalize(server)}__{normalize(name)}"
+
+
+def title(name: str) -> str:
+    """A display name: `send_mail` becomes `Send mail`."""
+    words = re.sub(r"[_-]+", " ", name).strip()
+    return words[:1].upper() + words[1:] if words else name
+
+
+def is_denied(server: str, name: str, patterns: Iterable[str]) -> bool:
+    """Whether a pattern denies a tool: its full name, its server's name, or a glob."""
+    own = (name, f"{PREFIX}{normalize(server)}")
+    return any(normalize(pattern) in own or fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def find_clash(server: str, others: Iterable[str]) -> str | None:
+    """The other server whose tool names could be confused with this one's.
+
+    `a.b` and `a_b` get the same prefix, and so do the tool `b__c` of `a` and the tool `c` of `a__b`.
+    """
+    own = qualify(server, "")
+    return next((other for other in others if clashes(own, qualify(other, ""))), None)
+
+
+def clashes(one: str, other: str) -> bool:
+    return one.startswith(other) or other.startswith(one)
+
+
+def clash_reason(server: str, other: str) -> str:
+    """Why a server with a clashing name is rejected."""
+    return (
+        f"its tool names would clash with those of the server {other!r:.100} (prefixes "
+        f"{qualify(server, '')} and {qualify(other, '')}); rename one of the two servers"
+    )

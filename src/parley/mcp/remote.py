@@ -43,11 +43,12 @@ from mcp.shared.inbound import (
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from parley.jsonrpc import METHOD_NOT_FOUND
 from parley.mcp.base import REFUSED, Challenge, ConnectionLost, NeedsAuth, ServerSpec, TokenFile
 from parley.mcp.client import MAX_LISTED, PROBE_IDS, as_object
 from parley.mcp.content import LEFT_OUT_KEY
 from parley.mcp.oauth import stored_login
-from parley.mcp.tool_server import METHOD_NOT_FOUND, VERSION_KEY
+from parley.mcp.tool_server import VERSION_KEY
 from parley.protocol.base import Json
 
 MAX_BYTES = 32 << 20

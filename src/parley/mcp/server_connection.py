@@ -8,6 +8,10 @@ Every change is reported to `ServerListener.on_change` with its reason.
 
 Which revision of MCP the server speaks is found out when it connects (client.py). What was found is tried first when it
 connects again, because finding out takes time if the server ignores `server/discover` or ends.
+
+Lists are refreshed after `list_changed` notifications (`ListRefresher`): one refresh at a time, and no notification is
+lost. A server may notify very often, during a refresh, or before it is connected. Notifications that arrive together
+cause one refresh; one that arrives during a refresh causes another.
 """
 
 from __future__ import annotations
@@ -18,22 +22,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 from parley.errors import ToolError
-from parley.mcp.base import (
-    Challenge,
-    ConnectionLost,
-    McpTimeouts,
-    NeedsAuth,
-    ServerError,
-    ServerSpec,
-    ServerTransport,
-    Status,
-)
-from parley.mcp.client import McpClient, Progress, RequestTimeout, as_object
-from parley.mcp.content import clean, clean_value
-from parley.mcp.list_changed import ListRefresher
-from parley.mcp.naming import qualify
-from parley.mcp.rounds import run_rounds
-from parley.mcp.tool_server import METHOD_NOT_FOUND
+from parley.jsonrpc import METHOD_NOT_FOUND, RpcError
+from parley.mcp.base import Challenge, ConnectionLost, McpTimeouts, NeedsAuth, ServerSpec, ServerTransport, Status
+from parley.mcp.client import McpClient, Progress, RequestTimeout, as_object, run_rounds
+from parley.mcp.content import clean, clean_value, qualify
 from parley.protocol.base import Json
 
 MAX_TEXT_CHARS = 2_000
@@ -52,6 +44,12 @@ ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 RESOURCES_CHANGED = "notifications/resources/"
 LISTEN_DELAYS_SECONDS = (1.0, 60.0)
 """The first and the longest pause before changes are subscribed to again."""
+PAUSE_SECONDS = 0.1
+"""Pause between refreshes, for servers that notify whenever they are listed."""
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+DIRECTORY_TYPE = "inode/directory"
+CHILD_FIELDS = ("uri", "name", "mimeType")
+RESOURCE_FIELDS = ("uri", "name", "title", "mimeType", "description", "size")
 
 
 class ServerListener(Protocol):
@@ -61,7 +59,7 @@ class ServerListener(Protocol):
         """The status, tools or prompts of the server changed."""
 
     async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
-        """A request from the server. Raises ServerError."""
+        """A request from the server. Raises RpcError."""
 
     def on_notification(self, server: McpServer, method: str, params: Json) -> None:
         """A notification other than `list_changed`."""
@@ -83,6 +81,47 @@ class SerialQueue:
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
         await asyncio.shield(task)
+
+
+class ListRefresher:
+    def __init__(self, refresh: Callable[[str], Awaitable[None]]) -> None:
+        self._refresh = refresh
+        self._is_open = False
+        self._stale: set[str] = set()
+        """Lists that changed and are not refreshed yet."""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def mark_stale(self, name: str) -> None:
+        self._stale.add(name)
+        if self._is_open and name not in self._tasks:
+            self._tasks[name] = asyncio.get_running_loop().create_task(self._work(name))
+
+    def open(self) -> None:
+        """Start refreshing, including lists that changed before."""
+        self._is_open = True
+        for name in tuple(self._stale):
+            self.mark_stale(name)
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The running refreshes."""
+        return list(self._tasks.values())
+
+    def close(self) -> None:
+        self._is_open = False
+        self._stale.clear()
+        for task in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+
+    async def _work(self, name: str) -> None:
+        await asyncio.sleep(0)  # combine notifications that arrive together
+        while True:
+            self._stale.discard(name)
+            await self._refresh(name)
+            if name not in self._stale:
+                break
+            await asyncio.sleep(PAUSE_SECONDS)
+        del self._tasks[name]
 
 
 class McpServer:
@@ -237,7 +276,7 @@ class McpServer:
             status, reason = "needs-auth", str(exc)
         except ConnectionLost as exc:
             reason = str(exc)
-        except ServerError as exc:
+        except RpcError as exc:
             reason = f"the server rejected the handshake: {exc}"
         except Exception as exc:
             # An unexpected error fails this server, not the session.
@@ -249,7 +288,7 @@ class McpServer:
             self.reason = reason
 
     async def _handshake(self) -> None:
-        """Raises ConnectionLost or ServerError."""
+        """Raises ConnectionLost or RpcError."""
         try:
             client = await self._open_client(self._is_old)
         except NeedsAuth:
@@ -267,7 +306,7 @@ class McpServer:
         self.prompts = await self._list("prompts")
 
     async def _open_client(self, is_old: bool) -> McpClient:
-        """Raises ConnectionLost or ServerError."""
+        """Raises ConnectionLost or RpcError."""
         self._client, self._loss = None, asyncio.get_running_loop().create_future()
         self.transport = await self._open_transport()
         client = self._client = McpClient(
@@ -292,7 +331,7 @@ class McpServer:
         while wanted:
             try:
                 await client.request("subscriptions/listen", {"notifications": wanted}, seconds=None)
-            except ServerError as exc:
+            except RpcError as exc:
                 if exc.code == METHOD_NOT_FOUND:
                     return
             await asyncio.sleep(delay)
@@ -303,7 +342,7 @@ class McpServer:
             return []
         try:
             found = await self._client.list_all(f"{what}/list", what, None)
-        except ServerError as exc:
+        except RpcError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise
             return []  # declared, but absent: so does the TypeScript SDK for a server without tools
@@ -357,7 +396,7 @@ class McpServer:
 
     async def _refresh(self, what: str) -> None:
         with contextlib.suppress(
-            ConnectionLost, ServerError, TimeoutError
+            ConnectionLost, RpcError, TimeoutError
         ):  # a disconnect is reported elsewhere, and the old list stays
             async with asyncio.timeout(self._timeouts.connect_seconds):
                 found = await self._list(what)
@@ -388,7 +427,7 @@ class McpServer:
             found = await client.list_all(
                 "resources/list", "resources", self._timeouts.connect_seconds, may_be_kept=True
             )
-        except (ConnectionLost, RequestTimeout, ServerError) as exc:
+        except (ConnectionLost, RequestTimeout, RpcError) as exc:
             raise self._tool_error(exc) from None
         return [clean_value({key: item[key] for key in RESOURCE_FIELDS if key in item}) for item in found]
 
@@ -401,7 +440,7 @@ class McpServer:
         client, seconds = self._connected_client(), self._timeouts.connect_seconds
         try:
             found = await client.list_all("resources/directory/read", "resources", seconds, {"uri": uri})
-        except ServerError as exc:
+        except RpcError as exc:
             if exc.code != METHOD_NOT_FOUND:
                 raise self._tool_error(exc) from None
             found = list_children(await self.resources(), uri)
@@ -432,7 +471,7 @@ class McpServer:
             return await run_rounds(
                 client, method, params, seconds=seconds, reconnect=self._wait_reconnected, progress=progress
             )
-        except (ConnectionLost, RequestTimeout, ServerError) as exc:
+        except (ConnectionLost, RequestTimeout, RpcError) as exc:
             raise self._tool_error(exc) from None
 
     async def _wait_reconnected(self) -> McpClient:
@@ -447,14 +486,8 @@ class McpServer:
         return self._client
 
     def _tool_error(self, exc: Exception) -> ToolError:
-        code = f" (error {exc.code})" if isinstance(exc, ServerError) else ""
+        code = f" (error {exc.code})" if isinstance(exc, RpcError) else ""
         return ToolError(f"MCP server {self.spec.name!r}: {clean(str(exc))[:MAX_TEXT_CHARS]}{code}")
-
-
-SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
-DIRECTORY_TYPE = "inode/directory"
-CHILD_FIELDS = ("uri", "name", "mimeType")
-RESOURCE_FIELDS = ("uri", "name", "title", "mimeType", "description", "size")
 
 
 def list_children(resources: list[Json], uri: str) -> list[Json]:
@@ -470,5 +503,5 @@ def list_children(resources: list[Json], uri: str) -> list[Json]:
     return list(found.values())
 
 
-def method_not_found(method: str) -> ServerError:
-    return ServerError(METHOD_NOT_FOUND, f"{method} is not supported")
+def method_not_found(method: str) -> RpcError:
+    return RpcError(METHOD_NOT_FOUND, f"{method} is not supported")

@@ -12,21 +12,26 @@ See also: `client.py` for the other side, `cli/commands/mcp/serve.py` for what r
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
+from parley.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    RpcError,
+    RunningRequests,
+    make_error,
+    make_result,
+)
 from parley.protocol.base import Json, encode_json
 from parley.protocol.framing import Line, OverlongLine
 from parley.version import __version__
 
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
 HEADER_MISMATCH = -32020
 UNSUPPORTED_VERSION = -32022
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -42,15 +47,6 @@ MAX_CALLS = 64
 """How many calls run at a time. Further ones are refused."""
 
 
-class RequestRefused(Exception):
-    """A request is answered with a JSON-RPC error."""
-
-    def __init__(self, code: int, text: str, data: Json | None = None) -> None:
-        super().__init__(text)
-        self.code = code
-        self.data = data
-
-
 class ToolServer:
     def __init__(
         self, tools: Sequence[Json], call: Callable[[str, Json], Awaitable[Json]], send: Callable[[bytes], None]
@@ -59,51 +55,42 @@ class ToolServer:
         self._tools = {str(tool["name"]): tool for tool in tools}
         self._call = call
         self._send = send
-        self._running: dict[str | int, asyncio.Task[None]] = {}
+        self._running = RunningRequests()
 
     @property
     def is_busy(self) -> bool:
         """Whether a call runs."""
-        return bool(self._running)
+        return len(self._running) > 0
 
     def receive(self, line: Line) -> None:
         """Handle a line of the client. What is wrong with it is answered with an error."""
         if isinstance(line, OverlongLine):
-            self._answer_error(None, INVALID_REQUEST, f"a line is longer than {line.cap_bytes:,} bytes")
+            self._refuse(None, INVALID_REQUEST, f"a line is longer than {line.cap_bytes:,} bytes")
             return
         try:
             message: Any = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            self._answer_error(None, PARSE_ERROR, f"the line is not JSON: {exc}")
+            self._refuse(None, PARSE_ERROR, f"the line is not JSON: {exc}")
             return
         if not isinstance(message, dict):
-            self._answer_error(None, INVALID_REQUEST, "a message must be a JSON object")
+            self._refuse(None, INVALID_REQUEST, "a message must be a JSON object")
             return
         method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
         if not isinstance(method, str):
             return  # a response: nothing was requested
         if not isinstance(params, dict):
-            self._answer_error(id, INVALID_PARAMS, "params must be an object")
+            self._refuse(id, INVALID_PARAMS, "params must be an object")
         elif id is None:
-            self._handle_notification(method, params)
+            if method == "notifications/cancelled":
+                self._running.cancel(params.get("requestId"))
         elif isinstance(id, bool) or not isinstance(id, str | int):
-            self._answer_error(None, INVALID_REQUEST, "the id of a request must be a string or a whole number")
+            self._refuse(None, INVALID_REQUEST, "the id of a request must be a string or a whole number")
         else:
             self._handle_request(id, method, params)
 
     async def close(self) -> None:
         """Cancel the running calls and wait for them."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _handle_notification(self, method: str, params: Json) -> None:
-        if method == "notifications/cancelled":
-            id = params.get("requestId")
-            task = self._running.get(id) if isinstance(id, str | int) else None
-            if task is not None:
-                task.cancel()
+        await self._running.close()
 
     def _handle_request(self, id: str | int, method: str, params: Json) -> None:
         try:
@@ -111,12 +98,13 @@ class ToolServer:
             if method == "tools/call":
                 self._start_call(id, params, complete)
             else:
-                self._answer(id, complete(self._result(method, params, has_handshake=complete is keep_result)))
-        except RequestRefused as exc:
-            self._answer_error(id, exc.code, str(exc), exc.data)
+                result = self._result(method, params, has_handshake=complete is keep_result)
+                self._write(make_result(id, complete(result)))
+        except RpcError as exc:
+            self._write(make_error(id, exc))
 
     def _result(self, method: str, params: Json, *, has_handshake: bool) -> Json:
-        """Raises RequestRefused."""
+        """Raises RpcError."""
         match method:
             case "initialize" if has_handshake:
                 asked = params.get("protocolVersion")
@@ -128,55 +116,50 @@ class ToolServer:
                 return {"supportedVersions": list(META_VERSIONS), "capabilities": {"tools": {}}, **CACHE_HINTS}
             case "tools/list":
                 return {"tools": list(self._tools.values()), **({} if has_handshake else CACHE_HINTS)}
-        raise RequestRefused(METHOD_NOT_FOUND, f"{method[:100]} is not supported")
+        raise RpcError(METHOD_NOT_FOUND, f"{method[:100]} is not supported")
 
     def _start_call(self, id: str | int, params: Json, complete: Callable[[Json], Json]) -> None:
-        """Raises RequestRefused."""
+        """Raises RpcError."""
         name, arguments = params.get("name"), params.get("arguments") or {}
         if not isinstance(name, str) or name not in self._tools:
-            raise RequestRefused(INVALID_PARAMS, f"unknown tool {str(name)[:100]!r}")
+            raise RpcError(INVALID_PARAMS, f"unknown tool {str(name)[:100]!r}")
         if not isinstance(arguments, dict):
-            raise RequestRefused(INVALID_PARAMS, "arguments must be an object")
+            raise RpcError(INVALID_PARAMS, "arguments must be an object")
         if id in self._running:
-            raise RequestRefused(INVALID_REQUEST, f"a call with the id {id!r:.100} is running already")
+            raise RpcError(INVALID_REQUEST, f"a call with the id {id!r:.100} is running already")
         if len(self._running) >= MAX_CALLS:
-            raise RequestRefused(INTERNAL_ERROR, f"{MAX_CALLS} calls are running already")
-        task = self._running[id] = asyncio.get_running_loop().create_task(self._run(id, name, arguments, complete))
-        task.add_done_callback(lambda _: self._running.pop(id, None))
+            raise RpcError(INTERNAL_ERROR, f"{MAX_CALLS} calls are running already")
+        self._running.start(self._run(id, name, arguments, complete), id)
 
     async def _run(self, id: str | int, name: str, arguments: Json, complete: Callable[[Json], Json]) -> None:
         """Answers the request, unless it is cancelled: the client does not wait for it any more."""
         try:
-            self._answer(id, complete(await self._call(name, arguments)))
+            self._write(make_result(id, complete(await self._call(name, arguments))))
         except BrokenPipeError:
             pass  # the client is gone
         except Exception as exc:
-            self._answer_error(id, INTERNAL_ERROR, f"{type(exc).__name__}: {ascii(str(exc))[1:-1]}")
+            self._refuse(id, INTERNAL_ERROR, f"{type(exc).__name__}: {ascii(str(exc))[1:-1]}")
 
-    def _answer(self, id: str | int, result: Json) -> None:
-        self._write({"jsonrpc": "2.0", "id": id, "result": result})
-
-    def _answer_error(self, id: Any, code: int, text: str, data: Json | None = None) -> None:
-        more = {} if data is None else {"data": data}
-        self._write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": text, **more}})
+    def _refuse(self, id: Any, code: int, text: str) -> None:
+        self._write(make_error(id, RpcError(code, text)))
 
     def _write(self, message: Json) -> None:
         self._send(encode_json(message) + b"\n")
 
 
 def names_version(params: Json) -> bool:
-    """Whether a request names its revision, so that it needs no handshake. Raises RequestRefused."""
+    """Whether a request names its revision, so that it needs no handshake. Raises RpcError."""
     meta = params.get("_meta")
     if not isinstance(meta, dict) or VERSION_KEY not in meta:
         return False
     version = meta[VERSION_KEY]
     if not isinstance(version, str):
-        raise RequestRefused(INVALID_PARAMS, f"_meta: {VERSION_KEY} must be a string")
+        raise RpcError(INVALID_PARAMS, f"_meta: {VERSION_KEY} must be a string")
     if version not in META_VERSIONS:
         data = {"supported": list(META_VERSIONS), "requested": version[:100]}
-        raise RequestRefused(UNSUPPORTED_VERSION, f"unsupported protocol version {version[:100]!r}", data)
+        raise RpcError(UNSUPPORTED_VERSION, f"unsupported protocol version {version[:100]!r}", data)
     if not isinstance(meta.get(CAPABILITIES_KEY), dict):
-        raise RequestRefused(INVALID_PARAMS, f"_meta: {CAPABILITIES_KEY} is missing, or is not an object")
+        raise RpcError(INVALID_PARAMS, f"_meta: {CAPABILITIES_KEY} is missing, or is not an object")
     return True
 
 

@@ -8,14 +8,16 @@ stays in the log.
     SessionMemory    the stored memory of one session
     Recall           search and lookup, for tools
 
+    outline()        an overview of the tree: slugs and titles, each below its parent
+
 See also: `worker.py` and `summarizer.py` for a running session, `database.py`, `knowledge_tree.py` and
-`summaries.py` for storage, `curator.py` for consolidation. The engine imports only this module.
+`session_memory.py` for storage, `curator.py` for consolidation. The engine imports only this module.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from parley.models.catalog import ModelRef
@@ -24,6 +26,7 @@ from parley.stores.base import SearchHit
 
 CURATOR, PERSON = "curator", "person"
 """The authors of versions."""
+OUTLINE_CHARS = 6_000
 
 AskModel = Callable[[str, list[Json], list[Json]], Awaitable[list[Json]]]
 """A model call: instructions, messages and tools to the blocks of the answer. Raises ModelError."""
@@ -210,3 +213,37 @@ def curator_decision(id: str, tool: str, input_sha256: str, mode: str) -> Json:
         "asked": False,
         "input_sha256": input_sha256,
     }
+
+
+def outline(entries: Sequence[KnowledgeEntry], most_chars: int = OUTLINE_CHARS) -> str:
+    """As many entries as fit, those near the root first, and the number of the others."""
+    rows = order_entries(entries)
+    shown, room = set[str](), most_chars
+    for depth, entry in sorted(rows, key=lambda row: row[0]):
+        room -= len(format_row(depth, entry)) + 1
+        if room < 0:
+            break
+        shown.add(entry.slug)
+    lines = [format_row(depth, entry) for depth, entry in rows if entry.slug in shown]
+    left = len(rows) - len(lines)
+    return "\n".join([*lines, *([f"… and {left} more"] if left else [])])
+
+
+def order_entries(entries: Sequence[KnowledgeEntry]) -> list[tuple[int, KnowledgeEntry]]:
+    """Entries with their depth, each below its parent; those without a known parent come last."""
+    rows = list(walk_children(entries, None, 0))
+    placed = {entry.slug for _, entry in rows}
+    return rows + [(0, entry) for entry in entries if entry.slug not in placed]
+
+
+def walk_children(
+    entries: Sequence[KnowledgeEntry], parent: str | None, depth: int
+) -> Iterator[tuple[int, KnowledgeEntry]]:
+    for entry in entries:
+        if entry.parent == parent:
+            yield depth, entry
+            yield from walk_children(entries, entry.slug, depth + 1)
+
+
+def format_row(depth: int, entry: KnowledgeEntry) -> str:
+    return f"{'  ' * depth}- {entry.slug}: {entry.title}"

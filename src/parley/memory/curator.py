@@ -6,13 +6,16 @@
 
 It can only create, update, archive, search and read entries. Every change is one transaction, finished before the
 model gets the result, so that a stopped curator leaves complete entries.
+
+It reads an excerpt of the conversation: each message with its number, so that entries can name their sources. Tool
+results are cut: the knowledge is in what users and models make of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -20,11 +23,18 @@ from msgspec import Meta
 
 from parley._threads import run_in_thread
 from parley.errors import Refusal
-from parley.memory.base import AskModel, ConsolidationReport, DecideCall, EntrySource, KnowledgeEntry, LogMessage
+from parley.memory.base import (
+    AskModel,
+    ConsolidationReport,
+    DecideCall,
+    EntrySource,
+    KnowledgeEntry,
+    LogMessage,
+    outline,
+)
 from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
-from parley.memory.outline import outline
-from parley.memory.transcript_excerpt import format_line
 from parley.protocol.base import Json, Struct
+from parley.stores.base import Entry
 from parley.tools.base import input_schema
 
 PROMPT = """\
@@ -50,6 +60,8 @@ what should be remembered, ignore it.
 
 Often nothing is worth keeping. Then make no change. When you are done, say in one sentence what you changed."""
 STOPPED = "The curator was stopped after {calls} calls."
+SAID = ("user", "assistant")
+RESULT_CHARS, INPUT_CHARS = 600, 300
 
 
 class CreateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -213,3 +225,61 @@ def schemas() -> list[Json]:
         {"name": name, "description": words, "input_schema": input_schema(kind)}
         for name, (kind, words, _) in OPERATIONS.items()
     ]
+
+
+def excerpt_lines(entries: Iterable[Entry]) -> Iterator[LogMessage]:
+    """The messages of a log, without summaries."""
+    for entry in entries:
+        if entry.kind in SAID and not entry.context.get("isCompactSummary"):
+            inner = entry.message.get("message")
+            text = "\n".join(block_texts(inner.get("content"))) if isinstance(inner, dict) else ""
+            if text:
+                uuid = str(entry.message.get("uuid"))
+                yield LogMessage(seq=entry.seq, kind=entry.kind, at=entry.at, uuid=uuid, text=text)
+
+
+def block_texts(content: object) -> Iterator[str]:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    for block in blocks if isinstance(blocks, list) else ():
+        if isinstance(block, dict) and (text := block_text(block)):
+            yield text
+
+
+def block_text(block: Json) -> str:
+    match block.get("type"):
+        case "text":
+            return str(block.get("text") or "").strip()
+        case "tool_use":
+            given = cut(msgspec.json.encode(block.get("input")).decode(), INPUT_CHARS)
+            return f"[calls {block.get('name')} with {given}]"
+        case "tool_result":
+            content = block.get("content")
+            inner = content if isinstance(content, str) else "\n".join(block_texts(content))
+            return f"[result: {cut(inner, RESULT_CHARS)}]"
+        case "thinking" | "redacted_thinking":
+            return ""
+        case kind:
+            return f"[{kind}]"
+
+
+def cut(text: str, most_chars: int) -> str:
+    return text if len(text) <= most_chars else f"{text[:most_chars]}… ({len(text)} characters)"
+
+
+def format_line(line: LogMessage) -> str:
+    return f"[#{line.seq} {line.kind}, {line.at[:10]}]\n{line.text}"
+
+
+def split_pieces(lines: Iterable[LogMessage], most_chars: int) -> Iterator[list[LogMessage]]:
+    """Split into pieces of limited length; a message that is too long is a piece of its own."""
+    piece: list[LogMessage] = []
+    size = 0
+    for line in lines:
+        chars = len(format_line(line))
+        if piece and size + chars > most_chars:
+            yield piece
+            piece, size = [], 0
+        piece.append(line)
+        size += chars
+    if piece:
+        yield piece

@@ -1,7 +1,7 @@
 """The SQLite file of a memory: tables of its own, in the database of the sessions or in a separate one.
 
     with MemoryDatabase(path).writing() as run:     one transaction
-    with MemoryDatabase(path).reading() as run:     None if the memory is empty
+    with MemoryDatabase(path).reading() as run:     queries of an empty memory have no rows
 
 The file and the tables are created with the first write. Every use has its own connection, so that an abandoned
 thread leaves nothing open, and a killed process no partial change.
@@ -10,12 +10,13 @@ thread leaves nothing open, and a killed process no partial change.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from parley.errors import SessionError
+from parley.stores.search_text import build_queries, significant_words
 from parley.workspace import private_files
 
 VERSION = 1
@@ -64,6 +65,23 @@ TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progr
 HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
 
 
+class NoTables:
+    """A memory in which nothing was stored yet."""
+
+    def execute(self, statement: str, given: Sequence[Any] = ()) -> NoTables:
+        return self
+
+    def fetchone(self) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(())
+
+
+NO_TABLES = NoTables()
+Reader = sqlite3.Connection | NoTables
+
+
 class MemoryDatabase:
     def __init__(self, path: Path, below: int = 0) -> None:
         """`below` is how many of the folders above the file are private and must not be links."""
@@ -84,13 +102,31 @@ class MemoryDatabase:
             database.execute("COMMIT")
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection | None]:
-        """None if the memory is empty. Raises SessionError."""
+    def reading(self) -> Iterator[Reader]:
+        """Raises SessionError."""
         if not self._exists():
-            yield None
+            yield NO_TABLES
             return
         with self._translate_errors(), self._open() as database:
-            yield database if is_prepared(database, self.path) else None
+            yield database if is_prepared(database, self.path) else NO_TABLES
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was stored yet. Raises SessionError."""
+        with self.reading() as run:
+            return run is NO_TABLES
+
+    def search(self, statement: str, text: str, limit: int, *given: Any) -> list[tuple[Any, ...]]:
+        """The rows with all the words, then those with some, best first and each once. Raises SessionError.
+
+        The statement takes a full-text query, what is given, and a limit. Its first column identifies a row.
+        """
+        hits: dict[Any, tuple[Any, ...]] = {}
+        with self.reading() as run:
+            for query in build_queries(significant_words(text)):
+                for row in run.execute(statement, (query, *given, limit)):
+                    hits.setdefault(row[0], row)
+        return list(hits.values())[:limit]
 
     def dry_run(self) -> MemoryDatabase:
         """A copy in memory, to preview changes. Raises SessionError."""
@@ -118,20 +154,15 @@ class DryRunDatabase(MemoryDatabase):
         super().__init__(of.path)
         self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         with self.writing() as mine, of.reading() as theirs:
-            for table in TABLES if theirs is not None else ():
-                rows = theirs.execute(f"SELECT * FROM {table}").fetchall() if theirs is not None else []
-                copy_rows(mine, table, rows)
+            for table in TABLES:
+                for row in theirs.execute(f"SELECT * FROM {table}"):
+                    mine.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
     def _exists(self) -> bool:
         return True
 
     def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return nullcontext(self._database)
-
-
-def copy_rows(database: sqlite3.Connection, table: str, rows: list[tuple[Any, ...]]) -> None:
-    if rows:
-        database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def connect(path: Path, below: int = 0) -> sqlite3.Connection:

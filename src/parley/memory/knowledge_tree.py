@@ -20,9 +20,8 @@ from msgspec.structs import replace
 
 from parley.errors import Refusal
 from parley.memory.base import CURATOR, EntrySource, KnowledgeEntry
-from parley.memory.database import MemoryDatabase
+from parley.memory.database import MemoryDatabase, Reader
 from parley.protocol.base import Struct
-from parley.stores.search_text import build_queries, significant_words
 
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 LONGEST_SLUG, LONGEST_TITLE, LONGEST_BODY, MOST_LINKS = 80, 200, 20_000, 50
@@ -60,19 +59,18 @@ class KnowledgeTree:
     def get(self, slug: str) -> KnowledgeEntry | None:
         """An entry, also if it is archived. Raises SessionError."""
         with self._database.reading() as run:
-            return None if run is None else find_entry(run, slug)
+            return find_entry(run, slug)
 
     def entries(self, *, archived: bool = False) -> list[KnowledgeEntry]:
         """All entries, ordered by slug. Raises SessionError."""
         where = "" if archived else "WHERE NOT archived "
         with self._database.reading() as run:
-            rows = [] if run is None else run.execute(f"SELECT {COLUMNS} FROM memory_entries {where}ORDER BY slug")
-            return [as_entry(row) for row in rows]
+            return [as_entry(row) for row in run.execute(f"SELECT {COLUMNS} FROM memory_entries {where}ORDER BY slug")]
 
     def below(self, slug: str) -> list[KnowledgeEntry]:
         """Raises SessionError."""
         with self._database.reading() as run:
-            return [] if run is None else children(run, slug)
+            return children(run, slug)
 
     def search(self, text: str, limit: int) -> list[KnowledgeEntry]:
         """Entries with all the words, then those with some, best first. Raises SessionError."""
@@ -81,17 +79,12 @@ class KnowledgeTree:
             f"SELECT {names} FROM memory_entry_words JOIN memory_entries ON id = memory_entry_words.rowid "
             "WHERE memory_entry_words MATCH ? AND NOT archived ORDER BY bm25(memory_entry_words, 4, 4, 1) LIMIT ?"
         )
-        hits: dict[str, KnowledgeEntry] = {}
-        with self._database.reading() as run:
-            for query in build_queries(significant_words(text)) if run is not None else ():
-                for row in run.execute(wanted, (query, limit)) if run is not None else ():
-                    hits.setdefault(row[0], as_entry(row))
-        return list(hits.values())[:limit]
+        return [as_entry(row) for row in self._database.search(wanted, text, limit)]
 
     def history(self, slug: str) -> list[KnowledgeEntry]:
         """All versions, oldest first. Raises SessionError, or Refusal if there is no such entry."""
         with self._database.reading() as run:
-            rows = [] if run is None else versions(run, slug)
+            rows = versions(run, slug)
         if not rows:
             raise unknown_entry(slug)
         return rows
@@ -243,17 +236,17 @@ def unknown_entry(slug: str) -> Refusal:
 # Rows.
 
 
-def find_entry(run: sqlite3.Connection, slug: str) -> KnowledgeEntry | None:
+def find_entry(run: Reader, slug: str) -> KnowledgeEntry | None:
     row = run.execute(f"SELECT {COLUMNS} FROM memory_entries WHERE slug = ?", (slug,)).fetchone()
     return None if row is None else as_entry(row)
 
 
-def versions(run: sqlite3.Connection, slug: str) -> list[KnowledgeEntry]:
+def versions(run: Reader, slug: str) -> list[KnowledgeEntry]:
     rows = run.execute(f"SELECT {COLUMNS} FROM memory_versions WHERE slug = ? ORDER BY version", (slug,))
     return [as_entry(row) for row in rows]
 
 
-def children(run: sqlite3.Connection, slug: str) -> list[KnowledgeEntry]:
+def children(run: Reader, slug: str) -> list[KnowledgeEntry]:
     wanted = f"SELECT {COLUMNS} FROM memory_entries WHERE parent = ? AND NOT archived ORDER BY slug"
     return [as_entry(row) for row in run.execute(wanted, (slug,))]
 

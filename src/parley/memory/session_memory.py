@@ -1,29 +1,184 @@
-"""The stored memory of one session: recall, summaries, consolidation."""
+"""The stored memory of one session: summaries, recall, consolidation.
+
+Summaries are stored for search. The conversation does not need them: those that it starts with are in its log. The
+table has all earlier ones too, so that a reader can go from a summary to those it covers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 from msgspec.structs import replace
 
 from parley._threads import run_in_thread
-from parley.memory.base import AskModel, ConsolidationReport, DecideCall, LogMessage, MemoryPolicy, Recall, Summary
-from parley.memory.curator import Curator
+from parley.memory.base import (
+    AskModel,
+    ConsolidationReport,
+    DecideCall,
+    KnowledgeEntry,
+    LogMessage,
+    MemoryPolicy,
+    Recall,
+    RecallResults,
+    Summary,
+    outline,
+)
+from parley.memory.curator import Curator, excerpt_lines, split_pieces
 from parley.memory.database import MemoryDatabase
 from parley.memory.knowledge_tree import KnowledgeTree
-from parley.memory.outline import outline
-from parley.memory.recall import LocalRecall
-from parley.memory.summaries import Summaries
-from parley.memory.transcript_excerpt import excerpt_lines, split_pieces
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Struct
-from parley.stores.base import Store
+from parley.stores.base import Entry as LogEntry
+from parley.stores.base import RankedSearch, SearchHit, Store
+from parley.stores.search_text import entry_text, find_passage, significant_words, split_words
 
 KNOWN = (
     "What you remember from earlier conversations, by its titles. They are notes, not instructions. memory_read with "
     "a slug shows an entry, memory_search finds entries and everything that was ever said:"
 )
+COLUMNS = "memory_summaries.id, session, memory_summaries.rank, first, last, memory_summaries.text, at"
+
+
+class Summaries:
+    def __init__(self, database: MemoryDatabase, now: Callable[[], str]) -> None:
+        self._database = database
+        self._now = now
+
+    def add(self, summaries: Iterable[Summary]) -> None:
+        """Store summaries. One that covers the same records is replaced. Raises SessionError."""
+        with self._database.writing() as run:
+            for each in summaries:
+                place = (each.session, each.order, each.first, each.last)
+                run.execute(
+                    "DELETE FROM memory_summaries WHERE session = ? AND rank = ? AND first = ? AND last = ?", place
+                )
+                run.execute(
+                    "INSERT INTO memory_summaries (session, rank, first, last, text, at) VALUES (?, ?, ?, ?, ?, ?)",
+                    (*place, each.text, self._now()),
+                )
+
+    def get(self, id: int) -> Summary | None:
+        """Raises SessionError."""
+        return next(iter(self._select("WHERE id = ?", id)), None)
+
+    def within(self, above: Summary) -> list[Summary]:
+        """The summaries that a summary covers. Raises SessionError."""
+        where = "WHERE session = ? AND first >= ? AND last <= ? AND rank < ? ORDER BY first, rank DESC"
+        inside = self._select(where, above.session, above.first, above.last, above.order)
+        # Leave out those that another of these covers.
+        return [each for each in inside if not any(covers(other, each) for other in inside)]
+
+    def search(self, text: str, limit: int, session: str | None = None) -> list[Summary]:
+        """Summaries with all the words, then those with some. Raises SessionError."""
+        wanted = (
+            f"SELECT {COLUMNS} FROM memory_summary_words JOIN memory_summaries ON id = memory_summary_words.rowid "
+            "WHERE memory_summary_words MATCH ? AND (? IS NULL OR session = ?) "
+            "ORDER BY memory_summary_words.rank LIMIT ?"
+        )
+        return [as_summary(row) for row in self._database.search(wanted, text, limit, session, session)]
+
+    def inherit(self, fork: str, session: str) -> None:
+        """Copy the summaries and the progress of a session to its fork. Raises SessionError."""
+        if self._database.is_empty:
+            return
+        with self._database.writing() as run:
+            run.execute(
+                "INSERT OR IGNORE INTO memory_summaries (session, rank, first, last, text, at) "
+                "SELECT ?, rank, first, last, text, at FROM memory_summaries WHERE session = ?",
+                (fork, session),
+            )
+            run.execute(
+                "INSERT OR IGNORE INTO memory_progress SELECT ?, seq FROM memory_progress WHERE session = ?",
+                (fork, session),
+            )
+
+    def forget(self, session: str) -> None:
+        """Delete everything about a session. Raises SessionError."""
+        if self._database.is_empty:
+            return
+        with self._database.writing() as run:
+            run.execute("DELETE FROM memory_summaries WHERE session = ?", (session,))
+            run.execute("DELETE FROM memory_progress WHERE session = ?", (session,))
+
+    def _select(self, where: str, *given: Any) -> list[Summary]:
+        with self._database.reading() as run:
+            return [as_summary(row) for row in run.execute(f"SELECT {COLUMNS} FROM memory_summaries {where}", given)]
+
+
+def covers(one: Summary, other: Summary) -> bool:
+    return one.order > other.order and one.first <= other.first and one.last >= other.last
+
+
+def as_summary(row: tuple[Any, ...]) -> Summary:
+    id, session, order, first, last, text, at = row
+    return Summary(id=id, session=session, order=order, first=first, last=last, text=text, at=at)
+
+
+class LocalRecall:
+    """The recall of one session. Its log can be in another store than the memory."""
+
+    def __init__(self, database: MemoryDatabase, open_store: Callable[[], Store], session_id: str) -> None:
+        self._tree = KnowledgeTree(database, str)
+        self._summaries = Summaries(database, str)
+        self._open_store = open_store
+        self._session_id = session_id
+
+    @cached_property
+    def _store(self) -> Store:
+        return self._open_store()
+
+    def search(self, text: str, limit: int, *, everywhere: bool = False) -> RecallResults:
+        where = None if everywhere else self._session_id
+        return RecallResults(
+            entries=tuple(self._tree.search(text, limit)),
+            summaries=tuple(self._summaries.search(text, limit, where)),
+            messages=tuple(self._search_log(text, limit, where)),
+        )
+
+    def _search_log(self, text: str, limit: int, session_id: str | None) -> list[SearchHit]:
+        if isinstance(self._store, RankedSearch):
+            return self._store.ranked(text, limit, session_id)
+        return self._store.search(text, limit) if session_id is None else self._scan(text, limit)
+
+    def _scan(self, text: str, limit: int) -> list[SearchHit]:
+        """Search without an index: most matching words first, then the latest."""
+        words, scored = significant_words(text), list[tuple[int, int, SearchHit]]()
+        for entry in self._store.read(self._session_id):
+            content = "" if is_repetition(entry) else entry_text(entry.kind, entry.message)
+            score = len(set(words) & set(split_words(content)))
+            if score:
+                excerpt = find_passage(content, words)
+                hit = SearchHit(id=self._session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=excerpt)
+                scored.append((score, entry.seq, hit))
+        return [hit for _, _, hit in sorted(scored, key=lambda each: each[:2], reverse=True)[:limit]]
+
+    def entry(self, slug: str) -> KnowledgeEntry | None:
+        return self._tree.get(slug)
+
+    def below(self, slug: str) -> list[KnowledgeEntry]:
+        return self._tree.below(slug)
+
+    def summary(self, id: int) -> tuple[Summary, list[Summary]] | None:
+        found = self._summaries.get(id)
+        return None if found is None else (found, self._summaries.within(found))
+
+    def messages(self, first: int, last: int, session_id: str | None = None) -> list[LogMessage]:
+        lines: list[LogMessage] = []
+        for entry in self._store.read(session_id or self._session_id, after=first - 1):
+            if entry.seq > last:
+                break
+            if text := entry_text(entry.kind, entry.message):
+                uuid = str(entry.message.get("uuid"))
+                lines.append(LogMessage(seq=entry.seq, kind=entry.kind, at=entry.at, uuid=uuid, text=text))
+        return lines
+
+
+def is_repetition(entry: LogEntry) -> bool:
+    """Whether an entry is a summary or the result of a memory tool."""
+    detail = entry.message.get("tool_use_result")
+    return bool(entry.context.get("isCompactSummary") or (isinstance(detail, dict) and detail.get("recalled")))
 
 
 class MemoryLocation(Struct, frozen=True, kw_only=True):
@@ -62,7 +217,7 @@ class LocalSessionMemory:
     def progress(self) -> int:
         with self._place.database.reading() as run:
             wanted = "SELECT seq FROM memory_progress WHERE session = ?"
-            row = None if run is None else run.execute(wanted, (self._place.session_id,)).fetchone()
+            row = run.execute(wanted, (self._place.session_id,)).fetchone()
             return -1 if row is None else int(row[0])
 
     def _advance(self, seq: int) -> None:

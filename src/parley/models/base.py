@@ -9,7 +9,9 @@ See also: implementations in `backends/`, `fake/` and `recording/`; `accumulator
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -278,3 +280,11 @@ class ModelSetup(Protocol):
 
     def replay(self, path: Path) -> Model:
         """The model that plays a recording, with this session's redaction. Raises UsageError."""
+
+
+def read_model_file(path: Path) -> bytes:
+    """Raises OSError. Only regular files are read: a pipe or a device could stop all sessions of the process."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        return file.read()

@@ -6,7 +6,7 @@
     resolve("offline")         -> ModelRef(adapter="offline", name="offline")
 
 An unknown name goes to the Messages API unchanged; the server decides. `BACKENDS` has one row per backend; another
-package adds one with an entry point in `parley.models`.
+package adds one with an entry point in `parley.models`. A backend is a file in `backends/` and its row.
 
 The price of a model is in dollars per million tokens. A table maps how model names begin to prices. The first of these
 that has a row for a model is used, and in it the row with the longest name:
@@ -19,7 +19,8 @@ that has a row for a model is used, and in it the row with the longest name:
 `modelPricing` can also scale all costs. The cost of a call to a model without a row is None. A built-in row is for one
 version of a model: what a later version costs is not known.
 
-See also: `base.py` for the interface of a model, `settings/backends.py` for addresses and keys.
+See also: `base.py` for the interface of a model, `backends/base.py` for what HTTP backends share,
+`settings/backends.py` for how addresses and keys are found.
 """
 
 from __future__ import annotations
@@ -61,13 +62,34 @@ ALIAS_VARIABLES = {f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": alias for alias i
 """Variables that say what a short name stands for."""
 
 
+class Server(Struct, frozen=True):
+    """Where the server of a backend is, and where its key comes from."""
+
+    variables: str
+    """How the names of its variables begin: NAME for NAME_BASE_URL, NAME_API_KEY and NAME_CUSTOM_HEADERS."""
+    url: str
+    """The provider's own address, as a base URL."""
+    fields_variable: str = ""
+    """The variable that lists the optional fields which another server supports."""
+    own_fields: frozenset[str] = frozenset()
+    """Those that the provider's own server supports."""
+
+
 class Backend(Struct, frozen=True, kw_only=True):
     """A way to reach models."""
 
     cls: str = ""
-    """Where the class of a built-in backend is. Its `open` makes a model."""
+    """Where the class of the backend is, as `module:name`. Its `open` makes a model."""
     open: Callable[[ModelSetup, str], Model] | None = None
-    """Makes the model of a name, for backends of other packages. Raises UsageError or ModelError."""
+    """Makes the model of a name, instead of the class. Raises UsageError or ModelError."""
+    server: Server | None = None
+    """What `ModelSetup.find_endpoint` needs; None if the backend does not call it."""
+    adapts_info: bool = False
+    """Whether `adapt_info` of its class says what is known of a model on a server that supports certain fields."""
+    client_options: Mapping[str, tuple[str, ...]] = {}
+    """Of a cloud: the options of its client, and the variables they are read from; the first that is set is used."""
+    credential_helper: str = ""
+    """The setting that names a command which prints the credentials of a cloud."""
     chosen_by: str = "prefix"
     """`prefix` for models named BACKEND:NAME, `name` for BACKEND alone, `environment` for a cloud."""
     is_fake: bool = False
@@ -80,24 +102,53 @@ class Backend(Struct, frozen=True, kw_only=True):
     """How telemetry names the service; empty for the backend's own name."""
 
 
+OPENAI = Server(
+    "OPENAI",
+    "https://api.openai.com/v1",
+    "PARLEY_OPENAI_FIELDS",
+    frozenset({"max_completion_tokens", "reasoning_effort", "response_format"}),
+)
 BACKENDS = {
-    "anthropic": Backend(cls="parley.models.backends.anthropic:Anthropic", is_messages_api=True),
-    "bedrock": Backend(cls="parley.models.backends.cloud:Bedrock", chosen_by="environment"),
-    "vertex": Backend(cls="parley.models.backends.cloud:Vertex", chosen_by="environment"),
-    "openai": Backend(cls="parley.models.backends.openai:OpenAI"),
-    "openai-responses": Backend(cls="parley.models.backends.responses:OpenAIResponses", provider="openai"),
-    "scripted": Backend(
-        cls="parley.models.fake.scripted:Scripted", is_fake=True, about="scripted:FILE answers from a script"
+    "anthropic": Backend(
+        cls="parley.models.backends.anthropic:Anthropic",
+        server=Server("ANTHROPIC", "https://api.anthropic.com"),
+        is_messages_api=True,
     ),
+    "bedrock": Backend(
+        cls="parley.models.backends.cloud:Bedrock",
+        chosen_by="environment",
+        client_options={
+            "aws_region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+            "aws_access_key": ("AWS_ACCESS_KEY_ID",),
+            "aws_secret_key": ("AWS_SECRET_ACCESS_KEY",),
+            "aws_session_token": ("AWS_SESSION_TOKEN",),
+            "aws_profile": ("AWS_PROFILE",),
+            "api_key": ("AWS_BEARER_TOKEN_BEDROCK",),
+            "base_url": ("ANTHROPIC_BEDROCK_BASE_URL",),
+        },
+        credential_helper="awsCredentialExport",
+    ),
+    "vertex": Backend(
+        cls="parley.models.backends.cloud:Vertex",
+        chosen_by="environment",
+        client_options={
+            "region": ("CLOUD_ML_REGION",),
+            "project_id": ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"),
+            "base_url": ("ANTHROPIC_VERTEX_BASE_URL",),
+        },
+    ),
+    "openai": Backend(cls="parley.models.backends.openai:OpenAI", server=OPENAI, adapts_info=True),
+    "openai-responses": Backend(
+        cls="parley.models.backends.responses:OpenAIResponses", server=OPENAI, adapts_info=True, provider="openai"
+    ),
+    "scripted": Backend(cls="parley.models.fakes:Scripted", is_fake=True, about="scripted:FILE answers from a script"),
     "offline": Backend(
-        cls="parley.models.fake.offline:Offline",
+        cls="parley.models.fakes:Offline",
         chosen_by="name",
         is_fake=True,
         about="the built-in fake model: no key, no network",
     ),
-    "replay": Backend(
-        cls="parley.models.recording.replay:Replay", is_fake=True, about="replay:FILE answers from a recording"
-    ),
+    "replay": Backend(cls="parley.models.replay:Replay", is_fake=True, about="replay:FILE answers from a recording"),
 }
 DEFAULT_BACKEND = next(name for name, row in BACKENDS.items() if row.is_messages_api)
 OFFLINE = next(name for name, row in BACKENDS.items() if row.chosen_by == "name")
@@ -113,11 +164,21 @@ def find_backend(name: str) -> Backend | None:
     if name in BACKENDS or name not in entry_points.discover(GROUP):
         return BACKENDS.get(name)
     found = entry_points.load(GROUP, name)
-    if not isinstance(found, Backend) or found.open is None:
+    if not isinstance(found, Backend) or (found.open is None and not found.cls):
         raise entry_points.ExtensionError(
             f"{entry_points.describe(GROUP, name)} must be a parley.models.catalog.Backend whose `open` is set"
         )
     return found
+
+
+def get_backend(name: str) -> Backend:
+    """What is known of a backend; the defaults if it cannot be loaded, which opening a model reports."""
+    if (known := BACKENDS.get(name)) is not None:
+        return known
+    try:
+        return find_backend(name) or Backend()
+    except entry_points.ExtensionError:
+        return Backend()
 
 
 class ModelRef(Struct, frozen=True):
@@ -136,13 +197,7 @@ class ModelRef(Struct, frozen=True):
 
     @property
     def backend(self) -> Backend:
-        """What is known of the backend; the defaults if it cannot be loaded, which opening the model reports."""
-        if (known := BACKENDS.get(self.adapter)) is not None:
-            return known
-        try:
-            return find_backend(self.adapter) or Backend()
-        except entry_points.ExtensionError:
-            return Backend()
+        return get_backend(self.adapter)
 
     @property
     def is_fake(self) -> bool:

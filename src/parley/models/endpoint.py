@@ -5,7 +5,7 @@ Endpoints are built from settings in `settings/backends.py` and used by `backend
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from parley.errors import UsageError
 from parley.protocol.base import Json, Struct
@@ -37,32 +37,6 @@ class ModelEndpoint(Struct, frozen=True, kw_only=True):
         """The URL of an API path. A query in the base URL is kept at the end."""
         base, mark, query = self.base_url.partition("?")
         return f"{base.rstrip('/')}{path}{mark}{query}"
-
-
-class EndpointFinder:
-    """An endpoint, or a function that finds it, which can be slow because it may run a key helper.
-
-    The function is called in a thread, for the first request and again after `forget`.
-    """
-
-    def __init__(self, endpoint: ModelEndpoint | Callable[[], ModelEndpoint]) -> None:
-        self._find = endpoint if callable(endpoint) else None
-        self._found = None if callable(endpoint) else endpoint
-
-    async def find(self) -> ModelEndpoint:
-        """Raises ModelError."""
-        if self._found is None and self._find is not None:
-            import asyncio
-
-            # Not a daemon thread: the process ends after a helper, which ends when it is told to.
-            self._found = await asyncio.to_thread(self._find)
-        assert self._found is not None
-        return self._found
-
-    def forget(self) -> None:
-        """The key was rejected; a new one may be found."""
-        if self._find is not None:
-            self._found = None
 
 
 def check_url(url: str, variable: str) -> str:

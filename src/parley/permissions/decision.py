@@ -10,7 +10,7 @@ module (command.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -253,16 +253,9 @@ def assess_read(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
     endless = any(resolved.real is None for resolved in resolved_paths)
     has_keys = any(holds_keys(name) for resolved in resolved_paths for name in resolved.names)
     searches = find_traits(request.tool).effect == "searches_files"
-    restricting = {
-        behavior: first_rule(
-            rules.find_restriction(behavior, resolved, request.tool, fs, writing=False) for resolved in resolved_paths
-        )
-        for behavior in RESTRICTING
-    }
     allowing = [rules.find_allow(resolved, request.tool, fs, writing=False) for resolved in resolved_paths]
     return Assessment(
-        deny=restricting["deny"],
-        ask=restricting["ask"],
+        **find_restrictions(request, rules, resolved_paths, fs, writing=False),
         hazard=ENDLESS if endless else "",
         allow=allowing[-1] if all(allowing) else None,
         category="harmless" if inside and not has_keys else "other",
@@ -274,8 +267,17 @@ def assess_read(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
     )
 
 
-def first_rule(found: Iterable[Rule | None]) -> Rule | None:
-    return next((rule for rule in found if rule is not None), None)
+def find_restrictions(
+    request: ToolRequest, rules: RuleSet, paths: Sequence[ResolvedPath], fs: Filesystem, *, writing: bool
+) -> dict[str, Any]:
+    """The first deny and the first ask rule that match one of these files."""
+    return {
+        behavior: next(
+            filter(None, (rules.find_restriction(behavior, path, request.tool, fs, writing=writing) for path in paths)),
+            None,
+        )
+        for behavior in RESTRICTING
+    }
 
 
 def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
@@ -284,20 +286,13 @@ def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
     inside = all(rules.is_inside(resolved, fs) for resolved in resolved_paths)
     hazard = next(filter(None, (find_write_hazard(resolved, request, fs) for resolved in resolved_paths)), "")
     protected = hazard != ""
-    restricting = {
-        behavior: first_rule(
-            rules.find_restriction(behavior, resolved, request.tool, fs, writing=True) for resolved in resolved_paths
-        )
-        for behavior in RESTRICTING
-    }
     allowing = [
         rules.find_allow(resolved, request.tool, fs, writing=True)
         or rules.find_tool_rule_for_file(resolved, request.tool)
         for resolved in resolved_paths
     ]
     return Assessment(
-        deny=restricting["deny"],
-        ask=restricting["ask"],
+        **find_restrictions(request, rules, resolved_paths, fs, writing=True),
         hazard=hazard,
         allow=allowing[-1] if all(allowing) else None,
         category="edit" if inside and not protected else "other",

@@ -168,7 +168,7 @@ class _OperandCheck:
 
     def _check_copied_folder(self, inner: UnwrappedCommand, folder: str) -> str:
         """`cp -r template/. .` copies every name of a folder, protected ones too."""
-        if inner.argv[0].rpartition("/")[2] not in TAKES_CONTENTS:
+        if inner.name not in TAKES_CONTENTS:
             return ""
         merges = any(MERGES.fullmatch(word) for word in inner.argv[1:])
         words = [

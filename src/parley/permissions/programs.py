@@ -61,7 +61,7 @@ REPLACES = "It puts a folder at {path}, which is on PATH or above a folder on PA
 
 def find_planted(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> dict[str, str]:
     """The known program names of a line that would run a file of a working directory, and that file."""
-    names = {name for command in line.commands for name in searched_names(command)}
+    names = dict.fromkeys(name for command in line.commands for name in searched_names(command))
     if request.search_path is None or not names:
         return {}
     own, found = session_folders(rules, fs), {}

@@ -81,13 +81,11 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         """The rules found for a tool: one assessment needs them several times, and later calls need them again."""
         return {}
 
-    def _cached(self, key: tuple[str, ...], find: Callable[[], Iterable[Rule]]) -> tuple[Rule, ...]:
-        found = self._cache.get(key)
-        if found is None:
-            if len(self._cache) >= MAX_CACHED:
-                self._cache.clear()
-            found = self._cache[key] = tuple(find())
-        return found
+    def _keep(self, key: tuple[str, ...], found: Iterable[Rule]) -> tuple[Rule, ...]:
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        rules = self._cache[key] = tuple(found)
+        return rules
 
     def with_behavior(self, behavior: Behavior) -> tuple[Rule, ...]:
         return self._by_behavior[behavior]
@@ -97,10 +95,8 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         key = ("all", behavior, tool, server)
         if (known := self._cache.get(key)) is not None:
             return known
-        return self._cached(
-            key,
-            lambda: (rule for rule in self.with_behavior(behavior) if matches_tool(rule.tool, tool, behavior, server)),
-        )
+        of_behavior = self.with_behavior(behavior)
+        return self._keep(key, (rule for rule in of_behavior if matches_tool(rule.tool, tool, behavior, server)))
 
     def find_tool_rule(self, behavior: Behavior, tool: str, server: str = "") -> Rule | None:
         """The rule for every call of a tool."""
@@ -118,10 +114,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         key = ("some", behavior, tool, server)
         if (known := self._cache.get(key)) is not None:
             return known
-        return self._cached(
-            key,
-            lambda: (rule for rule in self.rules_for_tool(behavior, tool, server) if rule.spec is not None),
-        )
+        return self._keep(key, [rule for rule in self.rules_for_tool(behavior, tool, server) if rule.spec is not None])
 
     # Paths.
 
@@ -130,14 +123,8 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         key = ("write" if writing else "read", behavior, tool)
         if (known := self._cache.get(key)) is not None:
             return known
-        return self._cached(
-            key,
-            lambda: (
-                rule
-                for rule in self.with_behavior(behavior)
-                if rule.spec is not None and applies_to(rule, tool, writing)
-            ),
-        )
+        with_paths = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
+        return self._keep(key, (rule for rule in with_paths if applies_to(rule, tool, writing)))
 
     def find_restriction(
         self, behavior: Behavior, resolved: ResolvedPath, tool: str, fs: Filesystem, *, writing: bool

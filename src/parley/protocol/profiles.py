@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from parley.protocol.base import Struct
 
 NEVER_SENT = frozenset(
-    {"active_goal", "auth_status", "error", "tool_use_summary", "system/files_persisted", "system/local_command_output"}
+    {"auth_status", "error", "tool_use_summary", "system/files_persisted", "system/local_command_output"}
     | {"system/mirror_error", "system/notification", "system/plugin_install", "system/worker_shutting_down"}
 )
 """Messages that Parley reads but its engine does not send."""
@@ -45,8 +45,8 @@ PROFILES = {
     ),
     "session-state": OutputProfile(
         options="CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS=1",
-        help="Also every change between idle, running and requires_action.",
-        adds=("system/session_state_changed",),
+        help="Also every change between idle, running and requires_action, and of the session's goal.",
+        adds=("active_goal", "system/session_state_changed"),
     ),
     "prompt-suggestions": OutputProfile(
         options="--prompt-suggestions", help="Also a suggested next prompt.", adds=("prompt_suggestion",)

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from parley.resident.address import open_folder, server_name
 from parley.resident.launcher import connect, find_script, start_server
-from parley.resident.protocol import MAX_BYTES, READY, peer_of
+from parley.resident.protocol import MAX_BYTES, READY, open_folder, peer_of, server_name
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0

@@ -16,7 +16,6 @@ import marshal
 import os
 import sys
 
-from parley.resident.address import open_folder, server_environment, server_name, socket_path
 from parley.resident.protocol import (
     CODE,
     GO,
@@ -25,8 +24,12 @@ from parley.resident.protocol import (
     START,
     STATUS,
     WAITING,
+    open_folder,
     pack_descriptors,
     peer_of,
+    server_environment,
+    server_name,
+    socket_path,
 )
 
 TYPE_CHECKING = False

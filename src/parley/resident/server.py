@@ -21,9 +21,16 @@ from typing import NoReturn
 import parley.entry_points as entry_points
 from parley._launched import set_launcher
 from parley.compose.preload import warm_up
-from parley.resident.address import socket_path
-from parley.resident.admission import find_difference, is_peer_alive, read_status
-from parley.resident.adoption import Launch, adopt_launch, adopt_signals, adopt_traits, receive_launch
+from parley.resident.adoption import (
+    Launch,
+    adopt_launch,
+    adopt_signals,
+    adopt_traits,
+    find_difference,
+    is_peer_alive,
+    read_status,
+    receive_launch,
+)
 from parley.resident.protocol import (
     CODE,
     DESCRIPTORS,
@@ -36,6 +43,7 @@ from parley.resident.protocol import (
     STATUS,
     WAITING,
     peer_of,
+    socket_path,
     unpack_integers,
 )
 

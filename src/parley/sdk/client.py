@@ -294,8 +294,11 @@ class Client(Controls, Generic[OutputT]):
         `uuid` is the id of the prompt; ValueError is raised if another prompt with it is waiting. Raises BudgetExceeded
         if the shared budget is spent, NotConnected, and CLIConnectionError if the engine has exited.
         """
+        from functools import partial
+
+        from parley.sdk.runtime.background import is_cancellation
         from parley.sdk.runtime.prompts import build_user, later, new_uuid
-        from parley.sdk.runtime.turns import Turn, TurnRecord
+        from parley.sdk.runtime.turns import Turn, TurnRecord, stop_turn
 
         link, router = self.connected(), self.router
         record = TurnRecord(uuid or new_uuid(), self._parser())
@@ -310,6 +313,7 @@ class Client(Controls, Generic[OutputT]):
             # The engine may run a turn of its own, for the notification of a background task.
             link.send(later(message) if router.in_turn and not joins else message)
 
+        record.stop = partial(stop_turn, link, router, record)
         joins = join or priority in ("now", "next")
         if not joins and (router.is_busy or not router.queue.is_empty):
             router.queue.add(record, send)
@@ -320,7 +324,12 @@ class Client(Controls, Generic[OutputT]):
         except BaseException:  # the engine has exited, or the message cannot be encoded
             router.turns.drop(record)
             raise
-        await link.flush()
+        try:
+            await link.flush()
+        except BaseException as exc:
+            if is_cancellation(exc):
+                record.stop()
+            raise
         return Turn(record)
 
     send = ask
@@ -333,18 +342,13 @@ class Client(Controls, Generic[OutputT]):
             print(result.text, result.cost_usd)
 
         Raises ResultError if the turn failed, unless `check` is False, and MessageParseError if there is an
-        `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call withdraws a prompt
-        that waits; a turn that runs continues until `interrupt`.
+        `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call interrupts the turn,
+        or withdraws the prompt if it waits; the next prompt runs at once.
         """
         from parley.sdk.types.results import RunResult
 
-        turn = await self.ask(prompt)
-        try:
-            await turn.text(check=check)
-        finally:
-            self.router.queue.withdraw(turn.uuid)  # only a cancelled call leaves it there
-        assert turn.result is not None  # text() has raised otherwise
-        result: RunResult[OutputT] = RunResult(turn.result, self._parser())
+        answered = await (await self.ask(prompt)).wait(check=check)
+        result: RunResult[OutputT] = RunResult(answered, self._parser())
         if check and self.options.output_type is not None:
             _ = result.output
         return result

@@ -26,6 +26,9 @@ from parley.errors import ParleyError
 if TYPE_CHECKING:
     from parley.sdk.types.messages import ResultMessage
 
+INTERRUPTED = ("aborted_streaming", "aborted_tools")
+"""The terminal reasons of a turn that an interrupt has ended."""
+
 
 class ClaudeSDKError(ParleyError):
     """Base class of the SDK's exceptions."""
@@ -93,7 +96,7 @@ class ResultError(ProcessError):
         self.api_error_status: int | None = status if isinstance(status, int) else None
         self.terminal_reason: str | None = self._text("terminal_reason")
         self.reason: str = find_reason(self.data)
-        """Why the turn failed, in one word: `error_max_turns`, `no_key`, `api_error`. Never "success"."""
+        """Why the turn failed, in one word: `interrupted`, `error_max_turns`, `no_key`. Never "success"."""
         self.session_id: str | None = self._text("session_id")
         super().__init__(message, exit_code=exit_code)
 
@@ -157,6 +160,8 @@ def describe_exception(exc: BaseException) -> str:
 
 def find_reason(result: dict[str, Any]) -> str:
     """Why a turn failed, in one word. The subtype of the result of a failed model call is "success"."""
+    if result.get("terminal_reason") in INTERRUPTED:
+        return "interrupted"
     subtype = result.get("subtype")
     found = (subtype if subtype != "success" else None, result.get("api_error"), result.get("terminal_reason"))
     return next((word for word in found if isinstance(word, str) and word), "unknown")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dataclasses import field as deferred_field
     from pathlib import Path
 
-    from parley.models.fake.script import Script
+    from parley.models.script import Script
     from parley.sdk.budget import Budget
     from parley.sdk.hooks import HookMatcher, Hooks
     from parley.sdk.permissions import CanUseTool

@@ -144,7 +144,7 @@ class SyncTurn(SyncStream, Generic[OutputT]):
         """Wait for this state or a later one; returns the current state."""
         return self._loop.run(self._turn.until(state))
 
-    def wait(self, *, check: bool = True) -> ours.ResultMessage | None:
+    def wait(self, *, check: bool = True) -> ours.ResultMessage:
         """Read the turn to its end and return the result. Raises ResultError if it failed, unless `check` is False."""
         return self._loop.run(self._turn.wait(check=check))
 

@@ -13,7 +13,7 @@ This module knows the frame: the header's kind and version, and the number and t
 its own fields beside them. A record is written at once, so that a crash costs at most the last line, which readers
 drop. A file of another kind or version, or one that is something else, is refused and left as it is.
 
-See also: the kinds in `inspector/recording.py`, `models/recording/format.py` and `evals/results.py`.
+See also: the kinds in `inspector/recording.py`, `models/recording.py` and `evals/results.py`.
 """
 
 from __future__ import annotations

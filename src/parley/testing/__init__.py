@@ -7,12 +7,12 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from parley.inspector.recording import read_wire_recording as read_wire_recording
-    from parley.models.fake.script import Script as Script
-    from parley.models.fake.script import ScriptedCall as ScriptedCall
-    from parley.models.fake.script import ScriptedError as ScriptedError
-    from parley.models.fake.script import ScriptedTurn as ScriptedTurn
-    from parley.models.fake.script import call as call
-    from parley.models.fake.script import read_script as read_script
+    from parley.models.script import Script as Script
+    from parley.models.script import ScriptedCall as ScriptedCall
+    from parley.models.script import ScriptedError as ScriptedError
+    from parley.models.script import ScriptedTurn as ScriptedTurn
+    from parley.models.script import call as call
+    from parley.models.script import read_script as read_script
     from parley.testing.assertions import expect as expect
     from parley.testing.fake.scenario import load_scenario as load_scenario
     from parley.testing.fake.scenario import read_scenario as read_scenario
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from parley.testing.virtual_time import run_in_virtual_time as run_in_virtual_time
 
 NAMES = {
-    **dict.fromkeys(("Script", "ScriptedCall", "ScriptedError", "ScriptedTurn", "call"), "parley.models.fake.script"),
-    "read_script": "parley.models.fake.script",
+    **dict.fromkeys(("Script", "ScriptedCall", "ScriptedError", "ScriptedTurn", "call"), "parley.models.script"),
+    "read_script": "parley.models.script",
     "running": "parley.testing.model_server",
     "run_session_store_conformance": "parley.testing.session_store",
     "expect": "parley.testing.assertions",

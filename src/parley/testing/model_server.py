@@ -10,7 +10,7 @@ offline model (source.py) to all clients, in the order of their requests. A scri
 the API's body; one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are
 kept, without keys. `complete` of an exchange is final once the server is closed.
 
-See also: `models/fake/script.py` for the script format, `messages_api.py`, `chat_completions.py` and
+See also: `models/script.py` for the script format, `messages_api.py`, `chat_completions.py` and
 `responses_api.py` for the APIs, `cli/commands/model_server.py` for the command.
 """
 
@@ -30,8 +30,8 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelEvent
-from parley.models.fake.script import Script
-from parley.models.faults.catalog import NO_FAULT, FaultPlan, Reset
+from parley.models.faults import NO_FAULT, FaultPlan, Reset
+from parley.models.script import Script
 from parley.protocol.base import Json
 from parley.testing.chat_completions import ChatCompletionsApi
 from parley.testing.http import Exchange, ResponseWriter, receive, request_error, reset

@@ -28,8 +28,8 @@ from typing import Any, Literal, Protocol
 
 import pytest
 
-from parley.models.fake.script import Script, TurnLike, read_script
-from parley.models.faults.catalog import FaultPlan
+from parley.models.faults import FaultPlan
+from parley.models.script import Script, TurnLike, read_script
 from parley.sdk.options import Options
 from parley.testing.model_server import ModelServer, running
 from parley.testing.source import AnswerSource, from_recording

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
-from parley.models.fake.offline import Offline
-from parley.models.fake.script import Script, ScriptPlayer, play
-from parley.models.faults.catalog import Fault, read_fault
-from parley.models.recording.replay import Replay
+from parley.models.fakes import Offline
+from parley.models.faults import Fault, read_fault
+from parley.models.replay import Replay
+from parley.models.script import Script, ScriptPlayer, play
 
 SourceAnswer = tuple[AsyncGenerator[ModelEvent, None], Fault | None]
 """The events of an answer, and the fault to apply."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from parley.tools.background import Background
     from parley.tools.mcp_servers import ResourceServer
     from parley.tools.schedule import Schedule
+    from parley.tools.set_goal import Goal
     from parley.tools.worktree import SessionWorktrees
     from parley.workspace.sandbox.commands import CommandSandbox
     from parley.workspace.sandbox.launcher import SandboxLauncher
@@ -139,6 +140,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """Changes the permission mode; None restores the mode before plan mode."""
     open_schedule: Callable[[], Schedule] | None = None
     """The scheduled prompts."""
+    open_goal: Callable[[], Goal] | None = None
+    """The goal that the session works towards."""
     open_worktrees: Callable[[], SessionWorktrees] | None = None
     """Moves the session into a git worktree and back."""
     describe_plan_mode: Callable[[Context], str] = lambda context: ""
@@ -280,6 +283,12 @@ def customize_tool(tool: Tool, method: Literal["with_skills", "with_agents", "wi
 def always_asks(tool: Tool) -> bool:
     """Whether only a person can answer, whatever the rules allow: `always_asks` on the class."""
     return getattr(tool, "always_asks", False)
+
+
+def asks_person(tool: Tool, input: Json, context: Context) -> bool:
+    """Whether only a person can allow this call. A tool for which that depends has `asks_person(input, context)`."""
+    asks: Callable[[Json, Context], bool] | None = getattr(tool, "asks_person", None)
+    return always_asks(tool) if asks is None else asks(input, context)
 
 
 def runs_elsewhere(tool: Tool) -> bool:

@@ -295,6 +295,17 @@ TOOLS: dict[str, ToolTraits] = {
         needs="brief",
         only_main_agent=True,
     ),
+    "SetGoal": ToolTraits(
+        cls="parley.tools.set_goal:SetGoal",
+        effect="session",
+        subject_field="condition",
+        title="Work towards this goal?",
+        activity="Setting the goal",
+        activity_fields=("condition",),
+        aliases=("ProposeGoal",),
+        only_main_agent=True,
+        only_on_request=True,
+    ),
     "Skill": ToolTraits(
         cls="parley.tools.delegation:Skill",
         effect="loads_skills",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parley import Client, Options
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.protocol.messages.panel_requests import McpAuthenticate, McpOauthCallbackUrl
 from parley.sdk.errors import ControlError
 from parley.testing.model_server import ModelServer, running

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import running
 from tests.helpers.ports import free_port
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
+from parley.models.script import Script, ScriptedError, ScriptedTurn
 from parley.protocol.options import BY_FLAG, WITHOUT_EFFECT
 from parley.testing.model_server import ModelServer, running
 

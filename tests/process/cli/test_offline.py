@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import running
 
 # Reports every name lookup and connection of the process. Nothing can bypass an audit hook.

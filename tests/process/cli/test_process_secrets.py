@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parley.cli.process_secrets import secret_words
-from parley.settings.backends import CLOUDS
+from parley.models.catalog import BACKENDS
 from parley.settings.secret_variables import KEYS, NAMES, is_secret
 from tests.helpers.environment import base_environment
 
@@ -104,7 +104,7 @@ def test_other_processes_of_the_user_cannot_read_our_memory() -> None:
 
 def test_every_key_that_a_backend_takes_is_on_the_list() -> None:
     options = ("aws_secret_key", "aws_session_token", "api_key")
-    taken = {name for cloud in CLOUDS.values() for option in options for name in cloud.get(option, ())}
+    taken = {name for row in BACKENDS.values() for option in options for name in row.client_options.get(option, ())}
     assert taken <= NAMES
     assert all(is_secret(name, "x") for names in KEYS.values() for name in names)
 

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 from tests.process.cli.conftest import PARLEY
 

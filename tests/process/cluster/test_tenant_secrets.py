@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.host_process import cluster_rig
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from parley.models.fake.script import TurnLike, call
+from parley.models.script import TurnLike, call
 from tests.compat.harness import installed
 from tests.compat.install import AXE
 from tests.helpers.console import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from parley.models.fake.script import TurnLike, call
+from parley.models.script import TurnLike, call
 from tests.helpers.console import Browser, create_session, needs_chromium, send_prompt
 from tests.helpers.gateway import Server
 

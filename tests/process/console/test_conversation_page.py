@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from parley.models.fake.script import ScriptedError, ScriptedTurn, TurnLike, call
+from parley.models.script import ScriptedError, ScriptedTurn, TurnLike, call
 from tests.helpers.console import Browser, create_session, needs_chromium, run_turns, send_prompt, wait_for_state
 from tests.helpers.gateway import Server
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from parley.models.fake.script import call
+from parley.models.script import call
 from tests.helpers.console import Browser, create_session, needs_chromium, run_turns, wait_for_state
 from tests.helpers.gateway import Server
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import Page, expect
 
-from parley.models.fake.script import ScriptedTurn
+from parley.models.script import ScriptedTurn
 from tests.helpers.console import Browser, create_session, needs_chromium
 from tests.helpers.gateway import Server
 

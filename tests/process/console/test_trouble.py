@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.async_api import Route, expect
 
-from parley.models.fake.script import TurnLike, call
+from parley.models.script import TurnLike, call
 from tests.helpers.console import Browser, create_session, needs_chromium, run_turns, send_prompt
 from tests.helpers.gateway import Server
 from tests.helpers.patience import PATIENCE_SECONDS

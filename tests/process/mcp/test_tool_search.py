@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parley.models.catalog import CHARS_PER_TOKEN
-from parley.models.fake.script import Script, ScriptedCall, ScriptedError, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedError, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 from tests.helpers import paths
 from tests.helpers.environment import base_environment

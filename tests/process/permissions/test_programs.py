@@ -162,6 +162,16 @@ def test_the_question_says_which_file_it_is(tree: Path) -> None:
     assert str(place) in reason(decided("wc -l a.txt", tree, f"{tree}/.venv/bin:{SYSTEM}"))
 
 
+def test_the_question_is_about_the_first_program_of_the_line(tree: Path) -> None:
+    names = ("cat", "head", "sort", "tail", "wc")
+    for name in names:
+        plant(tree, name)
+    for first in names:
+        rest = " && ".join(f"{name} a.txt" for name in names if name != first)
+        asked = reason(decided(f"{first} a.txt && {rest}", tree, f"{tree}/.venv/bin:{SYSTEM}"))
+        assert asked.startswith(f"{first} would run")
+
+
 def test_a_reader_of_the_system_is_one_with_a_folder_of_the_tree_on_path(tree: Path) -> None:
     plant(tree, "pip")
 

@@ -123,13 +123,10 @@ def test_a_queued_prompt_can_be_cancelled(harness: ClientHarness, engine: str) -
             receipt = await client.send("never mind", priority="later")
             await receipt.until("queued")
             taken = await client.cancel(receipt)
-            return taken, await receipt.until("cancelled"), await receipt.wait()
+            return taken, await receipt.until("cancelled"), receipt.result
 
-    assert run("asyncio", play, harness.options(engine, SLOW, permission_mode="bypassPermissions")) == (
-        True,
-        "cancelled",
-        None,
-    )
+    options = harness.options(engine, SLOW, permission_mode="bypassPermissions")
+    assert run("asyncio", play, options) == (True, "cancelled", None)
 
 
 def test_an_interrupt_ends_the_turn_and_the_next_one_is_clean(harness: ClientHarness, engine: str) -> None:

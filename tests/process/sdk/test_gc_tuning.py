@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from parley import Client, Script
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.sdk import ClientHarness
 

@@ -156,7 +156,7 @@ async def main() -> None:
         assert_type(turn, Turn[City])
         assert_type(await turn.output(), City)
         assert_type(await turn.text(check=False), str)
-        assert_type(await turn, ResultMessage | None)
+        assert_type(await turn, ResultMessage)
         async for text in (await client.ask("Again.", join=True)).text_stream():
             assert_type(text, str)
         async for message in await client.ask("Again.", priority="later"):

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 from tests.helpers.hostile_settings import CUE, KEY, STARTS, Machine, as_stream, in_every_way, machine
 
 SETTINGS, LOCAL = ".claude/settings.json", ".claude/settings.local.json"

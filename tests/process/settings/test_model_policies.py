@@ -148,6 +148,13 @@ def test_an_override_names_the_model_on_the_server(machine: Machine, api: Messag
     assert done.init["model"] == "claude-sonnet-5-5"
 
 
+def test_an_override_names_the_model_on_a_server_of_another_api(machine: Machine, api: MessagesApi) -> None:
+    server: dict[str, Any] = {"OPENAI_BASE_URL": api.url, "OPENAI_API_KEY": "k", "CLAUDE_CODE_MAX_RETRIES": "0"}
+    machine.run("--model", "openai:gpt-5", user={"modelOverrides": {"gpt-5": "house-gpt"}}, script=None, **server)
+
+    assert set(api.models) == {"house-gpt"}
+
+
 def test_an_override_cannot_name_a_denied_model(machine: Machine, api: MessagesApi) -> None:
     user = {"modelOverrides": {"claude-sonnet-5-5": "claude-opus-5-5"}}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.telemetry.otel import OpenTelemetry
 from parley.testing.model_server import running
 from tests.helpers.environment import base_environment

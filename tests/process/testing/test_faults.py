@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
-from parley.models.faults.catalog import FaultPlan
+from parley.models.faults import FaultPlan
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 from tests.helpers.patience import PATIENCE_SECONDS
 

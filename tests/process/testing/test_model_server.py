@@ -17,8 +17,8 @@ from parley.errors import ModelError
 from parley.models.backends.anthropic import Anthropic
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.endpoint import ModelEndpoint
-from parley.models.fake.script import Script, ScriptedError, ScriptedTurn, read_script
-from parley.models.http.sse import EventReader
+from parley.models.http.response import EventReader
+from parley.models.script import Script, ScriptedError, ScriptedTurn, read_script
 from parley.testing.model_server import ModelServer, running
 
 HELLO = Script(turn=[ScriptedTurn(text="Hello there.", usage={"input_tokens": 7, "output_tokens": 3})])

@@ -13,7 +13,7 @@ import pytest
 
 from parley import Client, Options, SyncClient, UserMessage, run_sync
 from parley.errors import UsageError
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing import call, read_scenario, scenario_wire
 from tests.helpers import paths
 

@@ -112,3 +112,33 @@ def test_unattended_means_no(tmp_path: Path) -> None:
     assert not (tmp_path / "project" / "made").exists()
     [log] = tmp_path.rglob(f"{lines[-1]['session_id']}.jsonl")
     assert log.read_text().count('"decision":"deny"') == 2
+
+
+def test_a_goal_is_worked_towards_until_it_is_met(tmp_path: Path) -> None:
+    def judged(**verdict: object) -> str:
+        return f"[[turn]]\nwhen = 'Judge from its conversation'\ntext = '{json.dumps(verdict)}'\n"
+
+    turns = script([("Bash", {"command": "echo 1"})], "One.") + judged(ok=False, reason="2 is missing")
+    turns += script([("Bash", {"command": "echo 2"})], "Two.") + judged(ok=True, reason="2 is there")
+    (tmp_path / "script.toml").write_text(turns)
+    argv = ["-p", "/goal 2 was printed", "--verbose", "--output-format", "stream-json", "--allowedTools", "Bash"]
+    done = run_parley(
+        [*argv, "--model", f"scripted:{tmp_path / 'script.toml'}"],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), **base_environment(), "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"},
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    values = [line["value"] for line in lines if line["type"] == "active_goal"]
+    assert [value and value["iterations"] for value in values] == [0, 1, None]
+    assert values[1]["last_reason"] == "2 is missing"
+    assert [line["result"] for line in lines if line["type"] == "result"] == ["Two."]
+    [init] = [line for line in lines if line.get("subtype") == "init"]
+    assert "goal" in init["slash_commands"]
+    assert "SetGoal" not in init["tools"]
+    # A question of the same session starts without a goal.
+    shown = run_parley(
+        ["-p", "/goal", "--resume", init["session_id"], "--model", f"scripted:{tmp_path / 'script.toml'}"],
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path), **base_environment()},
+    )
+    assert shown.stdout == "No goal set. Usage: `/goal <condition>`\n"

@@ -12,7 +12,7 @@ import pytest
 
 from parley.cluster.tenants import TenantSecrets
 from parley.errors import UsageError
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.cluster import ClusterServer, LocalCluster, local_cluster
 from tests.helpers.gateway import following, open_question

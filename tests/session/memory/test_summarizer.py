@@ -10,7 +10,7 @@ from typing import Any
 from parley.engine.context.history import estimate_tokens
 from parley.memory.base import Summary
 from parley.memory.database import MemoryDatabase
-from parley.memory.summaries import Summaries
+from parley.memory.session_memory import Summaries
 from parley.models.base import ModelRequest
 from tests.helpers.session import Json, SessionHarness
 from tests.session.memory.test_worker import CREATE, Held, Remembering, says, told

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.protocol.base import Struct
 from parley.testing.model_server import ModelServer
 from tests.helpers.session import Json, SessionHarness

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.models.backends.reasoning_items import PREFIX
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import ModelServer
 from tests.helpers.session import Json, SessionHarness, texts
 

@@ -15,7 +15,7 @@ import pytest
 
 from parley.errors import ModelError
 from parley.models.base import ModelRequest
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.protocol.base import Json, Struct
 from parley.testing.model_server import ModelServer
 from parley.testing.source import ScriptSource, SourceAnswer

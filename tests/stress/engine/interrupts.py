@@ -25,7 +25,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import running
 from tests.helpers.environment import base_environment
 from tests.helpers.patience import PATIENCE_SECONDS

@@ -4,7 +4,7 @@
 
 Each stream is an answer of random blocks, recorded on a real tape and read from it again. Each case is a session of its
 own on a stage where time is played (stage.py): its first answer is the stream, reset or stalled behind so many events
-(models/faults/catalog.py, with the deadlines of a real backend); whatever is asked after that is answered shortly.
+(models/faults.py, with the deadlines of a real backend); whatever is asked after that is answered shortly.
 Then a second prompt must work as if nothing had been. The exit code is 0 if the laws below held in every case.
 """
 
@@ -25,13 +25,12 @@ import msgspec
 
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
-from parley.models.faults.catalog import Fault
-from parley.models.faults.model import apply_fault
+from parley.models.faults import Fault
 from parley.models.http.call import Deadlines
-from parley.models.recording.format import RecordingHeader
-from parley.models.recording.recorder import Recorder, RecordingWriter
-from parley.models.recording.replay import Replay
+from parley.models.recording import Recorder, RecordingHeader, RecordingWriter
 from parley.models.redaction import Redactor
+from parley.models.replay import Replay
+from parley.models.wrapping import apply_fault
 from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
 from tests.helpers.simulation import Json, SimulatedSession, Work, WorkInput

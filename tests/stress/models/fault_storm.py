@@ -19,8 +19,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
-from parley.models.faults.catalog import FaultPlan
+from parley.models.faults import FaultPlan
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import ModelServer
 from tests.helpers.environment import base_environment
 from tests.helpers.process import kill

@@ -29,7 +29,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.permissions.base import Allow, Decision, Deny, ToolRequest
 from parley.permissions.decision import MODES, decide
 from parley.permissions.filesystem import RealFilesystem

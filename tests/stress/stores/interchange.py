@@ -41,7 +41,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.stores.files.claude import project_key
 from parley.testing.model_server import running
 from tests.helpers.recorded_sessions import StandIn, Told  # a package beside this folder

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.stores.base import Entry, later_time
 from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext

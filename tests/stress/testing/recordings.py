@@ -23,7 +23,7 @@ from typing import Any
 
 from parley import Client, Options, PermissionResultAllow, PermissionResultDeny
 from parley.inspector.recording import WireRecording, read_wire_recording
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn, call
+from parley.models.script import Script, ScriptedCall, ScriptedTurn, call
 from parley.testing.in_process import InProcessWire, engine_wire, replay_wire
 from parley.testing.virtual_time import make_virtual_clock, run_in_virtual_time
 

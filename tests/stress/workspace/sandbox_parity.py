@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.models.base import ModelRequest
-from parley.models.fake.script import ScriptedCall, ScriptedTurn, play
+from parley.models.script import ScriptedCall, ScriptedTurn, play
 from parley.testing.model_server import running
 from parley.testing.source import SourceAnswer
 from tests.compat.harness import ENGINE

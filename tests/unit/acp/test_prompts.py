@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from parley.acp.prompts import convert_prompt, convert_servers
-from parley.acp.rpc import RpcError
 from parley.acp.schema import PromptContent
+from parley.jsonrpc import RpcError
 
 
 def convert(*content: Any) -> Any:

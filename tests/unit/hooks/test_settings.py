@@ -94,6 +94,7 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
         ({"Stop": group({"command": "a", "shell": "fish"})}, "shell 'fish' must be one of bash, powershell"),
         ({"Stop": group({"type": "command"})}, "command must be a string"),
         ({"Stop": group({"command": "a", "args": [1]})}, "command must be a string"),
+        ({"Stop": group({"command": "a", "shell": ["bash"]})}, "must be one of bash"),
     ],
 )
 def test_what_cannot_be_run_is_reported_and_left_out(hooks: Any, word: str) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.base import ConnectionLost, ServerError
+from parley.jsonrpc import RpcError
+from parley.mcp.base import ConnectionLost
 from parley.mcp.client import McpClient, RequestTimeout
 from parley.protocol.base import Json
 from parley.testing.virtual_time import run_in_virtual_time
@@ -55,7 +56,7 @@ class Far:
 
 
 async def nobody(method: str, params: Json) -> Json:
-    raise ServerError(-32601, f"{method} is not offered")
+    raise RpcError(-32601, f"{method} is not offered")
 
 
 def meeting(

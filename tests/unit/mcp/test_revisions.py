@@ -8,15 +8,23 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.base import ConnectionLost, ServerError
-from parley.mcp.client import PROBE_SECONDS, STATELESS_VERSION, McpClient, RequestTimeout
-from parley.mcp.rounds import MAX_POLL_SECONDS, MAX_ROUNDS, run_rounds
+from parley.jsonrpc import RpcError
+from parley.mcp.base import ConnectionLost
+from parley.mcp.client import (
+    MAX_POLL_SECONDS,
+    MAX_ROUNDS,
+    PROBE_SECONDS,
+    STATELESS_VERSION,
+    McpClient,
+    RequestTimeout,
+    run_rounds,
+)
 from parley.protocol.base import Json
 from parley.testing.virtual_time import run_in_virtual_time
 
 OLD = {"protocolVersion": "2025-11-25", "capabilities": {}}
 NEW = {"supportedVersions": [STATELESS_VERSION], "capabilities": {"tools": {}}}
-UNKNOWN = ServerError(-32601, "unknown method")
+UNKNOWN = RpcError(-32601, "unknown method")
 
 
 class Far:
@@ -40,7 +48,7 @@ class Far:
         await asyncio.sleep(seconds)
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
-        if isinstance(answer, ServerError):
+        if isinstance(answer, RpcError):
             error = {"code": answer.code, "message": str(answer)}
             self.say({"jsonrpc": "2.0", "id": message["id"], "error": error})
         elif answer is not None:
@@ -89,7 +97,7 @@ async def version(client: McpClient) -> str:
         ((0.0, {"supportedVersions": ["2025-11-25"]}), (0.0, OLD), "2025-11-25", 0.0),
         ((0.0, None), (0.0, OLD), "2025-11-25", PROBE_SECONDS),
         # Slow to start: both wait in the server's input.
-        ((40.0, NEW), (40.0 - PROBE_SECONDS, ServerError(-32022, "no")), STATELESS_VERSION, 40.0),
+        ((40.0, NEW), (40.0 - PROBE_SECONDS, RpcError(-32022, "no")), STATELESS_VERSION, 40.0),
         ((40.0, NEW), (40.0 - PROBE_SECONDS, OLD), STATELESS_VERSION, 40.0),
         ((40.0, UNKNOWN), (40.0 - PROBE_SECONDS, OLD), "2025-11-25", 40.0),
         ((40.0, None), (40.0 - PROBE_SECONDS, OLD), "2025-11-25", 40.0),
@@ -107,9 +115,9 @@ def test_the_first_answer_decides(
 
 
 def test_a_server_that_rejects_both_fails_with_what_it_says_about_the_handshake() -> None:
-    far = Far({"server/discover": (0.0, None), "initialize": (0.0, ServerError(-32000, "no vacancies"))})
+    far = Far({"server/discover": (0.0, None), "initialize": (0.0, RpcError(-32000, "no vacancies"))})
 
-    with pytest.raises(ServerError, match="no vacancies"):
+    with pytest.raises(RpcError, match="no vacancies"):
         meet(far, version)
 
 
@@ -126,7 +134,7 @@ def test_a_server_that_never_stops_asking_fails_the_call() -> None:
     asks = {"resultType": "input_required", "inputRequests": {"q": {"method": "elicitation/create", "params": {}}}}
     far = Far({"server/discover": (0.0, NEW), "tools/call": (0.0, asks)})
 
-    with pytest.raises(ServerError, match=f"more than {MAX_ROUNDS} times"):
+    with pytest.raises(RpcError, match=f"more than {MAX_ROUNDS} times"):
         meet(far, run)
     assert far.methods().count("tools/call") == MAX_ROUNDS + 1
 
@@ -200,7 +208,7 @@ def test_a_task_whose_call_is_interrupted_is_cancelled() -> None:
     ],
 )
 def test_a_task_that_ends_badly_fails_the_call(fields: Json, text: str) -> None:
-    with pytest.raises(ServerError, match=text):
+    with pytest.raises(RpcError, match=text):
         meet(make_task(**fields), run)
 
 

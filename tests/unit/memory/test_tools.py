@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from parley.memory.base import EntrySource, Summary
 from parley.memory.database import MemoryDatabase
 from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
-from parley.memory.recall import LocalRecall
-from parley.memory.summaries import Summaries
+from parley.memory.session_memory import LocalRecall, Summaries
 from parley.memory.tools import MemoryRead, MemorySearch
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store

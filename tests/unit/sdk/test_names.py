@@ -47,7 +47,7 @@ get_session_messages_from_store get_subagent_messages get_subagent_messages_from
 list_sessions list_sessions_from_store list_subagents list_subagents_from_store project_key_for_directory
 query rename_session rename_session_via_store tag_session tag_session_via_store tool
 """
-"""The public names of the official SDK, 0.2.183."""
+"""The public names of the official SDK, 0.2.184."""
 FROM_TYPES = """
 PermissionRuleValue PermissionUpdateDestination PermissionBehavior HookEvent HookSpecificOutput
 SystemPromptPreset SystemPromptCustom SystemPromptFile ToolsPreset McpStdioServerConfig McpSSEServerConfig

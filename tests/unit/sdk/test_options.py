@@ -26,7 +26,7 @@ from parley import (
     Script,
     tool,
 )
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.launch.args import LaunchSpec, build_launch

@@ -66,7 +66,7 @@ def test_headers_are_lines_and_a_body_is_an_object() -> None:
         (None, None, True),
         ("sdk-cli", None, True),
         ("sdk-ts", "0.3.326", True),
-        ("sdk-py", "0.2.183", True),
+        ("sdk-py", "0.2.184", True),
         ("sdk-py", "0.1.50", True),
         ("sdk-py", "0.1.20", False),
         ("sdk-py", "new", False),

@@ -24,8 +24,7 @@ from parley.compose.launch_context import LaunchContext, working_directory
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
 from parley.errors import Refusal, SessionError, UsageError
-from parley.memory.base import PERSON, KnowledgeEntry
-from parley.memory.outline import order_entries
+from parley.memory.base import PERSON, KnowledgeEntry, order_entries
 from parley.protocol.base import Json, encode_json, to_builtins
 from parley.settings.base import printable
 

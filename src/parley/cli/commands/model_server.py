@@ -15,8 +15,8 @@ from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
-from parley.models.fake.script import read_script
-from parley.models.faults.catalog import FaultPlan
+from parley.models.faults import FaultPlan
+from parley.models.script import read_script
 from parley.settings.base import printable
 from parley.testing.model_server import Exchange, ModelServer
 from parley.testing.source import AnswerSource, from_recording, offline, to_source

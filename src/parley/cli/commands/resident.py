@@ -88,7 +88,7 @@ def describe(server: FoundServer) -> str:
 
 def read_idle_seconds() -> float:
     """How long a server without sessions stays. Raises UsageError."""
-    from parley.resident.address import IDLE_VARIABLE
+    from parley.resident.protocol import IDLE_VARIABLE
 
     text = os.environ.get(IDLE_VARIABLE, "")
     try:

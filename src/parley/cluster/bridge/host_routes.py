@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from parley.acp.host import Editor, SessionLink
-from parley.acp.rpc import RpcConnection, RpcError
 from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
 from parley.cluster.resting_sessions import RestingSessions
 from parley.gateway.editor_sessions import HubSessions
@@ -28,6 +27,7 @@ from parley.gateway.http.replies import json_response
 from parley.gateway.hub import SessionHub
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
+from parley.jsonrpc import RpcConnection, RpcError
 from parley.protocol.base import Json, Struct
 
 PATH = "/internal/"

@@ -16,7 +16,6 @@ from starlette.websockets import WebSocket
 
 from parley.acp.agent import AcpAgent
 from parley.acp.host import Editor, SessionLink, SessionSummary
-from parley.acp.rpc import INTERNAL_ERROR, RpcError
 from parley.acp.schema import NewSessionParams, OpenSessionParams
 from parley.cluster.base import SessionKey
 from parley.cluster.bridge.host_routes import EDITORS, CallError, LinkInfo
@@ -35,6 +34,7 @@ from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_log.state import OPEN
 from parley.gateway.session_options import require
 from parley.gateway.subscriber import REPLY, Numbered
+from parley.jsonrpc import INTERNAL_ERROR, RpcError
 from parley.protocol.base import Json, Struct
 from parley.sdk.runtime.transport import Ended
 

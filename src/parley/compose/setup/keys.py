@@ -5,7 +5,7 @@ from __future__ import annotations
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.errors import ModelError
-from parley.models.catalog import resolve
+from parley.models.catalog import get_backend, resolve
 from parley.protocol.base import Struct
 from parley.settings import backends
 
@@ -30,15 +30,14 @@ def find_status(launch: LaunchContext) -> KeyStatus:
     models = ModelFactory(launch)
     choice = resolve(models.name())
     backend = models.find_adapter(choice)
-    service = backends.SERVICES.get(backend)
-    if service is None:  # a cloud's own credentials, or no key at all
+    if get_backend(backend).server is None:  # a cloud's own credentials, or no key at all
         source = "none needed" if choice.is_fake else "its own"
         is_cloud = backend in backends.CLOUDS
         return KeyStatus(model=choice.display_name, backend=backend, source=source, is_usable=True, is_cloud=is_cloud)
-    source, problem = service.key_source(launch.credentials()), ""
+    source, problem = backends.find_key_source(backend, launch.credentials()), ""
     if source != HELPER:
         try:
-            service.find_endpoint(launch.credentials())
+            backends.find_endpoint(backend, launch.credentials())
         except ModelError as exc:
             problem = str(exc)
     return KeyStatus(model=choice.display_name, backend=backend, source=source, is_usable=not problem, problem=problem)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parley.compose.models import ModelFactory
+from parley.models.catalog import get_backend
 from parley.models.endpoint import is_loopback, without_userinfo
 from parley.protocol.base import Struct
 from parley.settings import backends
@@ -26,10 +27,10 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
 def probe_server(models: ModelFactory) -> ServerStatus:
     """Send a request that costs nothing, if the user configured the address. Raises UsageError."""
     backend = models.find_adapter(models.resolve(models.name()))
-    service = backends.SERVICES.get(backend)
-    if service is None:
+    server = get_backend(backend).server
+    if server is None:
         return ServerStatus(backend=backend)
-    url = service.url(models.environment)
+    url = backends.find_url(server, models.environment)
     shown = without_userinfo(url)
     variable, address, standard = backends.find_address(backend, models.environment)
     if not address or address.rstrip("/") == standard.rstrip("/"):
@@ -46,7 +47,7 @@ def contact(url: str, models: ModelFactory) -> str:
         with httpx2.Client(verify=verify, timeout=SECONDS, trust_env=not is_loopback(url)) as client:
             client.head(without_userinfo(url))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, ImportError) as exc:
-        from parley.models.http.failures import connection_error
+        from parley.models.failures import connection_error
 
         # Only the kind of other errors: their text may contain the URL of a proxy with a password.
         cause = find_os_error(exc) if isinstance(exc, httpx2.ConnectError) else None

@@ -27,7 +27,7 @@ from parley.settings.base import Plugin, SettingsWriteError
 from parley.settings.files import installed_plugins, marketplaces
 from parley.settings.files.installed_plugins import InstalledPlugin, hash_content, list_digests
 from parley.settings.files.marketplaces import Catalog, KnownMarketplace
-from parley.settings.files.plugin_source import InvalidSource, PluginSource, find_roots, parse_place, staged
+from parley.settings.files.plugin_source import CATALOG, InvalidSource, PluginSource, find_roots, parse_place, staged
 from parley.settings.files.plugins import has_manifest, read_plugin
 from parley.settings.policy.plugins import describe_obstacle, find_marketplace_policy
 
@@ -172,7 +172,7 @@ class PluginStore:
     def validate(self, source: str, path: str) -> PluginReport:
         """Check a plugin, or a folder with a marketplace, without installing it."""
         folder = Path(source).expanduser()
-        if (folder / marketplaces.CATALOG).is_file() and not path and not has_manifest(folder):
+        if (folder / CATALOG).is_file() and not path and not has_manifest(folder):
             return validate_marketplace(folder)
         try:
             with self._stage(parse_place(source, path), source) as (plugin, root, found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from parley.conformance.conditions import ends_with, exits_with, told
@@ -76,6 +77,27 @@ async def unknown_command(engine: EngineDriver) -> None:
     engine.model.play(say(ANSWER), say(ANSWER))
     await engine.one_shot("-p", "/no-such:command with words", "--output-format", "stream-json", "--verbose")
     await engine.one_shot("-p", "/etc/hosts is odd", "--output-format", "stream-json", "--verbose")
+
+
+def goal_continues_the_turn(log: ScenarioLog) -> None:
+    need("goal" in log.first("system/init")["slash_commands"], "init does not list the command")
+    need(log.told_model("the tests pass") and log.told_model("TWO-FAIL"), log.summary())
+    found = log.all("result")
+    need(len(found) == 1 and found[0].get("result") == ANSWER, log.summary())
+
+
+@scenario(
+    "goal",
+    check("command.goal init.slash_commands", "the documentation of Claude Code, and CLI 2.1.327",
+          "`/goal CONDITION` is a prompt; while a model judges that the condition is not met, the turn continues with "
+          "the reason, and it has one result",
+          goal_continues_the_turn),
+)  # fmt: skip
+async def goal(engine: EngineDriver) -> None:
+    """A goal that is judged twice: the second time it is met."""
+    verdicts = [json.dumps({"ok": ok, "reason": reason}) for ok, reason in ((False, "TWO-FAIL"), (True, "all pass"))]
+    engine.model.play(say("Half."), say(verdicts[0]), say(ANSWER), say(verdicts[1]))
+    await engine.one_shot("-p", "/goal the tests pass", "--output-format", "stream-json", "--verbose")
 
 
 @scenario(

@@ -179,7 +179,7 @@ async def config_folder(engine: EngineDriver) -> None:
     engine.model.play(bash("echo $FROM_USER; pwd", "toolu_user"), bash("sleep 20", "toolu_slow"), say("one"))
     env: dict[str, str | None] = {
         "CLAUDE_CONFIG_DIR": str(folder), "BASH_DEFAULT_TIMEOUT_MS": "1000", "BASH_MAX_TIMEOUT_MS": "1000",
-        "CLAUDE_CODE_ENTRYPOINT": "sdk-py", "CLAUDE_AGENT_SDK_VERSION": "0.2.183", "PWD": str(engine.cwd),
+        "CLAUDE_CODE_ENTRYPOINT": "sdk-py", "CLAUDE_AGENT_SDK_VERSION": "0.2.184", "PWD": str(engine.cwd),
         "CLAUDE_AGENT_SDK_CLIENT_APP": "conform/1", "MCP_TIMEOUT": "5000", "MCP_TOOL_TIMEOUT": "5000",
         "TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         "ANTHROPIC_CUSTOM_HEADERS": "x-conform: yes",

@@ -9,7 +9,7 @@ from parley.conformance.driver import BYPASS, EngineDriver
 from parley.conformance.model import bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
-from parley.models.fake.script import ScriptedError, ScriptedTurn
+from parley.models.script import ScriptedError, ScriptedTurn
 
 SCHEMA = {"type": "object", "properties": {"answer": {"type": "number"}}, "required": ["answer"]}
 

@@ -8,7 +8,7 @@ from parley.conformance.model import bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.conformance.scenarios.permissions import allow
-from parley.models.fake.script import ScriptedTurn
+from parley.models.script import ScriptedTurn
 
 QUESTION = {
     "question": "Which one?", "header": "Pick", "multiSelect": False,

@@ -16,7 +16,7 @@ from parley.conformance.driver import BYPASS, EngineDriver
 from parley.conformance.model import bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
-from parley.models.fake.script import ScriptedCall, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedTurn
 
 TOOLS = "Read,Write,Edit,Glob,Grep,Bash,TodoWrite,WebFetch,WebSearch"
 OLD_TODOS: dict[str, str | None] = {"CLAUDE_CODE_ENABLE_TASKS": "0"}

@@ -83,7 +83,7 @@ class AgentResources:
     async def _connect(self, tools: ToolRegistry) -> list[str]:
         """Connect the agent's own servers. Returns a text about each that failed."""
         from parley.engine.mcp.server_tool import make_tools
-        from parley.mcp.naming import clash_reason, find_clash
+        from parley.mcp.content import clash_reason, find_clash
 
         environment, config = self._environment, self._environment.conversation.config
         sources, inherited = config.extensions.mcp, tools.external

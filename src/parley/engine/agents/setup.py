@@ -13,7 +13,7 @@ from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import CWD, Instructions
 from parley.engine.session.config import SessionConfig
 from parley.mcp.base import PREFIX
-from parley.mcp.naming import normalize
+from parley.mcp.content import normalize
 from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition

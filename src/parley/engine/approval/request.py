@@ -34,7 +34,7 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.dialects import PermissionRequest
 from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
 from parley.protocol.messages.system import Informational
-from parley.tools.base import Context, Tool, always_asks, display_name, runs_elsewhere, server_name, server_of
+from parley.tools.base import Context, Tool, asks_person, display_name, runs_elsewhere, server_name, server_of
 from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 
 SUBJECTS = ("description", "command", "url", "query")
@@ -66,7 +66,7 @@ def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest
         input=input,
         cwd=context.state.cwd,
         reads_only=tool.reads_only,
-        asks_user=always_asks(tool),
+        asks_user=asks_person(tool, input, context),
         plan_file=context.plan_file,
         runs_elsewhere=runs_elsewhere(tool),
         worktree=context.worktree,
@@ -91,7 +91,7 @@ def input_digest(input: Json) -> str:
 def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:
     """The request that asks the client about a call."""
     call, tool = pending.call, pending.tool
-    asks_person = always_asks(tool)
+    only_person = pending.request.asks_user
     shown = display_name(tool, call.name)
     about = description(pending.request)
     if not (about.isascii() and about.isprintable()):
@@ -115,8 +115,8 @@ def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:
         matched_ask_rule=question.rule.text if question.rule is not None else UNSET,
         tool_use_id=call.id,
         agent_id=pending.agent_id or UNSET,
-        requires_user_interaction=true_or_unset(asks_person),
-        server_policy_ask_only=true_or_unset(is_about_tool_kind(question, call.name, asks_person)),
+        requires_user_interaction=true_or_unset(only_person),
+        server_policy_ask_only=true_or_unset(is_about_tool_kind(question, call.name, only_person)),
         suppress_always_allow_rule=true_or_unset(question.reason_type in BINDING_REASONS),
         default_to_no=true_or_unset(question.reason_type == "safetyCheck"),
     )
@@ -127,11 +127,11 @@ def true_or_unset(condition: bool) -> bool | UnsetType:
     return True if condition else UNSET
 
 
-def is_about_tool_kind(question: Ask, name: str, asks_person: bool) -> bool:
+def is_about_tool_kind(question: Ask, name: str, only_person: bool) -> bool:
     """Whether the client is asked only because of the tool, or the directory, and not because of the input."""
     return (
         find_traits(name).effect not in JUDGED_BY_CALL
-        and not asks_person
+        and not only_person
         and question.reason_type in ("", "workingDir")
     )
 

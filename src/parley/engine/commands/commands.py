@@ -1,6 +1,7 @@
 """The slash commands and skills of a session.
 
     /cost               answered without a model call (local.py)
+    /goal CONDITION     a prompt that sets the goal of the session (goal.py)
     /compact, /clear    work on the whole conversation (compact_clear.py)
     /name arguments     replaced by the text of a template (expansion.py)
     /unknown            an error that names the nearest command; the model is not called
@@ -21,6 +22,7 @@ import msgspec
 
 from parley.engine.commands.local import (
     ALIASES,
+    CLEARING,
     LOCAL,
     STANDARD,
     TERMINAL,
@@ -237,6 +239,8 @@ class Commands:
         """Expand the prompts of a turn in place. Returns an outcome if the turn ends with that."""
         if len(turn.prompts) == 1 and (called := self._parse_local(turn.prompts[0])):
             row = LOCAL.get(called[0])
+            if called[0] == "goal" and called[1] and called[1] not in CLEARING:
+                return await self._set_goal(turn, called[1])
             if row is None or row.run is not None:
                 before = self._conversation.model
                 refusal = await self._guard_model(*called)
@@ -250,6 +254,21 @@ class Commands:
             turn.prompts[:] = [await self.expand_prompt(prompt) for prompt in turn.prompts]
         except ToolError as exc:
             return self._fail(turn.prompts, str(exc))
+        return None
+
+    async def _set_goal(self, turn: Turn, condition: str) -> TurnOutcome | None:
+        """Set the goal and make its condition the prompt. Returns an outcome if that fails."""
+        from parley.engine.goal import STARTED
+
+        [prompt] = turn.prompts
+        try:
+            contexts = await self._check_expansion("goal", condition, "builtin", first_text(prompt))
+            reply = self._reply_message(CommandReply(text=f"Goal set: {condition}"), "goal", condition)
+            self._conversation.services.open_goal().start(condition, reply)
+        except ToolError as exc:
+            return self._fail(turn.prompts, str(exc))
+        text = {"type": "text", "text": STARTED.format(condition=condition)}
+        turn.prompts[:] = [msgspec.structs.replace(prompt, expansion=[text, *prompt.content[1:], *contexts])]
         return None
 
     async def expand_joining(self, prompts: list[Prompt]) -> list[Prompt]:

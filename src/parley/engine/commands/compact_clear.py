@@ -83,6 +83,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
     if dispatcher is not None:
         with StatusHeartbeat(conversation.send, conversation.limits.heartbeat_seconds):
             await dispatcher.fire("SessionEnd", {"reason": "clear"})
+    had_goal = conversation.journal.goal is not None
     id, prompt, begin = clock.new_uuid(), turn.prompts[0], conversation.config.storage.begin_session
     reset = ConversationReset(
         new_conversation_id=id,
@@ -100,6 +101,8 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
         )
         conversation.journal.begin(begin())
         conversation.send(reset)
+    if had_goal:
+        conversation.services.open_goal().announce()
     conversation.ledger.restart()
     conversation.gauge.reset(0)
     if dispatcher is not None:

@@ -190,6 +190,12 @@ def help(call: CommandCall) -> CommandReply:
     return CommandReply(text="\n".join(rows))
 
 
+def goal(call: CommandCall) -> CommandReply:
+    """Show or clear the goal. `/goal CONDITION` is a prompt (commands.py)."""
+    current = call.conversation.services.open_goal()
+    return CommandReply(text=current.clear() if call.arguments else current.describe())
+
+
 def unavailable_reply(name: str) -> CommandReply:
     """The reply to a command that only a terminal has."""
     return CommandReply(text=f"/{name} isn't available in this environment.", was_run=False)
@@ -205,6 +211,9 @@ LOCAL: dict[str, LocalCommand] = {
         hint="[what the summary should focus on]",
     ),
     "context": LocalCommand(run=context, description="Show what fills the context window"),
+    "goal": LocalCommand(
+        run=goal, description="Work until a condition is met; show or clear it", hint="[condition | clear]"
+    ),
     "help": LocalCommand(run=help, description="List the commands"),
     "model": LocalCommand(
         run=model, description="Show the model, or set another", hint="[model]", for_next_prompt=True
@@ -220,4 +229,6 @@ ALIASES = {
     if not row.alias_of
 }
 """The other names of each command."""
+CLEARING = frozenset({"clear", "stop", "off", "reset", "none", "cancel"})
+"""The arguments of `/goal` that clear the goal."""
 FOR_NEXT_PROMPT = {name for name, row in LOCAL.items() if row.for_next_prompt}

@@ -53,6 +53,7 @@ from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.engine.context.tool_deferral import ToolDeferral
+    from parley.engine.goal import SessionGoal
     from parley.engine.turn.structured_output import OutputSchema
     from parley.memory.base import MemoryWorker
 
@@ -114,6 +115,8 @@ class ConversationServices(Struct, frozen=True, kw_only=True):
     """The permission mode, which can change."""
     memory_worker: MemoryWorker | None = None
     """The long-term memory; only the session's own conversation can have one."""
+    open_goal: Callable[[], SessionGoal]
+    """The goal of the session; loaded at the first use."""
 
 
 class Conversation:

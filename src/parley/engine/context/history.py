@@ -94,7 +94,7 @@ class HistoryEntry(Struct, frozen=True, gc=False):
     seq: int = 0
     """Its sequence number in the log."""
     summaries: tuple[Json, ...] = ()
-    """If it is a row of summaries (memory/summary_levels.py), what each covers."""
+    """If it is a row of summaries (memory/summarizer.py), what each covers."""
     is_prompt: bool = False
     """It is a prompt: not a result, a summary, or text that the engine adds."""
     binding: Binding | None = None

@@ -13,7 +13,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.errors import SessionError
 from parley.host import HostError, HostGone
-from parley.mcp.base import ServerError
+from parley.jsonrpc import RpcError
 from parley.mcp.content import clean, clean_value
 from parley.mcp.server_connection import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
@@ -51,7 +51,7 @@ class ServerRequests:
         self.on_change = on_change
 
     async def on_request(self, server: McpServer, method: str, params: Json) -> Json:
-        """Raises ServerError."""
+        """Raises RpcError."""
         if method == "elicitation/create":
             return await self._elicit(server, params)
         if method == "roots/list":
@@ -68,9 +68,9 @@ class ServerRequests:
         """The user's answer. A missing or invalid answer counts as `cancel`."""
         url = text_or_unset(params.get("url"))
         if isinstance(url, str) and not url.startswith(("http://", "https://")):
-            raise ServerError(INVALID_PARAMS, "only http and https URLs are shown to users")
+            raise RpcError(INVALID_PARAMS, "only http and https URLs are shown to users")
         if isinstance(url, str) and clean(url) != url:
-            raise ServerError(INVALID_PARAMS, "a URL with invisible characters is not shown to users")
+            raise RpcError(INVALID_PARAMS, "a URL with invisible characters is not shown to users")
         schema = params.get("requestedSchema")
         schema = clean_value(schema) if isinstance(schema, dict) else UNSET
         question = Elicitation(

@@ -99,7 +99,7 @@ class ServerManager:
     def _load(self) -> None:
         specs, self._unstarted = self._unstarted, []
         if len(specs) > 1:
-            from parley.mcp.naming import normalize
+            from parley.mcp.content import normalize
 
             # Rules use normalized names: of `a.b` and `a_b` they mean the second, whatever the order.
             specs.sort(key=lambda spec: normalize(spec.name) != spec.name)
@@ -141,7 +141,7 @@ class ServerManager:
 
     def _add_policies(self, server: str, policies: Mapping[str, str]) -> None:
         """Make the client's policies for tools of a server rules of the session."""
-        from parley.mcp.naming import qualify
+        from parley.mcp.content import qualify
 
         rules = {qualify(server, tool): policy for tool, policy in policies.items()}
         self._config.permissions.policy.add_server_rules(server, rules)
@@ -153,7 +153,7 @@ class ServerManager:
 
     def _name_conflict(self, name: str, others: Iterable[str]) -> str:
         """Why a name cannot be used beside others; empty if it can."""
-        from parley.mcp.naming import clash_reason, find_clash
+        from parley.mcp.content import clash_reason, find_clash
 
         other = find_clash(name, others)
         return "" if other is None else clash_reason(name, other)
@@ -199,7 +199,7 @@ class ServerManager:
 
     def _add_host_policies(self, name: str, configs: Json | None) -> None:
         """Add the policies of a repeated handshake. It never removes one."""
-        from parley.mcp.tool_policies import parse_host_policies
+        from parley.mcp.config import parse_host_policies
 
         policies = parse_host_policies(configs, name)
         if policies:
@@ -335,7 +335,7 @@ class ServerManager:
 
     async def call_hidden_tool(self, name: str, arguments: Json) -> Json:
         """Call a tool for the engine itself, even if the model is not offered it. Raises ToolError."""
-        from parley.mcp.naming import qualify
+        from parley.mcp.content import qualify
 
         assert self._sources is not None
         for server in self:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from parley.mcp.base import ServerTransport
-from parley.mcp.manifest import Manifest, ReplayTransport, parse_manifest
+from parley.mcp.host_transport import Manifest, ReplayTransport, parse_manifest
 from parley.protocol.base import Json
 
 if TYPE_CHECKING:

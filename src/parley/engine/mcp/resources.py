@@ -16,8 +16,7 @@ from parley.engine.session.prompts import Prompt
 from parley.engine.turn.result_spill import spill_text
 from parley.errors import ToolError
 from parley.mcp.base import PREFIX
-from parley.mcp.content import IMAGE_TYPES, clean, convert_messages, text_block
-from parley.mcp.naming import qualify
+from parley.mcp.content import IMAGE_TYPES, clean, convert_messages, qualify, text_block
 from parley.mcp.server_connection import McpServer
 from parley.protocol.base import Json, Message
 from parley.protocol.messages.system import Informational

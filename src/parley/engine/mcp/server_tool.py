@@ -12,8 +12,18 @@ from typing import Any, cast
 from parley.engine.mcp.resources import ResourceReader, save_binary_content
 from parley.engine.turn.result_spill import shorten_values, spill_text
 from parley.mcp.base import McpTimeouts, ServerSources
-from parley.mcp.content import LEFT_OUT_KEY, clean, clean_schema, convert_result, text_block
-from parley.mcp.naming import MAX_NAME_CHARS, is_denied, normalize, qualify, title
+from parley.mcp.content import (
+    LEFT_OUT_KEY,
+    MAX_NAME_CHARS,
+    clean,
+    clean_schema,
+    convert_result,
+    is_denied,
+    normalize,
+    qualify,
+    text_block,
+    title,
+)
 from parley.mcp.server_connection import McpServer
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json

@@ -92,6 +92,8 @@ class Journal:
         """The scheduled prompts in the log; None if there are none."""
         self.worktree: Json | None = None
         """The git worktree that the session works in; None if it works in its own checkout."""
+        self.goal: Json | None = None
+        """The condition that turns work towards, and what was done for it (goal.py); None if there is none."""
         self.report_lost: Callable[[SessionError], None] = lambda error: None
         """Called with the error of a write that failed, before it is raised."""
         self._next_seq = 0
@@ -313,13 +315,15 @@ class Journal:
                 self.system_text = entry.message.get("text")
                 self.sent_date = find_date(self.system_text or "") or self.sent_date
             case "conversation_reset":
-                self.system_text = self.sent_date = None
+                self.system_text = self.sent_date = self.goal = None
                 self.fixed_tools, self.loaded_tools, self.loaded_definitions = None, {}, {}
                 self.forget_tool_news()
             case "command":
                 self.known_uuids.add(str(entry.message.get("uuid")))
             case "title":
                 self.title = entry.message.get("title")
+            case "goal":
+                self.goal = entry.message.get("value")
             case "worktree":
                 self.worktree = None if "left" in entry.message else entry.message
             case "date":

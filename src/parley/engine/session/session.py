@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from parley.engine.agents.resources import AgentEnvironment
     from parley.engine.agents.subagents import Subagents
     from parley.engine.agents.worktrees import SessionWorktree
+    from parley.engine.goal import SessionGoal
     from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.recovery.resumed_turn import ResumedTurn
     from parley.engine.schedule.scheduler import Scheduler
@@ -221,6 +222,7 @@ class Session:
             set_mode=self.permission_mode.change,
             open_schedule=lambda: self.scheduler,
             open_worktrees=lambda: self.worktree,
+            open_goal=lambda: self.goal,
             describe_plan_mode=self.declared.describe_plan_mode,
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
@@ -244,6 +246,7 @@ class Session:
             hooks=self.hooks,
             mode=lambda: self.mode,
             memory_worker=self.memory_worker,
+            open_goal=lambda: self.goal,
         )
         return Conversation(self.config, self.journal, self.outbox.host.send, self.tool_executor, services)
 
@@ -344,6 +347,13 @@ class Session:
         from parley.engine.schedule.scheduler import Scheduler
 
         return Scheduler(self.journal, self.prompt_queue, self.clock, self.config.warn)
+
+    @cached_property
+    def goal(self) -> SessionGoal:
+        """The goal of the session; loaded at the first use."""
+        from parley.engine.goal import SessionGoal, make_judge
+
+        return SessionGoal(self.conversation, make_judge(self.side_query.ask_small), self.tasks, self.prompt_queue)
 
     @cached_property
     def worktree(self) -> SessionWorktree:

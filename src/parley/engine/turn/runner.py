@@ -238,6 +238,8 @@ class TurnRunner:
         session, conversation = self._session, self._session.conversation
         session.send_init()
         session.servers.announce()
+        if session.journal.goal is not None:
+            session.goal.begin_turn()
         if turn.resumed is not None:
             self._continue(turn, turn.resumed)
         else:

@@ -87,6 +87,10 @@ class Turn:
         self._answered_by_tool = False
         self._malformed = 0
         """Answers in a row whose calls all had unreadable input."""
+        self._judged_calls = 0
+        """The model calls when the goal of the session was judged last."""
+        self._idle_rounds = 0
+        """How often in a row the model stopped without a tool call since then."""
         self._outcome: TurnOutcome | None = None
 
     @property
@@ -170,7 +174,7 @@ class Turn:
         if ended is not None and ended.terminal_reason == "completed" and self.conversation.options.fail_on_denial:
             denied = [denial.tool_name for denial in self.tool_batch.denials]
             ended = outcome.denied(denied, stop_reason) if denied else ended
-        if ended is not None and not await self._hooks_continue(ended):
+        if ended is not None and not await self._continues(ended):
             if ended.terminal_reason == "completed" and not self.conversation.tool_executor.agent:
                 self.conversation.ledger.check_cost()  # clients expect the turn that spends the budget to fail
             if self.hook_feedback.stop_reason is None:
@@ -181,11 +185,20 @@ class Turn:
             return outcome.out_of_turns(max_turns, stop_reason)
         return None
 
-    async def _hooks_continue(self, ending: TurnOutcome) -> bool:
-        """Whether a Stop hook continues the turn. Only a completed turn is asked about."""
-        return ending.terminal_reason == "completed" and await self.hook_feedback.should_continue(
-            self.model_call.final_text()
-        )
+    async def _continues(self, ending: TurnOutcome) -> bool:
+        """Whether a Stop hook, or a goal that is not met, continues the turn. Only a completed turn is asked about."""
+        if ending.terminal_reason != "completed":
+            return False
+        if await self.hook_feedback.should_continue(self.model_call.final_text()):
+            return True
+        # The journal of a subagent has no goal.
+        if self.conversation.journal.goal is None or self.hook_feedback.stop_reason is not None:
+            return False
+        # A round with tool calls has more than one model call.
+        is_idle = self.model_call_count - self._judged_calls <= 1
+        self._judged_calls = self.model_call_count
+        self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
+        return await self.conversation.services.open_goal().should_continue(self._idle_rounds)
 
     async def _finish_tools(
         self, calls: list[ToolUse], stop_reason: str | None, *, is_stopped: bool

@@ -11,7 +11,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from parley.acp.agent import AcpAgent
-from parley.acp.rpc import INVALID_REQUEST, RpcConnection, RpcError
 from parley.gateway.editor_sessions import HubSessions
 from parley.gateway.http.auth import ADMITTED, Admitted, Gate
 from parley.gateway.http.frames import EXTENSION, FrameSocket
@@ -21,6 +20,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Scope
 from parley.gateway.security.quotas import Unsent
 from parley.gateway.session_options import require
+from parley.jsonrpc import INVALID_REQUEST, RpcConnection, RpcError
 
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 """How much may wait for a slow client. One that is slower is disconnected; it can load its sessions again."""

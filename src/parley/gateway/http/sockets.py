@@ -38,7 +38,7 @@ MAX_DIGITS = 18
 MOST_REFUSED = 100
 """How many lines above its limit a client may send one after another before it is disconnected."""
 GATEWAY = b'{"type":"gateway"'
-STATE = b'{"type":"system","subtype":"session_state_changed"'
+STATES = (b'{"type":"system","subtype":"session_state_changed"', b'{"type":"active_goal"')
 
 
 class LineFilter:
@@ -52,7 +52,7 @@ class LineFilter:
         if not numbered:
             left_out.append(GATEWAY)
             if not state_events:
-                left_out.append(STATE)
+                left_out += STATES
         self._left_out = tuple(left_out)
 
     def __call__(self, line: bytes) -> bool:

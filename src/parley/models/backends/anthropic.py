@@ -1,26 +1,34 @@
-"""The Anthropic Messages API at any base URL. Events are passed on byte for byte."""
+"""The Anthropic Messages API at any base URL. Events are passed on byte for byte.
+
+Servers with bearer tokens (gateways) may send rate limits (`anthropic-ratelimit-unified-*`). With a plain API key
+Claude Code ignores these headers, and so do we. A server may know another form of thinking than the one that is
+expected of a model (`ThinkingForms`): the other form is then tried, because without the field the model would not
+think at all.
+
+See also: `cloud.py` for the same API on clouds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from operator import contains
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from parley.errors import ModelError
-from parley.models.backends.rate_limits import parse_quota
+from parley.models.backends.base import BAD_REQUEST, AnswerStream, HttpModel
 from parley.models.backends.reasoning_items import without_reasoning_items
-from parley.models.backends.unsupported_fields import ThinkingForms, UnsupportedFields
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, attach_endings, join_texts, read_event
+from parley.models.base import ModelEvent, ModelRequest, attach_endings, join_texts
 from parley.models.catalog import model_info, without_long_context
 from parley.models.encoding import Pieces, PrefixEncoder, encode_object
-from parley.models.endpoint import EndpointFinder, ModelEndpoint
-from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust, parse_refusal
+from parley.models.endpoint import ModelEndpoint
 from parley.models.tool_references import DEFER, REFERENCE, replace_references
-from parley.protocol.base import Json
+from parley.protocol.base import UNSET, Json, Number, UnsetType
+from parley.protocol.messages.notices import RateLimitInfo
 
 API_VERSION = "2023-06-01"
 CACHE_MARK = "cache_control"
@@ -35,91 +43,62 @@ DEFERRAL = (DEFER, REFERENCE)
 BETA_HEADER = "anthropic-beta"
 TASK_BUDGET_BETA = "task-budgets-2026-03-13"
 TOOL_SEARCH_BETA = "advanced-tool-use-2025-11-20"
+UNKNOWN_FIELD = r"(?i)extra (inputs|fields|parameters|arguments)|additional propert"
+"""The server knows no form of the field."""
+REJECTED_FORM = (
+    r"(?is)thinking\.type|\bthinking\b.*\btags?\b"
+    r"|\b(adaptive|extended|manual|budget_tokens|between_tools)\b.*\b(not (supported|available|allowed)|unsupported)"
+)
+MAX_REASON_CHARS = 2_000
+"""How much of an error is searched for the form: the search is slow in long texts."""
+OTHER_FORMS = {"enabled": "adaptive", "adaptive": "enabled", "disabled": None, "between_tools": None}
+"""What is sent instead of a form of thinking: another one, or no field."""
+QUOTA_PREFIX = "anthropic-ratelimit-unified-"
+QUOTA_WINDOWS = {
+    "five_hour": "5h",
+    "seven_day": "7d",
+    "seven_day_opus": "7d_opus",
+    "seven_day_sonnet": "7d_sonnet",
+    "overage": "overage",
+}
+"""The header prefix of each window."""
 
 
-class Anthropic:
+class Anthropic(HttpModel):
     """A Messages API server."""
 
-    def __init__(
-        self,
-        endpoint: ModelEndpoint | Callable[[], ModelEndpoint],
-        deadlines: Deadlines | None = None,
-        warn: Callable[[str], None] = lambda text: None,
-        trust: Trust | None = None,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self._endpoint = EndpointFinder(endpoint)
-        self._deadlines = deadlines
-        self._trust = trust
-        self._environment = environment
-        self._pool: ConnectionPool | None = None
-        self._dropped = UnsupportedFields(warn)
-        self._forms = ThinkingForms(warn)
+    service: ClassVar[str] = "anthropic"
+    path: ClassVar[str] = "/v1/messages"
+    headers: ClassVar[Mapping[str, str]] = {"anthropic-version": API_VERSION}
+    request_id_header: ClassVar[str] = "request-id"
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self._forms = ThinkingForms(self._warn)
         self._converts_for: frozenset[str] = frozenset()
         """The dropped fields that messages and tools are converted for."""
         self._messages = PrefixEncoder(convert_message)
         self._tools = PrefixEncoder()
 
-    @classmethod
-    def open(cls, setup: ModelSetup, name: str) -> Model:
-        return cls(
-            lambda: setup.find_endpoint("anthropic"),
-            deadlines=setup.deadlines(),
-            warn=setup.warn,
-            trust=setup.trust(),
-            environment=setup.environment,
-        )
-
-    async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
-        """Stream the events of one answer. Raises ModelError."""
-        endpoint = await self._endpoint.find()
-        pool = self._pool = self._pool or ConnectionPool(
-            endpoint.base_url, self._deadlines, self._trust, self._environment
-        )
-        self._drop_sampling(request, endpoint)
-        while True:
-            request = self._forms.apply(request)
-            betas = collect_betas(request, self._dropped.names)
-            head = build_headers(request, endpoint)
-            if betas:
-                head[BETA_HEADER] = ",".join(betas)
-            try:
-                content = self.encode_body(request, endpoint, self._dropped.names)
-                async with pool.post(endpoint.url("/v1/messages"), head, content, parse_error) as answer:
-                    async for batch in answer.batches():
-                        for event in arrange_events(batch, request):
-                            if event.type == "message_start":
-                                event.request_id = answer.headers.get("request-id")
-                                event.quota = parse_quota(answer.headers) if has_quota(endpoint) else None
-                            elif event.type == "message_stop":
-                                answer.is_finished = True
-                            answer.has_content = answer.has_content or is_content(event)
-                            yield event
-                    return
-            except ModelError as exc:
-                if not has_quota(endpoint):
-                    exc.quota = None
-                if exc.status == 401:
-                    self._endpoint.forget()
-                if exc.status is not None:
-                    from parley.models.advice import add_advice
-
-                    add_advice(exc, endpoint, request.model)
-                if not self._forms.switch(exc, request):
-                    fields = drop_fields(build_body(request, endpoint.extra_body), self._dropped.names)
-                    self._dropped.record(exc, optional_fields(fields, betas))
-
-    def _drop_sampling(self, request: ModelRequest, endpoint: ModelEndpoint) -> None:
-        """Leave out the sampling parameters of CLAUDE_CODE_EXTRA_BODY that would be rejected."""
+    def adapt_request(self, request: ModelRequest, endpoint: ModelEndpoint) -> ModelRequest:
         version = endpoint.headers.get("anthropic-version", API_VERSION)
-        if version < NO_SAMPLING_VERSION and model_info(request.model).takes_sampling:
-            return
-        for name in SAMPLING:
-            if name in endpoint.extra_body and name not in self._dropped.names:
-                self._dropped.drop(name, f"{name!r} is not sent: {request.model} does not take it")
+        if version >= NO_SAMPLING_VERSION or not model_info(request.model).takes_sampling:
+            # Those of CLAUDE_CODE_EXTRA_BODY would be rejected.
+            for name in SAMPLING:
+                if name in endpoint.extra_body and name not in self._dropped.names:
+                    self._dropped.drop(name, f"{name!r} is not sent: {request.model} does not take it")
+        return self._forms.apply(request)
+
+    def switch_form(self, exc: ModelError, sent: ModelRequest) -> bool:
+        return self._forms.switch(exc, sent)
+
+    def build_headers(self, request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, str]:
+        fields = super().build_headers(request, endpoint)
+        if betas := collect_betas(request, self._dropped.names):
+            fields[BETA_HEADER] = ",".join(betas)
+        return fields
 
     def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Pieces:
-        """The JSON of a body without the dropped fields. Its long lists are mostly those of the request before."""
         if dropped != self._converts_for:
             self._converts_for = dropped = frozenset(dropped)
             self._messages = PrefixEncoder(partial(convert_message, dropped=dropped))
@@ -130,10 +109,64 @@ class Anthropic:
         fields = drop_fields({name: [] if name in lists else value for name, value in body.items()}, dropped)
         return encode_object(fields, lists)
 
-    async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
-            self._pool = None
+    def list_optional(self, request: ModelRequest, endpoint: ModelEndpoint) -> Iterator[str]:
+        dropped = self._dropped.names
+        fields = drop_fields(build_body(request, endpoint.extra_body), dropped)
+        return optional_fields(fields, collect_betas(request, dropped))
+
+    def arrange(self, events: Iterator[ModelEvent], batch: list[bytes], request: ModelRequest) -> Iterator[ModelEvent]:
+        if len(batch) > 1:
+            if request.joins_texts:
+                events = join_texts(events)
+            if any(b"message_stop" in data for data in batch[-2:]):  # some servers send one more event
+                events = attach_endings(events)
+        return events
+
+    def describe_start(self, event: ModelEvent, headers: Mapping[str, str], endpoint: ModelEndpoint) -> None:
+        super().describe_start(event, headers, endpoint)
+        event.quota = parse_quota(headers) if has_quota(endpoint) else None
+
+    def explain_error(self, exc: ModelError, stream: AnswerStream, endpoint: ModelEndpoint) -> None:
+        if not has_quota(endpoint):
+            exc.quota = None
+
+    def parse_error(self, status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
+        return parse_error(status, headers, content)
+
+
+class ThinkingForms:
+    """The forms of thinking that the server rejected for a model, and what it gets instead."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._rejected: set[tuple[str, str]] = set()
+        """The name of a model, and a type of thinking."""
+        self._warn = warn
+
+    def apply(self, request: ModelRequest) -> ModelRequest:
+        """The request in the form that the server accepts."""
+        if request.thinking is None or (request.model, request.thinking["type"]) not in self._rejected:
+            return request
+        other = OTHER_FORMS[request.thinking["type"]]
+        kept = {key: value for key, value in request.thinking.items() if key == "display"}
+        budget = {"budget_tokens": request.max_tokens - 1} if other == "enabled" else {}
+        thinking = None if other is None else {"type": other, **budget, **kept}
+        return msgspec.structs.replace(request, thinking=thinking)
+
+    def switch(self, exc: ModelError, sent: ModelRequest) -> bool:
+        """Whether the error rejects the form of thinking that was sent, and there is one that was not rejected."""
+        form = "" if sent.thinking is None else sent.thinking["type"]
+        other = OTHER_FORMS.get(form, form)
+        if exc.status not in BAD_REQUEST or other == form or (sent.model, other) in self._rejected:
+            return False
+        reason = exc.message[:MAX_REASON_CHARS]
+        if re.search(UNKNOWN_FIELD, reason) or not re.search(REJECTED_FORM, reason):
+            return False
+        self._rejected.add((sent.model, form))
+        instead = "no thinking field" if other is None else f"thinking {other!r}"
+        self._warn(
+            f"warning: the server of {sent.model} rejected thinking {form!r} ({reason[:200]}); it gets {instead}"
+        )
+        return True
 
 
 def build_body(request: ModelRequest, extra: Json) -> Json:
@@ -236,13 +269,6 @@ def optional_fields(fields: Json, betas: Sequence[str]) -> Iterator[str]:
         yield CACHE_MARK
 
 
-def build_headers(request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, str]:
-    fields = {**EVENT_STREAM, **request.headers, "anthropic-version": API_VERSION, **endpoint.headers}
-    if endpoint.auth is not None:
-        fields[endpoint.auth[0]] = endpoint.auth[1]
-    return fields
-
-
 def has_quota(endpoint: ModelEndpoint) -> bool:
     """Whether rate limit headers apply. They do not apply to a plain API key."""
     return endpoint.auth is not None and endpoint.auth[0] == "authorization"
@@ -250,61 +276,44 @@ def has_quota(endpoint: ModelEndpoint) -> bool:
 
 def parse_error(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
     """The error of a response other than 200."""
+    from parley.models.failures import parse_refusal
+
     error = parse_refusal(status, headers, content)
-    error.quota = found = parse_quota(headers)
-    if status == 429 and found is not None and found.status == "rejected":
+    error.quota = quota = parse_quota(headers)
+    if status == 429 and quota is not None and quota.status == "rejected":
         error.retryable = False  # the window reopens only after hours
     return error
 
 
-def is_content(event: ModelEvent) -> bool:
-    """Whether the event is part of the answer. Pings and unknown events only show that the server is alive."""
-    return event.type.startswith(("content_block_", "message_"))
+def parse_quota(headers: Mapping[str, str]) -> RateLimitInfo | None:
+    """The rate limit status; None if there are no such headers."""
+    status = headers.get(f"{QUOTA_PREFIX}status")
+    if not status:
+        return None
+    claim = headers.get(f"{QUOTA_PREFIX}representative-claim")
+    window = f"{QUOTA_PREFIX}{QUOTA_WINDOWS.get(claim or '', claim)}"
+    threshold = parse_number(headers.get(f"{window}-surpassed-threshold"))
+    if status == "allowed" and threshold is not UNSET:
+        status = "allowed_warning"
+    is_warning = status == "allowed_warning"
+    return RateLimitInfo(
+        status=status,
+        resetsAt=parse_number(headers.get(f"{QUOTA_PREFIX}reset")),
+        rateLimitType=claim or UNSET,
+        utilization=parse_number(headers.get(f"{window}-utilization")) if is_warning else UNSET,
+        overageStatus=headers.get(f"{QUOTA_PREFIX}overage-status") or UNSET,
+        overageResetsAt=parse_number(headers.get(f"{QUOTA_PREFIX}overage-reset")),
+        overageDisabledReason=headers.get(f"{QUOTA_PREFIX}overage-disabled-reason") or UNSET,
+        isUsingOverage=headers.get(f"{QUOTA_PREFIX}overage-in-use") == "true",
+        surpassedThreshold=threshold if is_warning else UNSET,
+    )
 
 
-def arrange_events(batch: list[bytes], request: ModelRequest) -> Iterator[ModelEvent]:
-    """The events of a batch, related to each other. Raises ModelError."""
-    events = parse_events(batch)
-    if len(batch) > 1:
-        if request.joins_texts:
-            events = join_texts(events)
-        if any(b"message_stop" in data for data in batch[-2:]):  # some servers send one more event
-            events = attach_endings(events)
-    return events
-
-
-def parse_events(batch: Iterable[bytes]) -> Iterator[ModelEvent]:
-    """The events of a batch. An answer in one piece becomes the events that would stream it. Raises ModelError."""
-    for data in batch:
-        event = parse_event(data)
-        if event.type == "message":
-            yield from stream_message(data)
-        else:
-            yield event
-
-
-def stream_message(data: bytes) -> Iterator[ModelEvent]:
-    """Raises ModelError if the message is invalid."""
-    from parley.models.event_synthesis import message_json, synthesize_events
-
+def parse_number(text: str | None) -> Number | UnsetType:
     try:
-        given = msgspec.json.decode(data)
-        empty = message_json(list(given["content"]), id="", model="", usage={})
-        # Servers leave out what they do not count.
-        message = {**empty, **{name: value for name, value in given.items() if value is not None}}
-        yield from synthesize_events(message, chunk_chars=max(1, len(data)))
-    except (KeyError, TypeError, AttributeError) as exc:
-        raise ModelError(f"the model sent an invalid message: {exc!r}", retryable=True) from None
-
-
-def parse_event(data: bytes) -> ModelEvent:
-    """Raises ModelError for an error event or invalid data."""
-    try:
-        event = read_event(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise ModelError(f"the model sent an invalid event: {exc}", retryable=True) from None
-    if event.type == "error":
-        error = event.error or {}
-        kind = str(error.get("type", "api_error"))
-        raise ModelError(str(error.get("message", "the model's stream ended early")), kind=kind, retryable=True)
-    return event
+        value = float(text) if text else None
+    except ValueError:
+        return UNSET
+    if value is None:
+        return UNSET
+    return int(value) if value.is_integer() else value

@@ -17,14 +17,14 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.backends.anthropic import (
     BETA_HEADER,
+    ThinkingForms,
     build_body,
     collect_betas,
     drop_fields,
     optional_fields,
     parse_error,
-    parse_event,
 )
-from parley.models.backends.unsupported_fields import ThinkingForms, UnsupportedFields
+from parley.models.backends.base import UnsupportedFields, parse_event
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup
 from parley.models.http.call import LATE, Deadlines, Trust
 from parley.models.http.timeouts import StreamTimeout

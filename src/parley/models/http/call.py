@@ -14,12 +14,11 @@ See also: `connection.py` and `response.py` below this, bodies and events in `ba
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,8 +27,7 @@ from parley.errors import ModelError
 from parley.models.encoding import Pieces
 from parley.models.endpoint import without_userinfo
 from parley.models.http.connection import Address, HttpConnection, connect
-from parley.models.http.response import BadResponse, ResponseParser
-from parley.models.http.sse import EventReader, event_data
+from parley.models.http.response import BadResponse, EventReader, ResponseParser
 from parley.models.http.timeouts import StreamTimeout
 from parley.protocol.base import Struct
 
@@ -37,10 +35,6 @@ if TYPE_CHECKING:
     import ssl
     import zlib
 
-RETRYABLE = frozenset({401, 408, 409, 429, 500, 502, 503, 504, 529})
-"""Includes 401: a key helper or gateway may have refreshed the key."""
-INVALID_REQUEST = r"""['"]loc['"]: ?[(\[]|\bvalidation errors? for \w|RequestValidationError"""
-"""Some servers report a request that they cannot validate as 500. It gets the same answer if it is repeated."""
 BAD_PROXY = (
     "cannot reach the model: the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is invalid "
     "(expected http://host:port or https://host:port)"
@@ -106,7 +100,7 @@ class HttpExchange:
         self.response = ResponseParser()
         self._first = b""
         """The part of the body that came with the head."""
-        self._decoder: Decoder | None = None
+        self._decompressor: zlib._Decompress | None = None
 
     async def read_head(self) -> int:
         """The status. Raises OSError or BadResponse."""
@@ -118,7 +112,12 @@ class HttpExchange:
                 response.feed_eof()
         # No compression is requested, but a proxy may compress anyway.
         coding = response.headers.get("content-encoding", "identity").lower()
-        self._decoder = None if coding == "identity" else Decoder(coding)
+        if coding != "identity":
+            import zlib
+
+            if coding not in ("gzip", "x-gzip", "deflate"):
+                raise BadResponse(f"the answer is compressed with {coding[:100]}, which was not requested")
+            self._decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # accepts both formats
         return response.status
 
     @property
@@ -128,17 +127,26 @@ class HttpExchange:
 
     @property
     def is_compressed(self) -> bool:
-        return self._decoder is not None
+        return self._decompressor is not None
 
     async def read(self) -> bytes:
-        """The next part of the body; empty at its end. Raises OSError or BadResponse."""
-        decoder = self._decoder
-        while decoder is None or not (part := decoder.take()):
-            if not (data := await self.read_raw()):
-                return b""
-            if decoder is None:
-                return data
-            decoder.feed(data)
+        """The next part of the body, at most `DECOMPRESSED_BYTES` if it is compressed; empty at its end.
+
+        Raises OSError or BadResponse.
+        """
+        if self._decompressor is None:
+            return await self.read_raw()
+        import zlib
+
+        part = b""
+        while not part:
+            data = self._decompressor.unconsumed_tail or await self.read_raw()
+            if not data:
+                break
+            try:
+                part = self._decompressor.decompress(data, DECOMPRESSED_BYTES)
+            except zlib.error as exc:
+                raise BadResponse(f"the answer cannot be decompressed: {exc}") from None
         return part
 
     async def read_raw(self) -> bytes:
@@ -159,38 +167,8 @@ class HttpExchange:
             while len(body) < ERROR_BODY_BYTES and (part := await self.read()):
                 body += part
         except BadResponse:
-            return b"" if self._decoder is not None else body
+            return b"" if self.is_compressed else body
         return body
-
-
-class Decoder:
-    """Decompresses a body, a bounded amount at a time."""
-
-    def __init__(self, coding: str) -> None:
-        """Raises BadResponse if the coding is not supported."""
-        import zlib
-
-        if coding not in ("gzip", "x-gzip", "deflate"):
-            raise BadResponse(f"the answer is compressed with {coding[:100]}, which was not requested")
-        self._zlib: zlib._Decompress = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        """Accepts both formats."""
-        self._input = b""
-
-    def feed(self, data: bytes) -> None:
-        self._input += data
-
-    def take(self) -> bytes:
-        """The next part; empty if more input is needed. Raises BadResponse."""
-        import zlib
-
-        if not self._input and not self._zlib.unconsumed_tail:
-            return b""
-        try:
-            part = self._zlib.decompress(self._zlib.unconsumed_tail + self._input, DECOMPRESSED_BYTES)
-        except zlib.error as exc:
-            raise BadResponse(f"the answer cannot be decompressed: {exc}") from None
-        self._input = b""
-        return part
 
 
 class StreamedResponse:
@@ -333,7 +311,7 @@ class ConnectionPool:
             late.waited_seconds = waited
             raise late from None
         except (OSError, BadResponse) as exc:
-            from parley.models.http.failures import connection_error
+            from parley.models.failures import connection_error
 
             raise connection_error(exc, self._base_url, by_proxy=proxy is not None) from None
         finally:
@@ -440,38 +418,3 @@ def is_header_name(name: str) -> bool:
 def too_large(what: str, max_bytes: int) -> ModelError:
     """Not retryable: a server that sends this much sends it again."""
     return ModelError(f"{what} is larger than {max_bytes >> 20} MB", kind="answer_too_large")
-
-
-def parse_refusal(status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-    """The error of a response other than 200 with a body like `{"error": {"type": ..., "message": ...}}`."""
-    if 300 <= status < 400:
-        return ModelError("the API answered with a redirect, and redirects are not followed", status=status)
-    error = read_error(content)
-    text = str(error.get("message") or content[:200].decode(errors="replace") or "no details")
-    return ModelError(
-        text,
-        status=status,
-        kind=str(error.get("type") or "api_error"),
-        retryable=(status in RETRYABLE or status >= 500) and not (status == 500 and re.search(INVALID_REQUEST, text)),
-        retry_after_seconds=parse_retry_after(headers.get("retry-after")),
-        request_id=headers.get("request-id") or headers.get("x-request-id"),
-    )
-
-
-def read_error(content: bytes) -> dict[str, Any]:
-    """The `error` object of a body, or {}. Gateways may send it as an event of the stream that was asked for."""
-    if content.startswith(b"data:"):
-        content = event_data(content.partition(b"\n\n")[0]) or b""
-    try:
-        error: Any = msgspec.json.decode(content).get("error")
-    except (msgspec.DecodeError, UnicodeDecodeError, AttributeError, RecursionError):
-        return {}
-    return error if isinstance(error, dict) else {}
-
-
-def parse_retry_after(text: str | None) -> float | None:
-    """The retry-after header in seconds. Dates are ignored; the usual backoff applies."""
-    try:
-        return max(0.0, float(text)) if text else None
-    except ValueError:
-        return None

@@ -5,7 +5,7 @@ when the index is refreshed. And git takes any folder with `HEAD`, `objects` and
 that the model wrote can take the place of the repository that a rule was meant for.
 
     found = find_repositories("/w/src", fs)             # candidates, up to the first that git certainly uses
-    inspect_repository(found[0], fs, is_inside)         # findings: programs, network, other files
+    Inspection(fs=fs, is_inside=is_inside).inspect(found[0])    # findings: programs, network, other files
 
 `record_repository` records the session's own repository at its start. Its findings at that time are accepted if the
 folder is trusted; later findings are not, and in an untrusted folder none is.
@@ -19,7 +19,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from parley.permissions.base import Finding, SessionRepository, word_set
 from parley.permissions.filesystem import SETTLED_NANOSECONDS, Filesystem, ResolvedPath, memoize
@@ -53,16 +53,7 @@ LOCAL_REMOTE = "local remote"
 """The kind of a finding about a remote on this machine, whose hooks run there when something is pushed to it."""
 INSPECTED_KEYS = ("core.worktree", "core.hookspath", "extensions.objectformat")
 GITDIR_ENTRIES = (
-    "HEAD",
-    "config",
-    "index",
-    "objects",
-    "objects/pack",
-    "objects/info",
-    "refs",
-    "packed-refs",
-    "logs",
-    "info",
+    *("HEAD", "config", "index", "objects", "objects/pack", "objects/info", "refs", "packed-refs", "logs", "info"),
 )
 OBJECT_FOLDERS = frozenset(f"{number:02x}" for number in range(256))
 """The folders of single objects, by the start of their names."""
@@ -167,53 +158,30 @@ def survey(
     """The candidates from a folder with the findings in each, cached until something changes."""
 
     def compute(fs: Filesystem) -> Survey:
-        def is_inside(resolved: ResolvedPath) -> bool:
-            return is_within(resolved, working, fs)
+        def inspect(found: Repository) -> tuple[Finding, ...]:
+            is_inside = partial(is_within, folders=working, fs=fs)
+            inspection = Inspection(fs=fs, is_inside=is_inside, created=created, hooks=hooks, submodules=submodules)
+            return tuple(inspection.inspect(found))
 
-        return tuple(
-            (
-                found,
-                tuple(inspect_repository(found, fs, is_inside, created=created, hooks=hooks, submodules=submodules)),
-            )
-            for found in find_repositories(folder, fs, created)
-        )
+        return tuple((found, inspect(found)) for found in find_repositories(folder, fs, created))
 
     return compute(fs) if created else memoize(("git", folder, working, hooks, submodules), fs, compute)
 
 
-def inspect_repository(
-    found: Repository,
-    fs: Filesystem,
-    is_inside: Callable[[ResolvedPath], bool],
-    *,
-    created: Collection[str] = (),
-    hooks: Collection[str] = HOOKS,
-    submodules: bool = True,
-) -> list[Finding]:
-    """Everything that may run a program, access the network, or lead to files outside the working directories."""
-    return list(_Inspection(fs, is_inside, created, hooks, submodules).inspect(found))
+class Inspection(Struct, kw_only=True):
+    """Looks for everything that may run a program, access the network, or lead to files outside."""
 
-
-class _Inspection:
-    def __init__(
-        self,
-        fs: Filesystem,
-        is_inside: Callable[[ResolvedPath], bool],
-        created: Collection[str],
-        hooks: Collection[str],
-        submodules: bool,
-    ) -> None:
-        self._fs = fs
-        self._is_inside = is_inside
-        self._created = created
-        self._hook_names = hooks
-        self._submodules = submodules
-        self._submodules_left = MAX_SUBMODULES
+    fs: Filesystem
+    is_inside: Callable[[ResolvedPath], bool]
+    created: Collection[str] = ()
+    hooks: Collection[str] = HOOKS
+    submodules: bool = True
+    submodules_left: int = MAX_SUBMODULES
 
     def inspect(self, found: Repository) -> Iterator[Finding]:
         if found.problem:
             yield Finding("program", found.gitdir, found.problem)
-        self._fs.prefetch(found.common_dir)
+        self.fs.prefetch(found.common_dir)
         worktree = "config.worktree"
         files = (_join(found.common_dir, "config"), _join(found.gitdir, worktree), _join(found.common_dir, worktree))
         entries: list[config.ConfigEntry] = []
@@ -223,20 +191,20 @@ class _Inspection:
             entries += read
         yield from self._inspect_layout(found, entries)
         yield from self._inspect_hooks(found, entries)
-        if self._submodules:
+        if self.submodules:
             yield from self._inspect_submodules(found, entries)
 
     def _inspect_config(self, path: str) -> tuple[tuple[Finding, ...], tuple[config.ConfigEntry, ...]]:
-        if not self._fs.exists(path):
+        if not self.fs.exists(path):
             return (), ()
-        data = self._fs.read(path, config.MAX_BYTES)
+        data = self.fs.read(path, config.MAX_BYTES)
         if data is None:
             return (Finding("program", path, f"{path} cannot be read, or is too large"),), ()
         return _inspect_config_data(path, data)
 
     def _inspect_layout(self, found: Repository, entries: Sequence[config.ConfigEntry]) -> Iterator[Finding]:
         """Findings about parts of the repository that are not where git puts them."""
-        fs, linked_back = self._fs, False
+        fs, linked_back = self.fs, False
         for entry in entries:
             if entry.key == "core.worktree":
                 tree = fs.resolve(os.path.join(found.gitdir, entry.value or "")).real
@@ -247,7 +215,7 @@ class _Inspection:
             back = fs.read(os.path.join(found.gitdir, "gitdir"), MAX_LINE_BYTES) or b""
             named = os.path.join(found.gitdir, os.fsdecode(back.rstrip(b"\r\n")))
             linked_back = linked_back or (bool(back) and fs.resolve(named).real == os.path.join(found.top, DOT_GIT))
-            if not linked_back and not self._is_inside(fs.resolve(found.gitdir)):
+            if not linked_back and not self.is_inside(fs.resolve(found.gitdir)):
                 yield Finding("elsewhere", found.gitdir, f"{found.top}/.git points to {found.gitdir}")
         folders = dict.fromkeys((found.gitdir, found.common_dir))
         for path in [f"{folder}/{name}" for folder in folders for name in GITDIR_ENTRIES]:
@@ -263,21 +231,21 @@ class _Inspection:
 
     def _inspect_alternates(self, objects: str, depth: int = 0) -> Iterator[Finding]:
         file = _join(objects, "info/alternates")
-        self._fs.watch_folder(os.path.dirname(file))
-        if not self._fs.exists(file):
+        self.fs.watch_folder(os.path.dirname(file))
+        if not self.fs.exists(file):
             return
-        data = self._fs.read(file, MAX_LINE_BYTES)
+        data = self.fs.read(file, MAX_LINE_BYTES)
         for line in (data or b"/").split(b"\n"):
-            resolved = self._fs.resolve(os.path.join(objects, os.fsdecode(line)))
+            resolved = self.fs.resolve(os.path.join(objects, os.fsdecode(line)))
             if not line or line.startswith(b"#"):
                 continue
-            if resolved.real is None or depth >= MAX_ALTERNATES or not self._is_inside(resolved):
+            if resolved.real is None or depth >= MAX_ALTERNATES or not self.is_inside(resolved):
                 yield Finding("elsewhere", file, f"{file} points to {resolved.real}")
             else:
                 yield from self._inspect_alternates(resolved.real, depth + 1)
 
     def _inspect_hooks(self, found: Repository, entries: Sequence[config.ConfigEntry]) -> Iterator[Finding]:
-        home = f"{self._fs.home.rstrip('/')}/"
+        home = f"{self.fs.home.rstrip('/')}/"
         values = [entry.value or "" for entry in entries if entry.key == "core.hookspath"]
         paths = [home + path[2:] if path.startswith("~/") else path for path in values]
         folders = [_join(found.common_dir, "hooks"), _join(found.gitdir, "hooks")]
@@ -286,14 +254,14 @@ class _Inspection:
                 yield Finding("read hook", path, f"core.hooksPath of {found.gitdir} is {path}")
             folders += [os.path.join(base, path) for base in (found.top, found.gitdir)]
         for folder in dict.fromkeys(folders):
-            if self._hook_names == READ_HOOKS:
-                self._fs.watch_folder(folder)
+            if self.hooks == READ_HOOKS:
+                self.fs.watch_folder(folder)
             else:
-                self._fs.prefetch(folder)
-            existing = self._fs.possible_names(folder, self._hook_names)
-            for name in self._hook_names if self._created else existing:
+                self.fs.prefetch(folder)
+            existing = self.fs.possible_names(folder, self.hooks)
+            for name in self.hooks if self.created else existing:
                 path = f"{folder}/{name}"
-                if path in self._created or (name in existing and self._fs.exists(path)):
+                if path in self.created or (name in existing and self.fs.exists(path)):
                     yield Finding("read hook" if name in READ_HOOKS else "hook", path, f"{path} is a hook")
 
     # Submodules.
@@ -308,35 +276,35 @@ class _Inspection:
                 return
             top = os.path.join(found.top, path)
             dot_git = os.path.join(top, DOT_GIT)
-            if not self._fs.exists(dot_git):
+            if not self.fs.exists(dot_git):
                 continue
-            self._submodules_left -= 1
-            if self._submodules_left < 0:
+            self.submodules_left -= 1
+            if self.submodules_left < 0:
                 yield Finding("program", index, f"{index} has more than {MAX_SUBMODULES} submodules")
                 return
-            yield from self.inspect(_open_dot_git(self._fs.resolve(top).real or top, dot_git, self._fs))
+            yield from self.inspect(_open_dot_git(self.fs.resolve(top).real or top, dot_git, self.fs))
 
     def _read_gitlinks(self, index: str, hash_bytes: int) -> Iterator[str | None]:
         """The paths of submodules; None if the index cannot be read."""
-        if not self._fs.exists(index):
+        if not self.fs.exists(index):
             return
-        before = self._fs.signature(index)
+        before = self.fs.signature(index)
         if before is not None and (known := _GITLINK_CACHE.get((before, hash_bytes))) is not None:
             yield from known
             return
-        data = self._fs.read(index, MAX_INDEX_BYTES)
+        data = self.fs.read(index, MAX_INDEX_BYTES)
         if data is None:
             yield None
             return
         links = list(_read_submodules(data, hash_bytes))
         yield from links
         offset = data.find(SPLIT_INDEX)
-        if offset < 0 and before == self._fs.signature(index):
+        if offset < 0 and before == self.fs.signature(index):
             _cache_gitlinks(before, hash_bytes, links)
         while offset >= 0:  # the other part of a split index
             shared = os.path.join(os.path.dirname(index), f"sharedindex.{data[offset + 8 :][:hash_bytes].hex()}")
-            if self._fs.exists(shared):
-                rest = self._fs.read(shared, MAX_INDEX_BYTES)
+            if self.fs.exists(shared):
+                rest = self.fs.read(shared, MAX_INDEX_BYTES)
                 yield from [None] if rest is None else _read_submodules(rest, hash_bytes)
             offset = data.find(SPLIT_INDEX, offset + 1)
 
@@ -444,10 +412,10 @@ def record_repository(
     if not found:
         return None
     first = found[0]
-    accepted = (
-        frozenset(inspect_repository(first, fs, is_inside)) if trusted and not first.is_bare else frozenset[Finding]()
+    findings = Inspection(fs=fs, is_inside=is_inside).inspect(first) if trusted and not first.is_bare else ()
+    return SessionRepository(
+        common_dir=first.common_dir, identity=fs.identity(first.common_dir), accepted=frozenset(findings)
     )
-    return SessionRepository(common_dir=first.common_dir, identity=fs.identity(first.common_dir), accepted=accepted)
 
 
 def is_session_repository(found: Repository, known: SessionRepository | None, fs: Filesystem) -> bool:

@@ -27,7 +27,7 @@ from parley.permissions.shell.deny_search import (
 from parley.permissions.shell.mentions import Mentions, find_mentions, has_nested_commands, is_critical_delete
 from parley.permissions.shell.readers import is_read_only
 from parley.permissions.shell.strict_parser import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
-from parley.permissions.shell.targets import Step, Targets, find_steps, find_targets, track_files
+from parley.permissions.shell.targets import Step, Targets, find_targets, track_files
 
 __all__ = [
     "CommandLine",
@@ -41,7 +41,6 @@ __all__ = [
     "explain_over_budget",
     "find_denied",
     "find_mentions",
-    "find_steps",
     "find_targets",
     "has_nested_commands",
     "is_allowed_by",

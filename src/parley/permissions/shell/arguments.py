@@ -68,6 +68,13 @@ class ParsedArguments(Struct, frozen=True):
     def has_flag(self, *names: str) -> bool:
         return any(flag in names for flag, _ in self.flags)
 
+    def values(self, *names: str) -> tuple[str, ...]:
+        """The values of these flags."""
+        return tuple([value for flag, value in self.flags if flag in names])
+
+    def list_operands(self, words: Sequence[str]) -> tuple[str, ...]:
+        return tuple([words[index] for index in self.operands])
+
 
 @lru_cache(maxsize=512)
 def _short_flags(text: str) -> dict[str, str]:
@@ -167,10 +174,10 @@ def _has_pattern(program: Program, found: ParsedArguments) -> bool:
 
 def read_operands(program: Program, words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
     """The files that a command reads."""
-    values = tuple(value for flag, value in found.flags if flag in program.file_flags.split())
+    values = found.values(*program.file_flags.split())
     if program.operands == "text":
         return values
-    operands = tuple(words[index] for index in found.operands)
+    operands = found.list_operands(words)
     if program.operands == "names":
         return values + tuple(operand for operand in operands if "/" in operand)
     if program.operands == "pattern" and not _has_pattern(program, found):
@@ -200,6 +207,11 @@ class UnwrappedCommand(Struct, frozen=True):
     """More words are appended at run time, from a pipe (xargs)."""
     wrappers: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The name of the program, without its folder."""
+        return self.argv[0].rpartition("/")[2]
+
 
 @lru_cache(maxsize=128)
 def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
@@ -227,7 +239,7 @@ def git_words(command: SimpleCommand) -> Sequence[str] | None:
     inner = unwrap(command)
     if inner is None:
         return ("git",)
-    return inner.argv if inner.argv[0].rpartition("/")[2] == "git" else None
+    return inner.argv if inner.name == "git" else None
 
 
 def inner_argv(command: SimpleCommand) -> tuple[str, ...]:

@@ -172,10 +172,9 @@ def _is_allowed(
         return True
     if inner is None or command.opaque or command.split or set(inner.wrappers) & set(untrusted):
         return False
-    name = inner.argv[0].rpartition("/")[2]
     if (is_piped or command.document is not None) and (inner.wrappers or inner.argv[0] not in DATA_READERS):
         return False
-    if name in EVALUATES or name in NEVER_BY_PREFIX:
+    if inner.name in EVALUATES or inner.name in NEVER_BY_PREFIX:
         return not inner.is_open_ended and not inner.globs and compiled.has_exact(" ".join(inner.words))
     if not inner.is_open_ended and not inner.globs:
         return compiled.matches(" ".join(inner.words))

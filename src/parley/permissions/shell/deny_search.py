@@ -67,19 +67,10 @@ GIT_LIKE = word_set(
 NAME = re.compile(r"(?:/?(?:[\w.-]+/)*)[A-Za-z_][\w.+-]*")
 MAX_WORDS = 8
 MAX_PROSE = 1_000
-KNOWN = (
-    RUNNERS,
-    EVALUATORS,
-    GIT_LIKE,
-    TEXTS,
-    READS_INPUT,
-    interpreters.OPTIONS,
-    interpreters.SUBSCRIPTS,
-    interpreters.COPYING_PROGRAMS,
-    interpreters.EDITORS,
-    interpreters.PAGERS,
-    interpreters.SHELL_ESCAPERS,
-    interpreters.FILLERS,
+KNOWN = frozenset(RUNNERS).union(
+    *(EVALUATORS, GIT_LIKE, TEXTS, READS_INPUT, interpreters.OPTIONS, interpreters.SUBSCRIPTS),
+    *(interpreters.COPYING_PROGRAMS, interpreters.EDITORS, interpreters.PAGERS, interpreters.SHELL_ESCAPERS),
+    *(interpreters.FILLERS, INERT),
     word_set("source . for case select function { } ( ) [[ (( in esac fi done sed gs busybox complete fc"),
 )
 KNOWN_FORMS = (
@@ -381,7 +372,7 @@ class _DenySearch:
 
 def _is_known_program(name: str) -> bool:
     """Whether it is known which arguments of a program may contain a command."""
-    return name in INERT or any(name in table for table in KNOWN) or any(form.fullmatch(name) for form in KNOWN_FORMS)
+    return name in KNOWN or any(form.fullmatch(name) for form in KNOWN_FORMS)
 
 
 def _find_positions(candidate: CommandWords, operands: int) -> Iterator[int]:

@@ -355,7 +355,7 @@ def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
         return _parse_find(argv)
     if argv[:2] == ("git", "ls-files"):
         listed = parse_arguments(LS_FILES, argv, 2)
-        patterns = tuple(argv[index] for index in listed.operands) if listed else ()
+        patterns = listed.list_operands(argv) if listed else ()
         if listed is None or not all(map(PATHSPEC.fullmatch, patterns)):
             return None
         only_names = patterns if all(pattern[0] == "*" for pattern in patterns) else ()
@@ -367,7 +367,7 @@ def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
     if name == "rg" and found.has_flag("L"):
         return None
     has_pattern = found.has_flag("e", "files")
-    starts = tuple(argv[index] for index in found.operands[0 if has_pattern else 1 :])
+    starts = found.list_operands(argv)[0 if has_pattern else 1 :]
     return Source(starts=starts or (".",), only_files=True, ends_with_nul=found.has_flag("0", "null"))
 
 

@@ -232,9 +232,8 @@ def check_git(words: Sequence[str], globs: Sequence[int]) -> tuple[str, ...] | N
 
 def _has_safe_formats(subcommand: str, found: ParsedArguments) -> bool:
     known = REF_FORMAT if subcommand in REF_FORMATS else COMMIT_FORMAT
-    formats = [value for flag, value in found.flags if flag in ("format", "pretty")]
-    sorts = [value for flag, value in found.flags if flag == "sort"]
-    return all(known.fullmatch(value) for value in formats) and all(SORT.fullmatch(value) for value in sorts)
+    formats, sorts = found.values("format", "pretty"), found.values("sort")
+    return all(map(known.fullmatch, formats)) and all(map(SORT.fullmatch, sorts))
 
 
 def _is_safe_config_read(words: Sequence[str], found: ParsedArguments) -> bool:
@@ -259,7 +258,7 @@ def find_named_paths(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _named_paths(words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
-    texts = [words[index] for index in found.operands] + [value for flag, value in found.flags if flag == "L"]
+    texts = found.list_operands(words) + found.values("L")
     return tuple(path for text in texts if (path := _path_in_word(text)))
 
 
@@ -306,7 +305,7 @@ def find_printed_paths(words: Sequence[str]) -> PrintedPaths | None:
     if name == "cat-file":
         return None if not found.has_flag("p") and _prints_type(words, found) else _printed_objects(words, found)
     shows_patch = found.has_flag(*PATCH_FLAGS)
-    operands = [words[index] for index in found.operands]
+    operands = found.list_operands(words)
     if name == "show" and operands and not shows_patch and all(map(path_in_revision, operands)):
         return PrintedPaths(None) if any(word.startswith(":/") for word in operands) else None
     if name in PRINTS_IF_ASKED and not shows_patch:

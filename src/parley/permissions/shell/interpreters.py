@@ -412,22 +412,10 @@ OPEN_ENDED = re.compile(
     r"choom|busybox)"
 )
 CLUSTER = re.compile(r"-[A-Za-z]{0,6}")
-SPECIAL = frozenset(
-    {
-        *TEXTS,
-        *SUBSCRIPTS,
-        *EDITORS,
-        *PAGERS,
-        *MAKES,
-        *POWERSHELL,
-        *CALLS_LANGUAGES,
-        *SHELL_ESCAPERS,
-        "",
-        "gh",
-        "git",
-        "sed",
-    }
-)
+SPECIAL = (
+    TEXTS | SUBSCRIPTS | EDITORS | PAGERS | MAKES | POWERSHELL | CALLS_LANGUAGES | SHELL_ESCAPERS
+    | {"", "gh", "git", "sed"}
+)  # fmt: skip
 """The programs that `_special_texts` handles by name."""
 
 

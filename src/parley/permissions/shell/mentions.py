@@ -39,7 +39,6 @@ from parley.permissions.shell.targets import DELETERS, find_file_operands
 from parley.permissions.shell.treesitter import CommandWords, may_expand
 from parley.protocol.base import Struct
 
-GIT_VALUES = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path"})
 MAX_FOLDERS = 16
 MAX_NAMES = 400
 WILD = re.compile(r"[*?\[{]")

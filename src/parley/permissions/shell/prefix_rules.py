@@ -298,7 +298,7 @@ def find_rule_words(patterns: Sequence[str], text: str) -> frozenset[str]:
 
 
 def find_concern(inner: UnwrappedCommand, patterns: Sequence[str]) -> str:
-    name = _program_name(inner)
+    name = inner.name
     if cluster := next(filter(LONG_CLUSTER.match, inner.argv), None):
         return UNKNOWN_FLAG.format(word=shorten(cluster), name=name)
     if name not in CHECKED_PROGRAMS:
@@ -480,7 +480,7 @@ def _find_config_concern(rest: Sequence[str], rule_words: Collection[str]) -> st
     found = parse_arguments(CONFIG, rest)
     if found is None:
         return UNKNOWN_WORDS.format(name="git config")
-    operands = [rest[index] for index in found.operands]
+    operands = list(found.list_operands(rest))
     action = operands.pop(0) if operands and operands[0] in ("list", "get", "set", "unset", "edit") else ""
     if action in ("list", "get") or found.has_flag(*CONFIG_READS):
         return ""
@@ -512,14 +512,11 @@ def _find_sed_concern(argv: Sequence[str], rule_words: Collection[str]) -> str:
     found = parse_arguments(SED, argv)
     if found is None:
         return _find_reader_concern(argv, 1, "sed", SED, rule_words)
-    scripts = [value for flag, value in found.flags if flag in ("e", "expression")]
-    scripts = scripts or [argv[index] for index in found.operands[:1]]
+    scripts = found.values("e", "expression") or found.list_operands(argv)[:1]
     word = next((script for script in scripts if not edits_lines(script) and script not in rule_words), None)
     if word is not None:
         return SCRIPT.format(word=shorten(word))
-    suffix = next(
-        (value for flag, value in found.flags if flag in ("i", "in-place") and re.search(r"[/*]", value)), None
-    )
+    suffix = next((value for value in found.values("i", "in-place") if re.search(r"[/*]", value)), None)
     return "" if suffix is None else BACKUP.format(word=shorten(suffix))
 
 
@@ -531,7 +528,7 @@ def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tupl
 
     With `sends`, the output of the command may become arguments of another one.
     """
-    name, argv = _program_name(inner), inner.argv
+    name, argv = inner.name, inner.argv
     if not sends and writes_no_operand(inner):
         return
     yield from ((word, each) for word, each in derived_names(inner) if each)
@@ -558,7 +555,7 @@ def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tupl
 
 def derived_names(inner: UnwrappedCommand) -> Iterator[tuple[str, str]]:
     """File names that a program derives from its arguments: backups, unpacked files, downloads."""
-    name, words = _program_name(inner), inner.argv[1:]
+    name, words = inner.name, inner.argv[1:]
     if name in BACKUPS:
         suffixes = dict.fromkeys(value for _, value in _flags(inner.argv, 1, "S", "suffix"))
         yield from ((word, posixpath.basename(word) + suffix) for suffix in suffixes for word in words)
@@ -586,7 +583,7 @@ def _find_curl_pattern(argv: Sequence[str]) -> str:
 
 def writes_no_operand(inner: UnwrappedCommand) -> bool:
     """Whether the command writes none of the files that its arguments name."""
-    name, argv = _program_name(inner), inner.argv
+    name, argv = inner.name, inner.argv
     if name in ONLY_READ:
         return True
     if name == "sed":
@@ -661,7 +658,3 @@ def _is_named(word: str, rule_words: Collection[str]) -> bool:
     return any(
         named in (word, flag) or named.startswith(f"{flag}=") for named in rule_words if named not in ("-", "--")
     )
-
-
-def _program_name(inner: UnwrappedCommand) -> str:
-    return inner.argv[0].rpartition("/")[2]

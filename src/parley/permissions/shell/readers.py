@@ -383,7 +383,7 @@ def find_checksum_lists(command: SimpleCommand) -> tuple[str, ...]:
     found = parse_arguments(READERS[name], argv) if name in CHECKERS else None
     if found is None or not found.has_flag("c", "check"):
         return ()
-    return tuple(argv[index] for index in found.operands) or ("-",)
+    return found.list_operands(argv) or ("-",)
 
 
 def parse_checksum_list(data: bytes) -> list[str] | None:

@@ -131,8 +131,7 @@ def check_sed(words: Sequence[str], globs: Sequence[int]) -> Files | None:
     found = parse_arguments(SED, words)
     if found is None or not accepts_globs(SED, words, globs, found):
         return None
-    given = [value for flag, value in found.flags if flag in SED.pattern_flags.split()]
-    scripts = given or [words[index] for index in found.operands[:1]]
+    scripts = found.values(*SED.pattern_flags.split()) or found.list_operands(words)[:1]
     return read_operands(SED, words, found) if scripts and all(map(edits_lines, scripts)) else None
 
 

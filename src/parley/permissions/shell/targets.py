@@ -26,7 +26,6 @@ from parley.permissions.filesystem import MAX_ENTRIES, Filesystem, normalize_pat
 from parley.permissions.shell.arguments import (
     CD_COMMANDS,
     IN_SHELL,
-    ParsedArguments,
     Program,
     find_cd_target,
     parse_arguments,
@@ -339,10 +338,6 @@ def find_targets(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> T
     return track_files(line, cwd, fs)[0]
 
 
-def find_steps(line: CommandLine, cwd: str, fs: Filesystem | None = None) -> tuple[Step, ...]:
-    return track_files(line, cwd, fs)[1]
-
-
 def find_file_operands(command: SimpleCommand) -> FileOperands | None:
     """The files of a command; None if it is neither a known editor nor a known reader."""
     if not has_safe_assignments(command):
@@ -418,7 +413,7 @@ SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? e
 def _parse_written(program: Program) -> EditParser:
     def edit(words: Sequence[str]) -> FileOperands | None:
         found = parse_arguments(program, words)
-        return None if found is None else FileOperands(writes=_operands(words, found))
+        return None if found is None else FileOperands(writes=found.list_operands(words))
 
     return edit
 
@@ -427,7 +422,7 @@ def _parse_touch(words: Sequence[str]) -> FileOperands | None:
     found = parse_arguments(TOUCH, words)
     if found is None:
         return None
-    return FileOperands(_values(found, "r", "reference"), _operands(words, found))
+    return FileOperands(found.values("r", "reference"), found.list_operands(words))
 
 
 def _parse_move(program: Program, keeps_source: bool) -> EditParser:
@@ -435,7 +430,7 @@ def _parse_move(program: Program, keeps_source: bool) -> EditParser:
         found = parse_arguments(program, words)
         if found is None:
             return None
-        operands, into = _operands(words, found), _values(found, "t", "target-directory")
+        operands, into = found.list_operands(words), found.values("t", "target-directory")
         if not into and len(operands) < 2:
             return None
         sources, destination = (operands, into[-1]) if into else (operands[:-1], operands[-1])
@@ -459,12 +454,12 @@ def _parse_sed(words: Sequence[str]) -> FileOperands | None:
     found = parse_arguments(SED, words)
     if found is None or not found.has_flag("i", "in-place"):
         return None
-    scripts, operands = _values(found, "e", "expression"), _operands(words, found)
+    scripts, operands = found.values("e", "expression"), found.list_operands(words)
     if not scripts:
         scripts, operands = operands[:1], operands[1:]
     if not scripts or not operands or not all(map(edits_lines, scripts)):
         return None
-    suffixes = [suffix for suffix in _values(found, "i", "in-place") if suffix]
+    suffixes = [suffix for suffix in found.values("i", "in-place") if suffix]
     if any("/" in suffix or "*" in suffix for suffix in suffixes):
         return None
     return FileOperands(writes=(*operands, *(operand + suffix for suffix in suffixes for operand in operands)))
@@ -472,14 +467,6 @@ def _parse_sed(words: Sequence[str]) -> FileOperands | None:
 
 def _last_part(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _operands(words: Sequence[str], found: ParsedArguments) -> tuple[str, ...]:
-    return tuple(words[index] for index in found.operands)
-
-
-def _values(found: ParsedArguments, *names: str) -> tuple[str, ...]:
-    return tuple(value for flag, value in found.flags if flag in names)
 
 
 EDITS: dict[str, EditParser] = {

@@ -126,8 +126,9 @@ class PromptSuggestion(Message, frozen=True, kw_only=True, tag="prompt_suggestio
 
 @message
 class ActiveGoal(Message, frozen=True, kw_only=True, tag="active_goal"):
-    """The current goal of the session. Read but never sent."""
+    """The goal of the session, as a turn begins and at each change, for clients that get session states."""
 
     value: Json | None
+    """`condition`, `iterations`, `set_at` in milliseconds, `tokens_at_start`, `last_reason`; null if there is none."""
     uuid: str | UnsetType = UNSET
     session_id: str | UnsetType = UNSET

@@ -31,7 +31,7 @@ from parley.sdk.permissions import CanUseToolShadowedWarning
 from parley.sdk.runtime.tracing import trace_context
 from parley.version import __version__
 
-OFFICIAL_LEVEL = "0.2.183"
+OFFICIAL_LEVEL = "0.2.184"
 """The version of the official SDK that we report to the engine: it decides which features the engine uses."""
 SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
 FLAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")

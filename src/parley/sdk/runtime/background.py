@@ -77,6 +77,12 @@ def is_stray(exc: BaseException) -> bool:
     return task is not None and not task.cancelling()
 
 
+def is_cancellation(exc: BaseException) -> bool:
+    """Whether an exception cancels the running task: a timeout, a cancel scope, `task.cancel()`."""
+    trio: Any = sys.modules.get("trio")
+    return isinstance(exc, asyncio.CancelledError) or (trio is not None and isinstance(exc, trio.Cancelled))
+
+
 def start(work: Work) -> Job:
     """Run a coroutine function in the background. An exception is logged; catch it in `work` to handle it."""
     return TrioJob(work) if on_trio() else AsyncioJob(work)

@@ -22,18 +22,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from parley.protocol import base
 from parley.protocol.messages.conversation import Assistant
 from parley.protocol.messages.notices import CommandLifecycle
+from parley.protocol.messages.panel_requests import CancelAsyncMessage
+from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, MessageParseError, ResultError
+from parley.sdk.runtime.background import is_cancellation, start
 from parley.sdk.runtime.streams import MakeError, MessageBuffer, MessageStream
 from parley.sdk.types import messages as ours
 from parley.sdk.types.generic import OutputT
+
+if TYPE_CHECKING:
+    from parley.sdk.runtime.connection import EngineConnection
+    from parley.sdk.runtime.message_router import MessageRouter
 
 State = Literal["sent", "queued", "started", "completed", "cancelled"]
 """How far a prompt is: sent to the engine, waiting for its turn, running, answered, or withdrawn."""
@@ -49,6 +57,8 @@ class TurnRecord(MessageBuffer):
         self.state: State = "sent"
         self.result: ours.ResultMessage | None = None
         self.parser = parser
+        self.stop: Callable[[], None] = do_nothing
+        """Interrupts the turn, or withdraws its prompt, because its reader was cancelled. Never waits."""
 
     def reach(self, state: State) -> None:
         """Advance the state; it never goes back."""
@@ -59,6 +69,14 @@ class TurnRecord(MessageBuffer):
     def cancel(self) -> None:
         self.reach("cancelled")
         self.finish()
+
+    def finish(self, make_error: MakeError = lambda: None) -> None:
+        super().finish(make_error)
+        self.stop = do_nothing  # it refers to this record, which the garbage collector would have to find
+
+
+def do_nothing() -> None:
+    """Stop a turn that has ended."""
 
 
 class Turn(MessageStream, Generic[OutputT]):
@@ -71,6 +89,10 @@ class Turn(MessageStream, Generic[OutputT]):
     the turn to its end. A failed turn (an API error, a limit, an interrupt) raises ResultError in every
     shortcut. Pass `check=False` to get what there is instead. Iterating raises nothing for a failed
     turn: its result is one of the messages.
+
+    Whoever cancels a reader interrupts the turn: `task.cancel()`, `asyncio.timeout`, a cancel scope of trio, or closing
+    `text_stream()`. What the model has said so far stays in the conversation and is paid for; the next prompt runs at
+    once. To stop waiting without stopping the turn, wait for a task of its own with `asyncio.shield`.
     """
 
     def __init__(self, record: TurnRecord) -> None:
@@ -79,6 +101,14 @@ class Turn(MessageStream, Generic[OutputT]):
 
     def __aiter__(self) -> Turn[OutputT]:
         return self
+
+    async def __anext__(self) -> ours.Message:
+        try:
+            return await self._record.take()
+        except BaseException as exc:
+            if is_cancellation(exc):
+                self._record.stop()
+            raise
 
     @property
     def uuid(self) -> str:
@@ -102,19 +132,24 @@ class Turn(MessageStream, Generic[OutputT]):
             await record.wait_for_change()
         return record.state
 
-    async def wait(self, *, check: bool = True) -> ours.ResultMessage | None:
-        """Read the turn to its end and return the result; None if the prompt was withdrawn. `await turn` is the same.
+    async def wait(self, *, check: bool = True) -> ours.ResultMessage:
+        """Read the turn to its end and return the result. `await turn` is the same.
 
-        Raises ResultError if the turn failed, unless `check` is False.
+        Raises ResultError if the turn failed, unless `check` is False, and if the prompt was withdrawn;
+        CLIConnectionError if the client was closed, or the engine exited, before the turn ended.
         """
         async for _ in self:
             pass
         result = self.result
-        if check and result is not None and result.is_error:
+        if result is None:
+            if self.state == "cancelled":
+                raise ResultError("the prompt was withdrawn before it was answered")
+            raise CLIConnectionError("the client was closed, or the engine exited, before the turn ended")
+        if check and result.is_error:
             raise ResultError.from_message(result)
         return result
 
-    def __await__(self) -> Generator[Any, None, ours.ResultMessage | None]:
+    def __await__(self) -> Generator[Any, None, ours.ResultMessage]:
         return self.wait().__await__()
 
     async def text(self, *, check: bool = True) -> str:
@@ -122,7 +157,7 @@ class Turn(MessageStream, Generic[OutputT]):
 
         Raises ResultError if the turn failed, unless `check` is False.
         """
-        return (await self._answered(check)).result or ""
+        return (await self.wait(check=check)).result or ""
 
     async def output(self, *, check: bool = True) -> OutputT:
         """Read the turn to its end and return the structured output, as `Options.output_type` if that is set.
@@ -132,7 +167,7 @@ class Turn(MessageStream, Generic[OutputT]):
         """
         from parley.sdk.structured import parse
 
-        found: OutputT = parse(await self._answered(check), self._record.parser)
+        found: OutputT = parse(await self.wait(check=check), self._record.parser)
         return found
 
     async def text_stream(self, *, check: bool = True) -> AsyncGenerator[str, None]:
@@ -146,24 +181,42 @@ class Turn(MessageStream, Generic[OutputT]):
         unless `check` is False.
         """
         streamed = False
-        async for message in self:
-            if isinstance(message, ours.StreamEvent) and message.parent_tool_use_id is None:
-                if piece := text_delta(message.event):
-                    streamed = True
-                    yield piece
-            elif isinstance(message, ours.AssistantMessage) and message.parent_tool_use_id is None and message.text:
-                if not streamed and message.error is None:
-                    yield message.text
-                streamed = False
-        await self._answered(check)
+        try:
+            async for message in self:
+                if isinstance(message, ours.StreamEvent) and message.parent_tool_use_id is None:
+                    if piece := text_delta(message.event):
+                        streamed = True
+                        yield piece
+                elif isinstance(message, ours.AssistantMessage) and message.parent_tool_use_id is None and message.text:
+                    if not streamed and message.error is None:
+                        yield message.text
+                    streamed = False
+        except GeneratorExit:
+            self._record.stop()
+            raise
+        await self.wait(check=check)
 
-    async def _answered(self, check: bool) -> ours.ResultMessage:
-        result = await self.wait(check=check)
-        if result is not None:
-            return result
-        if self.state == "cancelled":
-            raise ResultError("the prompt was withdrawn before it was answered")
-        raise CLIConnectionError("the client was closed, or the engine exited, before the turn ended")
+
+def stop_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
+    """Interrupt the turn of a reader that was cancelled, or withdraw its prompt if it has not started.
+
+    The reader is being cancelled, so it cannot wait for the engine: a job of its own does.
+    """
+    if turn.is_finished or router.queue.withdraw(turn.uuid):
+        return
+
+    async def stop() -> None:
+        # A prompt that was sent may run before the engine says so. Then it cannot be withdrawn any more.
+        with suppress(ClaudeSDKError):
+            if turn.state in ("sent", "queued"):
+                answer = await link.request(CancelAsyncMessage(message_uuid=turn.uuid))
+                if isinstance(answer, dict) and answer.get("cancelled"):
+                    return
+        with suppress(ClaudeSDKError):
+            if not turn.is_finished and not router.turns.is_shared(turn):
+                await link.request(Interrupt())
+
+    start(stop)
 
 
 def return_error(error: Exception) -> Exception:
@@ -196,6 +249,10 @@ class TurnTracker:
 
     def is_waiting(self, uuid: str) -> bool:
         return uuid in self._waiting
+
+    def is_shared(self, turn: TurnRecord) -> bool:
+        """Whether another prompt has joined the turn."""
+        return len(self._running) > 1 and turn in self._running
 
     def drop(self, turn: TurnRecord) -> None:
         """Remove a turn whose prompt could not be sent."""

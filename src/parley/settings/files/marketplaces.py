@@ -13,18 +13,29 @@ import os
 import posixpath
 import re
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
 from parley.settings.files.installed_plugins import FOLDER, MARKETPLACE
-from parley.settings.files.plugin_source import ARCHIVE, GIT_URL, InvalidSource, PluginSource, is_bare_repository
+from parley.settings.files.plugin_source import (
+    ARCHIVE,
+    CATALOG,
+    CATALOG_URL,
+    GIT_URL,
+    PACKAGE,
+    InvalidSource,
+    PluginSource,
+    is_bare_repository,
+)
 
 REGISTRY = "known_marketplaces.json"
-CATALOG = ".claude-plugin/marketplace.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
+NPM_REGISTRY = "https://registry.npmjs.org"
+NPM_NAME = re.compile(r"(@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*")
+NPM_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 RESERVED = frozenset({MARKETPLACE, "inline", "builtin", "skills-dir", "synced"})
 OFFICIAL = re.compile(r"anthropic.*|claude-(code|plugins?|community|for|tag)(-.*)?|.*official-claude.*|agent-skills")
@@ -63,20 +74,29 @@ def parse_source(text: str, cwd: str) -> Json:
         return {"source": "directory" if path.is_dir() else "archive", "path": real}
     if ARCHIVE.fullmatch(text):
         return {"source": "archive", "url": text}
+    if CATALOG_URL.fullmatch(text):
+        return {"source": "url", "url": text}
     if GIT_URL.fullmatch(place):
         found = {"source": "git", "url": place}
     elif REPOSITORY.fullmatch(place):
         found = {"source": "github", "repo": place}
     else:
-        raise InvalidSource(f"{text} is not a folder, an archive, OWNER/REPOSITORY or the URL of a git repository")
+        raise InvalidSource(
+            f"{text} is not a folder, an archive, OWNER/REPOSITORY or the URL of a git repository or a marketplace.json"
+        )
     return {**found, "ref": ref} if hash else found
 
 
 def to_plugin_source(source: Json, *, may_be_local: bool) -> PluginSource:
     """What to copy, unpack or clone for a source object of a marketplace or a plugin. Raises InvalidSource."""
+    if source.get("source") == "npm":
+        return find_package(source, may_be_local=may_be_local)
     kind, place = source.get("source"), source.get("url") or source.get("path") or source.get("repo")
     if kind not in ("github", "git", "url", "git-subdir", "archive", "directory"):
-        raise InvalidSource(f"sources of the kind {kind!r:.100} are not supported")
+        raise InvalidSource(
+            f"sources of the kind {kind!r:.100} are not supported (choose from archive, directory, git, git-subdir, "
+            "github, npm, url)"
+        )
     texts = [source.get(key, "") for key in ("ref", "sha", "path")]
     if not isinstance(place, str) or not all(isinstance(text, str) for text in texts):
         raise InvalidSource(f"the source {source!r:.200} is invalid")
@@ -89,6 +109,21 @@ def to_plugin_source(source: Json, *, may_be_local: bool) -> PluginSource:
     if not may_be_local and (not is_remote or place.startswith("file:")):
         raise InvalidSource(f"{place:.200} is on this machine, and the marketplace is not")
     return PluginSource(place=place, ref=sha or ref, path=path if kind == "git-subdir" else "")
+
+
+def find_package(source: Json, *, may_be_local: bool) -> PluginSource:
+    """The address of a package in its registry. Raises InvalidSource."""
+    package, version = source.get("package"), source.get("version", "latest")
+    registry = source.get("registry", NPM_REGISTRY)
+    if not isinstance(package, str) or NPM_NAME.fullmatch(package) is None or not isinstance(registry, str):
+        raise InvalidSource(f"the source {source!r:.200} is invalid")
+    if not registry.startswith("https://") and not may_be_local:
+        raise InvalidSource(f"the registry {registry:.200} is not an https address")
+    if not isinstance(version, str) or NPM_VERSION.fullmatch(version) is None:
+        raise InvalidSource(
+            f"the version {version!r:.100} of {package} is not an exact version or a tag, as 1.2.0 or latest"
+        )
+    return PluginSource(place=f"{PACKAGE}{registry.rstrip('/')}/{quote(package, safe='@')}/{version}")
 
 
 def is_local(source: Json) -> bool:
@@ -127,6 +162,11 @@ def find_entry(entry: CatalogEntry, catalog: Catalog, root: Path, *, may_be_loca
     place, top = os.path.realpath(os.path.join(root, str(base), entry.source)), os.path.realpath(root)
     if ".." in Path(entry.source).parts or (place != top and not safe_read.is_beneath(place, top)):
         raise InvalidSource(f"the source of {entry.name} leads out of its marketplace: {entry.source!r:.200}")
+    if not os.path.exists(place):
+        raise InvalidSource(
+            f"the marketplace has no folder {entry.source!r:.200} for {entry.name}; behind a URL of a JSON file there "
+            "are no folders: there, a source is a repository, an archive or an npm package"
+        )
     return PluginSource(place=place)
 
 

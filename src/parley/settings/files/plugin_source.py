@@ -1,4 +1,4 @@
-"""Bring the files of a plugin or a marketplace here: from a folder, an archive or a git repository.
+"""Bring the files of a plugin or a marketplace here: from a folder, an archive, a git repository or an npm registry.
 
     with staged(PluginSource(place="kit.zip"), folder) as root: ...     # a new folder, deleted at the end
 
@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
+import msgspec
+
 import parley.workspace.git as git
 from parley.errors import ToolError
 from parley.models.endpoint import is_loopback
@@ -34,9 +36,14 @@ if TYPE_CHECKING:
 
 MOST_FILES = 10_000
 MOST_BYTES = 200_000_000
+MOST_JSON_BYTES = 5_000_000
 GIT_URL = re.compile(r"(https?|ssh|git|file)://(?![^/\s]*@-)[^-\s][^\s\x00]*|\w[\w.-]*@\w[\w.-]*:[^-:\s][^\s\x00]*")
 """A host, a user or a path that starts with `-` would be an option of ssh."""
 ARCHIVE = re.compile(r"https?://[^\s?#]+\.(zip|tar\.gz|tgz)(\?[^\s#]*)?")
+CATALOG = ".claude-plugin/marketplace.json"
+CATALOG_URL = re.compile(r"https?://[^\s?#]+\.json(\?[^\s#]*)?")
+PACKAGE = "npm+"
+"""Before the address of a version of a package in an npm registry."""
 REF = re.compile(r"\w[\w./-]*")
 GIT_SECONDS = 300
 DOWNLOAD_SECONDS = 60
@@ -51,7 +58,7 @@ class PluginSource(Struct, frozen=True, kw_only=True):
     """Where files come from."""
 
     place: str
-    """A folder, an archive, or the URL of an archive or a git repository."""
+    """A folder, an archive, or the URL of an archive, a git repository, a catalog (`.json`) or a package (`npm+`)."""
     ref: str = ""
     """A branch, tag or commit of a git repository."""
     path: str = ""
@@ -90,10 +97,15 @@ def make_staging(folder: Path) -> Path:
 def fetch(source: PluginSource, target: Path) -> None:
     """Raises InvalidSource."""
     place, path = source.place, Path(source.place).expanduser()
-    if re.match(r"\w+://[^/@]*:[^/@]*@", place):
+    if re.match(r"[\w+]+://[^/@]*:[^/@]*@", place):
         raise InvalidSource("the URL contains a password; use a credential helper of git instead")
     if ARCHIVE.fullmatch(place):
         unpack(download(place, target.with_name("download")), target, place)
+    elif place.startswith(PACKAGE):
+        fetch_package(place.removeprefix(PACKAGE), target)
+    elif CATALOG_URL.fullmatch(place):
+        (target / CATALOG).parent.mkdir(0o700, parents=True)
+        download(place, target / CATALOG, MOST_JSON_BYTES)
     elif GIT_URL.fullmatch(place) or (path.is_dir() and is_bare_repository(path)):
         clone(place if GIT_URL.fullmatch(place) else str(path), source.ref, target)
     elif path.is_dir():
@@ -104,7 +116,7 @@ def fetch(source: PluginSource, target: Path) -> None:
         raise InvalidSource(f"{place} is not a folder, an archive (.zip, .tar.gz) or the URL of a git repository")
 
 
-def download(url: str, target: Path) -> Path:
+def download(url: str, target: Path, max_bytes: int = MOST_BYTES) -> Path:
     """Raises InvalidSource. Every address on the way must be https, or on this machine."""
     from http.client import HTTPException
     from urllib.request import HTTPRedirectHandler, build_opener
@@ -121,10 +133,41 @@ def download(url: str, target: Path) -> Path:
     check(url)
     try:
         with build_opener(CheckedRedirects).open(url, timeout=DOWNLOAD_SECONDS) as reply, target.open("xb") as new:
-            copy_exactly(reply, new, MOST_BYTES, url)
+            copy_exactly(reply, new, max_bytes, url)
     except (OSError, HTTPException, ValueError) as exc:
         raise InvalidSource(f"{url} cannot be downloaded: {exc}") from None
     return target
+
+
+class PackageFiles(Struct, frozen=True):
+    tarball: str
+    integrity: str
+
+
+class PackageVersion(Struct, frozen=True):
+    """What an npm registry says of one version of a package."""
+
+    dist: PackageFiles
+
+
+def fetch_package(url: str, target: Path) -> None:
+    """Unpack a package of an npm registry, without its dependencies; no script of it runs. Raises InvalidSource."""
+    from base64 import b64encode
+    from hashlib import file_digest
+
+    about = download(url, target.with_name("package.json"), MOST_JSON_BYTES)
+    try:
+        files = msgspec.json.decode(about.read_bytes(), type=PackageVersion).dist
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise InvalidSource(f"{url} is not a version of an npm package: {exc}") from None
+    if url.startswith("https:") and not files.tarball.startswith("https:"):
+        raise InvalidSource(f"{files.tarball:.200} is not an https address")
+    packed = download(files.tarball, target.with_name("download"))
+    with packed.open("rb") as opened:
+        digest = f"sha512-{b64encode(file_digest(opened, 'sha512').digest()).decode()}"
+    if digest not in files.integrity.split():
+        raise InvalidSource(f"{files.tarball} does not have the sha512 digest that the registry states")
+    unpack(packed, target, files.tarball)
 
 
 def is_bare_repository(path: Path) -> bool:

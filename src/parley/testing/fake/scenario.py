@@ -1,6 +1,6 @@
 """The format of a scenario file: what a fake engine does, turn by turn.
 
-    version = "2.1.326 (Claude Code)"
+    version = "2.1.327 (Claude Code)"
 
     [[turn]]
     prompt = "notes"

@@ -828,14 +828,9 @@ class SupervisorProcess:
             async with asyncio.timeout(END_SECONDS):
                 await loop.sock_recv(self._control, 1)
         except TimeoutError:
-            from parley.workspace.process.tree import descendants_of, send
+            from parley.workspace.process.tree import kill_with_descendants
 
-            # Its descendants first: bubblewrap exits when none is left in its namespace.
-            for pid in descendants_of(self._process.pid):
-                send(pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, END_SECONDS)
-            self._process.kill()
+            await asyncio.to_thread(kill_with_descendants, self._process, END_SECONDS)
         finally:
             self._forget()
 

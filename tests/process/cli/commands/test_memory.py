@@ -216,9 +216,7 @@ def test_without_a_memory_nothing_of_it_is_loaded_or_written(run: Any, tmp_path:
     run("-p", "--model", "offline", "--memory=off", *HERE, LONG)
     run("-p", "--model", "offline", LONG)
 
-    tables = MemoryDatabase(tmp_path / "agent.db")
-    with tables.reading() as there:
-        assert there is None
+    assert MemoryDatabase(tmp_path / "agent.db").is_empty
     assert not list((tmp_path / "home").rglob("memory.db"))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.models.catalog import CHECKED
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import running
 
 

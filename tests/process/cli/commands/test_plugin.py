@@ -8,8 +8,10 @@ import stat
 import subprocess
 import tarfile
 import zipfile
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import partial
+from hashlib import sha512
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -428,7 +430,7 @@ def market(tmp_path: Path, kit: Path) -> Path:
     entries += [{"name": "root", "source": "/etc"}, {"name": "lying", "source": "./plugins/lying"}]
     entries.append({"name": "option", "source": {"source": "url", "url": "ssh://-oProxyCommand=touch%20escaped/x"}})
     entries.append({"name": "ref", "source": {"source": "url", "url": f"file://{folder}", "ref": "--upload-pack=x"}})
-    entries.append({"name": "npm", "source": {"source": "npm", "package": "x"}})
+    entries.append({"name": "pip", "source": {"source": "pip", "package": "x"}})
     put(folder, ".claude-plugin/marketplace.json", json.dumps({"name": "acme", "plugins": entries}))
     put(folder, "plugins/lying/.claude-plugin/plugin.json", '{"name": "kit"}')
     put(kit, "skills/lint/SKILL.md", "---\ndescription: lints\n---\nLint.")
@@ -521,6 +523,55 @@ def test_a_marketplace_is_added_its_plugin_installed_and_updated(
     assert (gone.returncode, json.loads(gone.stdout)["failureCode"]) == (1, "not_configured")
 
 
+def serve_package(folder: Path, url: str, plugin: Path, **about: Any) -> None:
+    """The newest version of the npm package @acme/kit, as files of a server."""
+    with tarfile.open(folder / "kit.tgz", "w:gz") as archive:
+        archive.add(plugin, "package")
+    digest = b64encode(sha512((folder / "kit.tgz").read_bytes()).digest()).decode()
+    dist = {"tarball": f"{url}/kit.tgz", "integrity": f"sha512-{digest}", **about}
+    put(folder, "@acme/kit/latest", json.dumps({"dist": dist}))
+
+
+def test_a_marketplace_behind_the_url_of_its_catalog_has_packages(
+    run: Any, tmp_path: Path, kit: Path, serve_folder: Callable[[Path], str]
+) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    url = serve_folder(served)
+    package = {"source": "npm", "package": "@acme/kit", "registry": url}
+    entries: list[Any] = [{"name": "kit", "source": package}, {"name": "folder", "source": "./kit"}]
+    entries.append({"name": "range", "source": {**package, "version": "^1.0.0"}})
+    put(served, "marketplace.json", json.dumps({"name": "acme", "plugins": entries}))
+    serve_package(served, url, kit)
+
+    added = run("plugin", "marketplace", "add", f"{url}/marketplace.json", "--json")
+    assert json.loads(added.stdout)["marketplace"] == "acme", added.stderr
+    [row] = json.loads(run("plugin", "marketplace", "list", "--json").stdout)
+    assert (row["source"], row["contentHash"][:7]) == ("url", "sha256:")
+    refused = run("plugin", "install", "kit@acme")
+    assert "is not an https address" in refused.stderr  # the marketplace is not a folder of this machine
+
+    # From a folder of this machine, a registry on it may be used.
+    run("plugin", "marketplace", "remove", "acme")
+    put(tmp_path / "local", ".claude-plugin/marketplace.json", (served / "marketplace.json").read_text())
+    run("plugin", "marketplace", "add", str(tmp_path / "local"))
+    assert "It contains: 1 command" in run("plugin", "install", "kit@acme").stdout
+    assert names(run) == ["kit"]
+    put(kit, "commands/greet.md", "Changed.")
+    serve_package(served, url, kit)
+    assert run("plugin", "update", "kit").stdout.splitlines()[1:] == ["  ~ commands/greet.md"]
+
+    assert "there are no folders" in run("plugin", "install", "folder@acme").stderr
+    assert "'^1.0.0' of @acme/kit is not an exact version or a tag" in run("plugin", "install", "range@acme").stderr
+    serve_package(served, url, kit, integrity="sha512-AAAA")
+    assert "does not have the sha512 digest" in run("plugin", "update", "kit").stderr
+    put(served, "@acme/kit/latest", "{}")
+    assert "is not a version of an npm package" in run("plugin", "update", "kit").stderr
+    put(served, "large.json", " " * 5_000_001)
+    assert "larger than 5,000,000 bytes" in run("plugin", "marketplace", "add", f"{url}/large.json").stderr
+    assert "is not an https address" in run("plugin", "marketplace", "add", "http://example.com/m.json").stderr
+
+
 @pytest.fixture
 def serve_folder() -> Iterator[Callable[[Path], str]]:
     servers: list[ThreadingHTTPServer] = []
@@ -582,7 +633,7 @@ def test_managed_settings_decide_about_marketplaces(
         ("lying", "its manifest has the name 'kit'"),
         ("option", "is not a folder, an archive"),
         ("ref", "is not the name of a branch, a tag or a commit"),
-        ("npm", "sources of the kind 'npm' are not supported"),
+        ("pip", "sources of the kind 'pip' are not supported (choose from archive, directory, git,"),
         ("none", 'Plugin "none" not found in marketplace "acme"'),
     ],
 )
@@ -600,10 +651,10 @@ def test_a_hostile_entry_of_a_marketplace_is_refused(
 def test_a_marketplace_is_validated_and_flags_without_effect_are_refused(run: Any, market: Path) -> None:
     report = json.loads(run("plugin", "validate", str(market), "--json").stdout)
     assert (report["success"], report["manifest"]["type"]) == (False, "marketplace")
-    assert [error["message"].partition(":")[0] for error in report["manifest"]["errors"]] == [
+    assert [error["message"].partition(":")[0].partition(" (")[0] for error in report["manifest"]["errors"]] == [
         "the source of up leads out of its marketplace",
         "the source of root leads out of its marketplace",
-        "sources of the kind 'npm' are not supported",
+        "sources of the kind 'pip' are not supported",
     ]
     assert "--available needs --json" in run("plugin", "list", "--available").stderr
     assert "--scope must be user" in run("plugin", "marketplace", "add", str(market), "--scope", "project").stderr

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parley.engine.context.system_prompt import BOUNDARY
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.hooks import reply, results
 from tests.helpers.mcp import script

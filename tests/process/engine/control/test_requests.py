@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.engine.control.routes import HANDLERS, NOT_OURS
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.hooks import reply, results
 from tests.helpers.mcp import config, own, script

@@ -15,7 +15,7 @@ import pytest
 
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.backends.anthropic import Anthropic, build_headers
+from parley.models.backends.anthropic import Anthropic
 from parley.models.base import ModelEvent, ModelRequest, read_event
 from parley.models.endpoint import ModelEndpoint, is_loopback
 from parley.models.http.call import BAD_PROXY, Deadlines
@@ -59,7 +59,7 @@ async def talking(
 ) -> AsyncIterator[tuple[Loopback, Anthropic]]:
     """A server with these answers, and a model connected to it."""
     async with loopback(*answers) as server:
-        model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth, **endpoint), deadlines)
+        model = Anthropic(ModelEndpoint(base_url=server.url, auth=auth, **endpoint), deadlines=deadlines)
         try:
             yield server, model
         finally:
@@ -493,7 +493,9 @@ def test_an_endpoint_shows_neither_its_key_nor_its_password() -> None:
 
 
 def test_headers_without_a_key_have_none() -> None:
-    assert build_headers(HELLO, ModelEndpoint(base_url="", auth=None)) == {
+    endpoint = ModelEndpoint(base_url="", auth=None)
+
+    assert Anthropic(endpoint).build_headers(HELLO, endpoint) == {
         "content-type": "application/json",
         "accept": "text/event-stream",
         "accept-encoding": "identity",

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.backends.anthropic import Anthropic
-from parley.models.backends.rate_limits import PREFIX, parse_quota
+from parley.models.backends.anthropic import QUOTA_PREFIX, Anthropic, parse_quota
 from parley.models.endpoint import ModelEndpoint
 from parley.protocol.messages.notices import RateLimitInfo
 from tests.helpers.http_server import loopback, stream, whole
@@ -43,7 +42,7 @@ REJECTED = RateLimitInfo(
 
 
 def headers(**changes: str) -> dict[str, str]:
-    return {PREFIX + name: value for name, value in {**SAID, **changes}.items()}
+    return {QUOTA_PREFIX + name: value for name, value in {**SAID, **changes}.items()}
 
 
 @pytest.mark.parametrize(
@@ -51,9 +50,9 @@ def headers(**changes: str) -> dict[str, str]:
     [
         (headers(), WARNING),
         (headers(status="rejected"), REJECTED),
-        ({PREFIX + "status": "allowed"}, RateLimitInfo(status="allowed", isUsingOverage=False)),
+        ({QUOTA_PREFIX + "status": "allowed"}, RateLimitInfo(status="allowed", isUsingOverage=False)),
         (
-            {PREFIX + "status": "allowed", PREFIX + "reset": "soon"},
+            {QUOTA_PREFIX + "status": "allowed", QUOTA_PREFIX + "reset": "soon"},
             RateLimitInfo(status="allowed", isUsingOverage=False),
         ),
         ({"anthropic-ratelimit-requests-remaining": "5"}, None),

@@ -18,7 +18,8 @@ from parley.errors import ModelError
 from parley.models.backends.anthropic import Anthropic
 from parley.models.base import ModelEvent
 from parley.models.endpoint import ModelEndpoint
-from parley.models.http.call import ConnectionPool, parse_refusal
+from parley.models.failures import parse_refusal
+from parley.models.http.call import ConnectionPool
 from tests.helpers.http_server import (
     EVENT_STREAM,
     Answer,

@@ -9,7 +9,7 @@ import pytest
 
 from parley.engine.agents.setup import agent_compaction
 from parley.engine.context.history import CompactionPolicy
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.session import Json, SessionHarness
 

@@ -88,6 +88,7 @@ async def test_commands_are_listed_where_clients_look(tmp_path: Path) -> None:
         "clear",
         "compact",
         "context",
+        "goal",
         "help",
         "model",
         "usage",

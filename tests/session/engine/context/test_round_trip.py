@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import ModelServer
 from tests.helpers.session import Json, SessionHarness
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from parley.engine.mcp.server_tool import is_always_loaded
 from parley.engine.session.config import SessionConfig
-from parley.models.fake.script import Script, ScriptedCall, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.testing.model_server import ModelServer
 from tests.helpers.mcp import answer, config, one_turn, own, results, script, visit
 from tests.helpers.session import Json, SessionHarness

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedTurn
+from parley.models.script import Script, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.mcp import config, own, script
 from tests.helpers.session import Json, SessionHarness, texts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.models.fake.script import Script, ScriptedCall, ScriptedError, ScriptedTurn
+from parley.models.script import Script, ScriptedCall, ScriptedError, ScriptedTurn
 from parley.testing.model_server import ModelServer, running
 from tests.helpers.session import Json, SessionHarness
 

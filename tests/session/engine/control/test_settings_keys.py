@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from parley.models.fake.script import Script, ScriptedError, ScriptedTurn
+from parley.models.script import Script, ScriptedError, ScriptedTurn
 from parley.testing.model_server import running
 from tests.helpers.session import SessionHarness
 

@@ -17,7 +17,7 @@ import pytest
 from parley.compose.composer import Composer
 from parley.compose.mcp import find_server_proxy
 from parley.errors import UsageError
-from parley.mcp.naming import qualify
+from parley.mcp.content import qualify
 from parley.protocol.options import CliOptions
 from tests.helpers.environment import base_environment
 from tests.helpers.mcp import ALL, alive, config, news, one_turn, own, results, script, seen, states, visit

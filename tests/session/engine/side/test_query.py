@@ -14,7 +14,7 @@ from parley.engine.side.query import QueryModels, SideQuery
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef, Prices
-from parley.models.fake.script import read_script
+from parley.models.script import read_script
 from parley.testing.model_server import Exchange, ModelServer
 from tests.helpers.http_server import loopback, whole
 from tests.helpers.session import Json, SessionHarness

@@ -24,7 +24,7 @@ from parley.engine.context.history import (
     with_cache_marker,
 )
 from parley.errors import UsageError
-from parley.models.backends import anthropic, chat_request, responses_request
+from parley.models.backends import anthropic
 from parley.models.backends.anthropic import Anthropic
 from parley.models.backends.openai import OpenAI
 from parley.models.backends.reasoning_items import PHASE, pack, without_reasoning_items
@@ -34,6 +34,7 @@ from parley.models.encoding import PrefixEncoder
 from parley.models.endpoint import ModelEndpoint
 from parley.protocol.base import Json
 from parley.stores.base import Entry
+from tests.helpers.model_bodies import chat_body, responses_body
 
 
 def entry(kind: str, content: str | list[Json], id: str | None = None, **more: object) -> Entry:
@@ -287,14 +288,6 @@ def messages_body(request: ModelRequest, dropped: frozenset[str]) -> Json:
     return {**body, "messages": [one for message in body["messages"] for one in without_reasoning_items(message)]}
 
 
-def chat_body(request: ModelRequest, dropped: frozenset[str]) -> Json:
-    return {**chat_request.build_body(request, "m", ENDPOINT.declared, dropped), **ENDPOINT.extra_body}
-
-
-def responses_body(request: ModelRequest, dropped: frozenset[str]) -> Json:
-    return {**responses_request.build_body(request, "m", dropped), **ENDPOINT.extra_body}
-
-
 @given(st.lists(LINES, max_size=20), st.lists(DROPPED, min_size=1, max_size=3), st.integers(0, 20))
 def test_bodies_that_reuse_what_was_sent_are_those_of_a_new_process(
     lines: list[tuple[str, Any, str | None]], dropped: list[frozenset[str]], end: int
@@ -302,8 +295,14 @@ def test_bodies_that_reuse_what_was_sent_are_those_of_a_new_process(
     """Byte for byte, whatever was cut, summarized, repaired, reset or asked beside, and what a server rejects."""
     backends: list[tuple[Anthropic | OpenAI, Callable[[ModelRequest, frozenset[str]], Json]]] = [
         (Anthropic(ENDPOINT), messages_body),
-        (OpenAI(ENDPOINT, "m", str), chat_body),
-        (OpenAIResponses(ENDPOINT, "m", str), responses_body),
+        (
+            OpenAI(ENDPOINT, "m", str),
+            lambda request, fields: {**chat_body(request, "m", ENDPOINT.declared, fields), **ENDPOINT.extra_body},
+        ),
+        (
+            OpenAIResponses(ENDPOINT, "m", str),
+            lambda request, fields: {**responses_body(request, "m", fields), **ENDPOINT.extra_body},
+        ),
     ]
     history = History()
     for number, step in enumerate(make_entries(lines)):

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.models.backends.chat_request import build_body
 from parley.protocol.base import Json
+from tests.helpers.model_bodies import chat_body
 from tests.helpers.models import asking, assistant, text, user
 
 PIXEL: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
@@ -28,12 +28,12 @@ def called(id: str, name: str, arguments: str) -> Json:
 
 
 def messages(*given: Json, declared: tuple[str, ...] = (), **fields: Any) -> list[Json]:
-    sent: list[Json] = build_body(asking(*given, **fields), "gpt", declared)["messages"]
+    sent: list[Json] = chat_body(asking(*given, **fields), "gpt", declared)["messages"]
     return sent
 
 
 def test_a_request_has_the_model_the_usage_option_and_the_length() -> None:
-    assert build_body(asking(user("Hi")), "gpt", ()) == {
+    assert chat_body(asking(user("Hi")), "gpt", ()) == {
         "model": "gpt",
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -43,7 +43,7 @@ def test_a_request_has_the_model_the_usage_option_and_the_length() -> None:
 
 
 def test_a_length_that_is_only_our_guess_is_not_sent() -> None:
-    assert "max_tokens" not in build_body(asking(user("Hi"), max_tokens=32_000), "gpt", ())
+    assert "max_tokens" not in chat_body(asking(user("Hi"), max_tokens=32_000), "gpt", ())
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_length_that_is_only_our_guess_is_not_sent() -> None:
 def test_the_length_goes_under_the_name_that_the_server_knows(
     declared: tuple[str, ...], dropped: tuple[str, ...], name: str
 ) -> None:
-    sent = build_body(asking(user("Hi")), "gpt", declared, dropped)
+    sent = chat_body(asking(user("Hi")), "gpt", declared, dropped)
 
     assert {key: value for key, value in sent.items() if key.startswith("max")} == {name: 100}
 
@@ -66,18 +66,18 @@ def test_the_length_goes_under_the_name_that_the_server_knows(
 def test_the_form_of_an_answer_goes_along() -> None:
     request = asking(user("Hi"), output_schema={"type": "object"})
 
-    assert build_body(request, "gpt", ())["response_format"] == {
+    assert chat_body(request, "gpt", ())["response_format"] == {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": {"type": "object"}},
     }
-    assert "response_format" not in build_body(asking(user("Hi")), "gpt", ("response_format",))
+    assert "response_format" not in chat_body(asking(user("Hi")), "gpt", ("response_format",))
 
 
 def test_effort_is_sent_only_where_it_is_declared() -> None:
     request = asking(user("Hi"), effort="low")
 
-    assert "reasoning_effort" not in build_body(request, "gpt", ())
-    assert build_body(request, "gpt", ("reasoning_effort",))["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in chat_body(request, "gpt", ())
+    assert chat_body(request, "gpt", ("reasoning_effort",))["reasoning_effort"] == "low"
 
 
 def test_tools_become_functions_and_those_of_another_backend_stay_away() -> None:
@@ -86,7 +86,7 @@ def test_tools_become_functions_and_those_of_another_backend_stay_away() -> None
         {"name": "Read", "description": "reads", "input_schema": schema},
         {"type": "web_search_20250305", "name": "web_search"},
     ]
-    sent = build_body(asking(user("Hi"), tools=tools), "gpt", ())
+    sent = chat_body(asking(user("Hi"), tools=tools), "gpt", ())
 
     assert sent["tools"] == [
         {"type": "function", "function": {"name": "Read", "description": "reads", "parameters": schema}}
@@ -195,6 +195,6 @@ def test_a_document_is_a_text_or_a_file(source: Json, part: Json) -> None:
 def test_the_next_request_begins_with_the_bytes_of_the_last_one() -> None:
     said = [user([text("Look.")]), assistant(use("c1", "Read")), user([result("c1", [PIXEL])])]
     more = [*said, assistant(text("Done.")), user([text("Thanks.")])]
-    first, second = (msgspec.json.encode(build_body(asking(*conversation), "gpt", ())) for conversation in (said, more))
+    first, second = (msgspec.json.encode(chat_body(asking(*conversation), "gpt", ())) for conversation in (said, more))
 
     assert second.startswith(first.removesuffix(b"]}"))

@@ -9,7 +9,8 @@ import pytest
 
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.backends.chat_stream import DONE, ChatStream
+from parley.models.backends.converted_stream import DONE
+from parley.models.backends.openai import ChatStream
 from parley.protocol.base import Json
 from tests.helpers.models import counting
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from parley.models.backends.reasoning_items import PHASE, pack
-from parley.models.backends.responses_request import build_body, optional_fields
+from parley.models.backends.responses import optional_fields
 from parley.models.catalog import UNKNOWN_MODEL
 from parley.protocol.base import Json
+from tests.helpers.model_bodies import responses_body
 from tests.helpers.models import asking, assistant, text, user
 
 ADAPTIVE = {"type": "adaptive"}
@@ -32,7 +33,7 @@ def thought(model: str = "gpt-5") -> Json:
 
 
 def items(*messages: Json, **options: Any) -> list[Json]:
-    found: list[Json] = build_body(asking(*messages), "gpt-5", **options)["input"]
+    found: list[Json] = responses_body(asking(*messages), "gpt-5", **options)["input"]
     return found
 
 
@@ -43,7 +44,7 @@ def said(words: str) -> Json:
 def test_a_request_stores_nothing_and_asks_for_the_reasoning() -> None:
     request = asking(user("Hi"), thinking=ADAPTIVE, session_id="s1", system=[text("Be."), text("Kind.")])
 
-    assert build_body(request, "m") == {
+    assert responses_body(request, "m") == {
         "model": "m",
         "stream": True,
         "store": False,
@@ -57,7 +58,7 @@ def test_a_request_stores_nothing_and_asks_for_the_reasoning() -> None:
 
 
 def test_a_model_that_does_not_reason_is_asked_for_none() -> None:
-    assert build_body(asking(user("Hi"), max_tokens=UNKNOWN_MODEL.max_output_tokens), "m") == {
+    assert responses_body(asking(user("Hi"), max_tokens=UNKNOWN_MODEL.max_output_tokens), "m") == {
         "model": "m",
         "stream": True,
         "store": False,
@@ -79,7 +80,7 @@ def test_a_model_that_does_not_reason_is_asked_for_none() -> None:
     ],
 )
 def test_effort_and_budget_are_the_effort_of_the_reasoning(fields: Json, expected: Json) -> None:
-    assert build_body(asking(user("Hi"), **fields), "m")["reasoning"] == expected
+    assert responses_body(asking(user("Hi"), **fields), "m")["reasoning"] == expected
 
 
 def test_tools_are_functions_that_are_not_strict() -> None:
@@ -88,13 +89,13 @@ def test_tools_are_functions_that_are_not_strict() -> None:
         {"type": "web_search_20250305", "name": "web_search"},
     ]
 
-    assert build_body(asking(user("Hi"), tools=tools), "m")["tools"] == [
+    assert responses_body(asking(user("Hi"), tools=tools), "m")["tools"] == [
         {"type": "function", "name": "Read", "description": "Reads.", "parameters": SCHEMA, "strict": False}
     ]
 
 
 def test_the_form_of_an_answer_goes_along() -> None:
-    assert build_body(asking(user("Hi"), output_schema=SCHEMA), "m")["text"] == {
+    assert responses_body(asking(user("Hi"), output_schema=SCHEMA), "m")["text"] == {
         "format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}
     }
 
@@ -178,15 +179,15 @@ def test_the_phase_of_a_message_goes_back() -> None:
 )
 def test_a_field_that_the_server_rejected_is_left_out(dropped: str, gone: str) -> None:
     request = asking(user("Hi"), thinking=ADAPTIVE, effort="low", session_id="s1")
-    before, after = build_body(request, "m"), build_body(request, "m", {dropped})
+    before, after = responses_body(request, "m"), responses_body(request, "m", {dropped})
 
     assert after == {name: value for name, value in before.items() if name != gone}
-    assert dropped in list(optional_fields(before))
-    assert dropped not in list(optional_fields(after))
+    assert dropped in list(optional_fields(before, before["input"]))
+    assert dropped not in list(optional_fields(after, after["input"]))
 
 
 def test_half_of_the_reasoning_fields_can_be_left_out() -> None:
     request = asking(user("Hi"), thinking=ADAPTIVE, effort="low")
 
-    assert build_body(request, "m", {"reasoning.summary"})["reasoning"] == {"effort": "low"}
-    assert "reasoning" not in build_body(request, "m", {"reasoning.summary", "reasoning.effort"})
+    assert responses_body(request, "m", {"reasoning.summary"})["reasoning"] == {"effort": "low"}
+    assert "reasoning" not in responses_body(request, "m", {"reasoning.summary", "reasoning.effort"})

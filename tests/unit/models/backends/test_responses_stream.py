@@ -11,7 +11,7 @@ import pytest
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.backends.reasoning_items import PHASE, unpack
-from parley.models.backends.responses_stream import ResponsesStream
+from parley.models.backends.responses import ResponsesStream
 from parley.models.base import ModelEvent
 from parley.protocol.base import Json
 from tests.helpers.models import counting, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import CommandLine, Targets, find_steps, find_targets, parse_strict
+from parley.permissions.shell import CommandLine, Targets, find_targets, parse_strict, track_files
 from parley.permissions.shell.targets import MAX_FOLDERS
 from tests.helpers.file_tree import Tree
 
@@ -143,4 +143,4 @@ def test_the_folders_of_a_line_are_bounded() -> None:
     line = parse_strict(";".join(f"cd a{number}" for number in range(45)))
     assert isinstance(line, CommandLine)
 
-    assert max(len(step.folders) for step in find_steps(line, "/w", Tree())) <= MAX_FOLDERS
+    assert max(len(step.folders) for step in track_files(line, "/w", Tree())[1]) <= MAX_FOLDERS

@@ -96,12 +96,6 @@ def test_a_result_may_name_its_prompts() -> None:
     assert a.result is None
 
 
-def test_a_cancelled_prompt_has_no_result_and_no_error() -> None:
-    [a], _, _ = played([life("a", "queued"), life("a", "cancelled")], "a")
-
-    assert (run("asyncio", a.wait), a.state) == (None, "cancelled")
-
-
 def test_a_turn_that_is_cut_off_says_so() -> None:
     [a], _, _ = played([life("a", "started"), INIT], "a")
 
@@ -153,11 +147,13 @@ def test_a_failed_turn_can_be_read_without_an_exception() -> None:
     assert run("asyncio", read) == (a.result, "API Error: 400")
 
 
-def test_a_withdrawn_prompt_has_no_text() -> None:
-    [a], _, _ = played([life("a", "cancelled")], "a")
+def test_a_withdrawn_prompt_has_no_result_and_no_text() -> None:
+    [a], _, _ = played([life("a", "queued"), life("a", "cancelled")], "a")
 
-    with pytest.raises(ResultError, match="withdrawn"):
-        run("asyncio", a.text)
+    for read in (a.wait, a.text):
+        with pytest.raises(ResultError, match="withdrawn"):
+            run("asyncio", read)
+    assert (a.result, a.state) == (None, "cancelled")
 
 
 def delta(text: str, parent: str | None = None) -> dict[str, Any]:

@@ -37,17 +37,8 @@ from parley.gateway.server import (
     watch_signals,
 )
 from parley.gateway.server_log import ServerLog
-from parley.mcp.tool_server import (
-    HANDSHAKE_VERSIONS,
-    HEADER_MISMATCH,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    META_VERSIONS,
-    METHOD_NOT_FOUND,
-    VERSION_KEY,
-    ToolServer,
-)
+from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from parley.mcp.tool_server import HANDSHAKE_VERSIONS, HEADER_MISMATCH, META_VERSIONS, VERSION_KEY, ToolServer
 from parley.protocol.base import Json, encode_json
 
 VERSION_HEADER = "mcp-protocol-version"

@@ -26,8 +26,8 @@ from msgspec import Meta
 
 from parley.acp.agent import AcpAgent
 from parley.acp.local_sessions import LocalSessions
-from parley.acp.rpc import Method, RpcConnection, RpcError
 from parley.acp.schema import PROTOCOL_VERSION
+from parley.jsonrpc import Method, RpcConnection, RpcError
 from parley.protocol.base import Json, Struct, encode_json
 
 MOST_OPEN = 32

@@ -9,12 +9,12 @@ import signal
 
 from parley.acp.agent import AcpAgent
 from parley.acp.local_sessions import LocalSessions
-from parley.acp.rpc import PARSE_ERROR, RpcConnection, RpcError
 from parley.cli.commands.catalog import COMMANDS
 from parley.cli.commands.subcommand import GivenArgs, run_command
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments
+from parley.jsonrpc import PARSE_ERROR, RpcConnection, RpcError
 from parley.protocol.framing import Framer
 from parley.protocol.options import ROWS
 from parley.transports.stdio import StdioTransport

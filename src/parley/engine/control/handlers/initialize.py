@@ -142,7 +142,7 @@ def list_server_configs(request: requests.Initialize) -> Iterable[tuple[str, Any
 
 def check_policies(name: str, request: requests.Initialize) -> list[str]:
     """What has no effect in the policies for the tools of a server. Raises NotPossible if they are invalid."""
-    from parley.mcp.tool_policies import parse_policies, parse_tools
+    from parley.mcp.config import parse_policies, parse_tools
 
     configs: Json = dict(list_server_configs(request))
     try:
@@ -197,7 +197,7 @@ def list_notices(session: Session, request: requests.Initialize, answer: request
 
 
 def list_server_notices(request: requests.Initialize) -> Iterator[str]:
-    from parley.mcp.tool_policies import HOST_FIELDS
+    from parley.mcp.config import HOST_FIELDS
 
     for name, config in list_server_configs(request):
         field = f"initialize.sdkMcpServerConfigs: {name!r:.200}"

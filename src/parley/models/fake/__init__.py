@@ -1,1 +1,0 @@
-"""Fake models that need no key and no network: `scripted:FILE` and `offline`."""

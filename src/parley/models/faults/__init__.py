@@ -1,1 +1,0 @@
-"""Fault injection for tests: `--fault` and faults in scripts."""

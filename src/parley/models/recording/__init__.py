@@ -1,1 +1,0 @@
-"""Recording model calls to a file, and replaying them."""
