@@ -28,12 +28,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser, Page, async_playwright
+
+from parley.gateway.session_log.session_log import SessionLog
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -131,8 +134,10 @@ class Server:
     def write_log(self, session_id: str, lines: list[dict[str, Any]]) -> None:
         """Give a session a past."""
         self._stop()
-        [logs] = (self.folder / "config").rglob("lines")
-        (logs / f"{session_id}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        [logs] = (self.folder / "config").rglob("logs")
+        with closing(SessionLog(logs / f"{session_id}.log")) as log:
+            for line in lines:
+                log.add_line(json.dumps(line).encode())
         self._start()
 
 

@@ -50,8 +50,7 @@ from gateway import DEADLINE_SECONDS, MODEL, PARLEY, Server, Viewer, cpu_seconds
 from parley.cluster.base import Cluster, ClusterError, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection
-from parley.cluster.nats.jetstream import JetStream
-from parley.cluster.nats.streams import StreamNames
+from parley.cluster.nats.jetstream import JetStream, StreamNames
 
 SHARDS = 64
 LEASE_SECONDS = 3

@@ -9,8 +9,8 @@ from typing import Any
 from pages import fill, main, table
 
 from parley.cli.commands.catalog import COMMANDS, Command
+from parley.cli.commands.help import format_value
 from parley.cli.commands.subcommand import usage_line
-from parley.cli.help import format_value
 from parley.protocol.options import FIELDS, ROWS, Option
 
 PAGE = "docs/cli.md"

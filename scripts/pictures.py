@@ -122,7 +122,7 @@ PICTURES = [
         "question",
         'parley "Make a folder for the notes"',
         [f"cat > ~/script.toml <<'END'\n{ASKING}END", "parley config set model scripted:$HOME/script.toml"],
-        answers=[("y yes, once", "y")],
+        answers=[("y Yes, once", "y")],
     ),
     Picture(
         "terminal",

@@ -17,8 +17,8 @@ from parley.cluster.host import Host, HostSettings
 from parley.cluster.local import open_local
 from parley.cluster.takeovers import read_work
 from parley.gateway.hub import HubSettings
+from parley.gateway.reporting import ServerLog
 from parley.gateway.server import Address, ServerSettings, listen
-from parley.gateway.server_log import ServerLog
 from tests.helpers.gateway import Server
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.ports import free_port

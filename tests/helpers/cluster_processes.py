@@ -15,8 +15,7 @@ from typing import Any, Self, TypeVar
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged, SessionKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.session_log.batches import NewerVersion
-from parley.cluster.session_log.reading import LoadedLog, read_log
+from parley.cluster.session_log.batches import LoadedLog, NewerVersion, read_log
 from tests.helpers.forked import ForkedPipes, start_parley
 from tests.helpers.gateway import Server
 from tests.helpers.nats import NatsServer

@@ -232,10 +232,14 @@ def serve(connection: socket.socket) -> None:
 
     import parley.cli.handshake
     import parley.cli.run  # noqa: F401  # a session needs both
-    from parley.cli.main import SUBCOMMANDS
+    from parley.cli.commands.catalog import COMMANDS
+    from parley.cli.commands.subcommand import find_handler
     from parley.compose.preload import preload
 
-    for module in (*sorted(set(SUBCOMMANDS.values())), *SERVERS):
+    for command in COMMANDS.values():
+        for action in command.actions:
+            find_handler(command.name, action)
+    for module in SERVERS:
         import_module(module)
     preload()
     reports: dict[int, int] = {}

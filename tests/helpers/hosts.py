@@ -15,10 +15,10 @@ from parley.cluster.base import Cluster, ClusterError, Lease, LeaseLost, Ownersh
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.host_sessions import HostedSession, NotOwner
-from parley.cluster.session_log.reading import read_log
+from parley.cluster.session_log.batches import read_log
 from parley.cluster.shards import now
 from parley.gateway.hub import SERVER, HubSettings
-from parley.gateway.server_log import ServerLog
+from parley.gateway.reporting import ServerLog
 from parley.gateway.session_options import SessionOptions, SessionRequest
 from tests.helpers.patience import PATIENCE_SECONDS
 

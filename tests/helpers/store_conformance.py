@@ -113,6 +113,26 @@ def what_is_appended_later_goes_behind_what_is_there(place: Place) -> None:
     assert kept(place.open()) == CONVERSATION
 
 
+def entries_that_belong_together_are_appended_at_once(place: Place) -> None:
+    log = place.open().create(FIRST)
+    log.append(*CONVERSATION[:3])
+    log.append(*CONVERSATION[3:])
+    log.sync()
+    while_it_is_held = list(log.entries())
+    log.close()
+
+    assert while_it_is_held == kept(place.open()) == CONVERSATION
+
+
+def a_search_for_some_of_the_words_has_the_best_first(place: Place) -> None:
+    store = place.open()
+    write(store, FIRST, user(0, "a boat in Turin"), user(1, "a boat in Bergen"), user(2, "nothing at all"))
+
+    assert [hit.seq for hit in store.ranked("the boat in Bergen", 9, FIRST)] == [1, 0]
+    assert [hit.seq for hit in store.ranked("boat Bergen", 1, FIRST)] == [1]
+    assert store.ranked("?", 9, FIRST) == []
+
+
 def a_session_exists_from_its_first_entry_on(place: Place) -> None:
     store = place.open()
     log = store.create(FIRST)
@@ -425,6 +445,8 @@ CLAIMS = [
     entries_come_back_as_they_were_appended,
     a_log_that_is_being_written_can_be_read,
     what_is_appended_later_goes_behind_what_is_there,
+    entries_that_belong_together_are_appended_at_once,
+    a_search_for_some_of_the_words_has_the_best_first,
     a_session_exists_from_its_first_entry_on,
     a_session_that_is_not_there_is_unknown,
     sessions_do_not_mix,

@@ -28,8 +28,8 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
-from parley.testing.http import request_error
-from parley.testing.source import SourceAnswer
+from parley.testing.messages_api import request_error
+from parley.testing.model_server import SourceAnswer
 
 Json = dict[str, Any]
 THOUGHTS = ("thinking", "redacted_thinking")

@@ -14,8 +14,7 @@ from typing import Any, Self
 from parley import Client, Options
 from parley.terminal.base import Row
 from parley.terminal.commands import find_command
-from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.themes import THEMES, Theme
+from parley.terminal.rendering.style import THEMES, Styles
 from tests.helpers.terminal import make_environment
 
 
@@ -64,10 +63,6 @@ class PersonView:
     def session_id(self) -> str:
         return self.client.session_id or ""
 
-    @property
-    def theme(self) -> Theme:
-        return self.styles.theme
-
     def print(self, lines: Sequence[str]) -> None:
         self.lines += lines
 
@@ -75,7 +70,12 @@ class PersonView:
         self.edited.append(path)
 
     async def choose(
-        self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        preview: Callable[[Row], str] | None = None,
     ) -> Row | None:
         self.asked += [title, *(f"{row.mark} {row.label} {row.detail}".strip() for row in rows)]
         answer = self.answers.pop(0)

@@ -27,7 +27,7 @@ OWN_FILES = {
     ("parley/protocol/schema.py", "jsonrpc"): "the field of that name",
     ("parley/protocol/typescript.py", "jsonrpc"): "the field of that name",
     ("parley/inspector/conversation.py", "jsonrpc"): "the field of that name, and the kind of line that has it",
-    ("parley/cli/commands/wire/recordings.py", "jsonrpc"): "the field of that name",
+    ("parley/cli/commands/recordings.py", "jsonrpc"): "the field of that name",
 }
 
 SUITE = "parley/conformance/"

@@ -1,7 +1,9 @@
-"""Who may make files, read off the syntax trees: everybody goes through `parley.workspace.private_files`.
+"""Who may create, replace and lock files, and open SQLite files, read off the syntax trees.
 
-A path that is opened for writing by name alone may lead elsewhere by a link. Whoever writes in another way, and
-is right to, is in the table, with the reason.
+Everybody goes through `parley.workspace.private_files` and `parley.workspace.private_database`. A path that is opened
+for writing by name alone may lead elsewhere by a link. Whoever writes in another way, and is right to, is in a table
+here, with the reason. Devices and `/proc` are no files, and a name in an opened folder that is opened with O_NOFOLLOW
+or O_EXCL leads nowhere else.
 """
 
 from __future__ import annotations
@@ -16,49 +18,49 @@ from tests.helpers import paths
 
 SOURCE = paths.SOURCE
 HELPER = "parley.workspace.private_files"
+NAMED = "where the person says"
+TEMPORARY = "in a new folder of its own, from mkdtemp"
 ALLOWED = {
-    "parley.workspace.atomic": "files of the working tree, by the descriptor of a folder within reach",
-    "parley.settings.safe_folder": "settings and trust: by descriptors, no link followed, replaced as a whole",
-    "parley.settings.files.user_config_edit": "the lock of .claude.json: a folder, which Claude Code makes as well",
-    "parley.settings.files.plugin_source": "the files of a plugin, in a new folder of their own, from mkdtemp",
+    "parley.cli.commands.conform": f"a report {NAMED}",
+    "parley.cli.commands.sessions": f"an export {NAMED}, be it a pipe or a device",
+    "parley.cli.commands.setup": f"new files and links, {NAMED}; never over a file",
+    "parley.cli.commands.tap": f"text {NAMED}, be it a terminal or a pipe",
+    "parley.gateway.security.tokens": f"a new token {NAMED}; never over a file",
+    "parley.terminal.commands.overview": f"the folder of a memory file, {NAMED}",
+    "parley.testing.launcher_script": f"a script {NAMED}; never over a file of another",
+    "parley.cluster.demo": f"the files of a demo, {TEMPORARY}",
+    "parley.conformance.client": f"the files of a scenario, {TEMPORARY}",
+    "parley.conformance.driver": f"the home and the project of a scenario, {TEMPORARY}",
+    "parley.conformance.scenarios.command_line": f"files of that project, {TEMPORARY}",
+    "parley.conformance.scenarios.permissions": f"files of that project, {TEMPORARY}",
+    "parley.evals.runner": "a copy of a workspace, in the folder with the results",
+    "parley.evals.session": f"the files of a case, {TEMPORARY}",
+    "parley.gateway.demo.seed": f"the example project of the demo, {TEMPORARY}",
+    "parley.sdk.store.checkout": f"a copy of a session, {TEMPORARY}",
+    "parley.settings.files.plugin_source": f"the files of a plugin, {TEMPORARY}",
     "parley.settings.files.installed_plugins": "moves such a folder to its place, and makes one for its data",
-    "parley.cli.commands.conformance.engine": "a report where the person says",
-    "parley.conformance.client": "the folder of a scenario, from mkdtemp",
-    "parley.conformance.driver": "the home and the project of a scenario, in a new folder from mkdtemp",
-    "parley.conformance.scenarios.flags": "files of that project",
-    "parley.conformance.scenarios.permissions": "files of that project, and one beside it",
-    "parley.evals.results": "a new file with mode 0600 in the folder that the person names; no link followed",
-    "parley.evals.runner": "a copy of a workspace, in the same folder",
-    "parley.evals.session": "the files of a case, in a new folder of its own, from mkdtemp",
-    "parley.cli.commands.sessions": "an export goes where the person says, be it a pipe or a device",
-    "parley.cli.commands.setup.init": "new files of a project, in the directory that the user names",
-    "parley.cli.commands.setup.link": "one link in the directory that the user names; never over a file",
-    "parley.cli.commands.wire.tap": "text goes where the person says, be it a terminal or a pipe; and /dev/null",
-    "parley.inspector.relay": "/dev/null in place of a closed stream",
-    "parley.testing.launcher_script": "a script where the user says; never over a file of another",
-    "parley.cli.bundle": "bytecode of our own modules, next to that of Python, in the folder of the package",
-    "parley.gateway.demo.seed": "the example project of the demo, in a new folder of its own, from mkdtemp",
-    "parley.gateway.wire.wire_log": "files with mode 0600 in the state folder, which has mode 0700",
-    "parley.resident.protocol": "the folder of the sockets, with mode 0700; it is opened without following links",
-    "parley.resident.adoption": "the OOM score of this very process",
-    "parley.resident.control": "a lock, by the descriptor of the folder of the sockets",
-    "parley.resident.launcher": "the same, and /dev/null",
-    "parley.gateway.security.audit": "in the folder of the gateway, which has the mode 0700",
-    "parley.gateway.database": "the same",
-    "parley.gateway.hub": "makes that folder",
-    "parley.gateway.session_log.session_log": "files with mode 0600 in the state folder, which has mode 0700",
-    "parley.gateway.fork": "the log of a copy, in the same folder: it is moved to its place when it is complete",
-    "parley.gateway.security.tokens": "a new token goes where the operator says; never over a file",
-    "parley.cluster.operations.demo": "the files of a demo, in a new folder of its own, from mkdtemp",
-    "parley.cluster.local.database": "a file that is made with mode 0600, where the caller says",
-    "parley.cli.dial_out": "/dev/null in place of stdout",
-    "parley.cli.process_secrets": "the memory of this very process, to erase keys",
-    "parley.cli.stdio": "/dev/null in place of a closed stream",
-    "parley.sdk.store.checkout": "in a new folder of its own, from mkdtemp",
-    "parley.terminal.application": "/dev/null in place of a terminal that was closed",
-    "parley.terminal.commands.memory": "the folder of a memory file, which the person opens in an editor",
+    "parley.terminal.application": f"what the person typed, {TEMPORARY}",
     "parley.testing.plugin": "the folders of a test",
-    "parley.workspace.sandbox.cleanup": "a private record, empty folders for masks, protected files in opened folders",
+    "parley.settings.files.user_config_edit": "the lock of .claude.json: a folder, which Claude Code makes as well",
+    "parley.resident.protocol": "the folder of the sockets, which is opened without following links",
+    "parley.workspace.sandbox.cleanup": "a record in a private folder, and empty folders that hold a mask",
+    "parley.gateway.hub": "makes the folder of the gateway, with mode 0700",
+    "parley.gateway.reporting": "in that folder",
+    "parley.gateway.wire_log": "in that folder",
+}
+ONE_MODULE = {
+    "fcntl.flock": HELPER,
+    "fcntl.lockf": HELPER,
+    "os.rename": HELPER,
+    "os.replace": HELPER,
+    "sqlite3.connect": "parley.workspace.private_database",
+}
+"""The calls that one module makes for all."""
+OTHERS = {
+    ("parley.settings.files.installed_plugins", "os.rename"): "moves a folder, which cannot be replaced",
+    ("parley.settings.files.plugin_source", "os.rename"): "moves a folder",
+    ("parley.workspace.sandbox.cleanup", "os.rename"): "gives a folder its old name again",
+    ("parley.workspace.sandbox.protected_entries", "os.rename"): "moves what commands have made to the quarantine",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})
 WRITING_METHODS = frozenset({"write_text", "write_bytes", "touch", "mkdir", "symlink_to", "hardlink_to"})
@@ -91,6 +93,14 @@ def flags_of(tree: ast.Module) -> dict[str, set[str]]:
     return found
 
 
+def is_device(node: ast.expr) -> bool:
+    """Whether a path is `/dev/null` or below `/proc`."""
+    if ast.unparse(node) == "os.devnull":
+        return True
+    first = node.values[0] if isinstance(node, ast.JoinedStr) else node
+    return isinstance(first, ast.Constant) and str(first.value).startswith("/proc/")
+
+
 def writes(source: str) -> Iterator[tuple[int, str]]:
     """Line and call of everything that opens or makes a file by its name."""
     tree = ast.parse(source)
@@ -100,6 +110,8 @@ def writes(source: str) -> Iterator[tuple[int, str]]:
             continue
         function, text = node.func, ast.unparse(node.func)
         by_descriptor = any(word.arg is not None and word.arg.endswith("dir_fd") for word in node.keywords)
+        if text in ("open", "os.open") and is_device(node.args[0]):
+            continue
         if text == "open" and node.args and not isinstance(node.args[0], ast.Call):
             mode = [*node.args[1:2], *(word.value for word in node.keywords if word.arg == "mode")]
             if any(not isinstance(found, ast.Constant) or set(str(found.value)) & set("wax+") for found in mode):
@@ -107,11 +119,10 @@ def writes(source: str) -> Iterator[tuple[int, str]]:
         elif text == "os.open":
             names = {found.id for part in node.args[1:] for found in ast.walk(part) if isinstance(found, ast.Name)}
             given = {name for part in node.args[1:] for name in attributes(part)}
-            if (given | {flag for name in names for flag in flags.get(name, ())}) & WRITING_FLAGS:
+            given |= {flag for name in names for flag in flags.get(name, ())}
+            if given & WRITING_FLAGS and not (by_descriptor and given & {"O_NOFOLLOW", "O_EXCL"}):
                 yield node.lineno, text
-        elif (text == "sqlite3.connect" and ast.unparse(node.args[0]) not in ("':memory:'", "real", "address")) or (
-            not by_descriptor and is_writing(function)
-        ):
+        elif not by_descriptor and is_writing(function):
             yield node.lineno, text
 
 
@@ -137,6 +148,35 @@ def test_an_exception_that_no_one_needs_is_taken_out_of_the_table(module: str) -
     assert list(writes(MODULES[module].read_text(encoding="utf-8")))
 
 
+def calls(source: str) -> set[str]:
+    """The functions that are called by their full names, such as `os.rename`."""
+    return {ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)}
+
+
+def test_files_are_locked_and_replaced_and_databases_opened_in_one_module() -> None:
+    made = {
+        (module, call)
+        for module, path in MODULES.items()
+        for call in calls(path.read_text(encoding="utf-8")) & ONE_MODULE.keys()
+        if module != ONE_MODULE[call]
+    }
+
+    assert made == OTHERS.keys()
+
+
+def test_locks_and_databases_are_not_imported_under_other_names() -> None:
+    imported = {
+        f"{module}: from {node.module} import {name.name}"
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+        if f"{node.module}.{name.name}" in ONE_MODULE
+    }
+
+    assert imported == set()
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -151,7 +191,7 @@ def test_an_exception_that_no_one_needs_is_taken_out_of_the_table(module: str) -
         "os.replace(a, b)",
         "os.makedirs(path)",
         "shutil.copy2(a, b)",
-        "sqlite3.connect(path)",
+        "os.open(name, os.O_WRONLY, dir_fd=folder)",
     ],
 )
 def test_a_write_by_name_is_found(source: str) -> None:
@@ -167,7 +207,9 @@ def test_a_write_by_name_is_found(source: str) -> None:
         "os.open(path, os.O_RDONLY | os.O_CLOEXEC)",
         "os.rename(a, b, src_dir_fd=folder, dst_dir_fd=folder)",
         "text.replace('a', 'b')",
-        "sqlite3.connect(':memory:')",
+        "os.open(os.devnull, os.O_RDWR)",
+        "open('/proc/self/oom_score_adj', 'wb', 0)",
+        "os.open(name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, dir_fd=folder)",
     ],
 )
 def test_other_calls_are_not(source: str) -> None:

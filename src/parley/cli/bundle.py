@@ -101,23 +101,26 @@ class Bundle:
     def update(self) -> None:
         """Write the file, if this run has missed many modules."""
         from parley._launched import is_forked
+        from parley.workspace import private_files
 
         missed = [name for name in self._missed if find_loaded(name) is not None]
         if len(missed) <= MANY or sys.dont_write_bytecode or is_forked():
             return  # a resident engine writes it at its own end, not at the end of each session
-        new = f"{self._path}.{os.getpid()}"
+        folder, name = os.path.split(self._path)
         try:
-            with open(new, "xb") as file:
+            with (
+                private_files.open_folder(folder) as (opened, _),
+                private_files.replacing(opened, name, mode=0o666) as new,
+                os.fdopen(new, "wb", closefd=False) as file,
+            ):
                 file.write(HEAD + bytes(OFFSET_BYTES))
                 entries = {name: entry for name in [*self._entries, *missed] if (entry := self._copy(name, file))}
                 offset = file.tell()
                 file.write(marshal.dumps(entries))
                 file.seek(len(HEAD))
                 file.write(offset.to_bytes(OFFSET_BYTES, "big"))
-            os.replace(new, self._path)
-        except OSError:  # without the file, starts are only slower
-            if os.path.exists(new):
-                os.unlink(new)
+        except OSError:
+            return  # without the file, starts are only slower
 
     def _copy(self, name: str, file: BinaryIO) -> Entry | None:
         """Append the bytecode of a module. Raises OSError."""

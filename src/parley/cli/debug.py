@@ -136,19 +136,23 @@ class LoggedModel:
         await self._model.close()
 
 
-class LoggedLog:
+class LoggedLog(Log):
     """A session log whose entries are also written to the debug log, by kind."""
 
     def __init__(self, log: Log, debug: DebugLog) -> None:
         self._log = log
         self._debug = debug
 
-    def append(self, entry: Entry) -> None:
-        self._log.append(entry)
-        self._debug.write("log", f"{entry.kind}{describe_entry(entry)}")
+    def append(self, *entries: Entry) -> None:
+        self._log.append(*entries)
+        for entry in entries:
+            self._debug.write("log", f"{entry.kind}{describe_entry(entry)}")
 
     def sync(self) -> None:
         self._log.sync()
+
+    async def wait_synced(self) -> None:
+        await self._log.wait_synced()
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return self._log.entries(after)

@@ -22,45 +22,13 @@ if TYPE_CHECKING:
 
     from parley.protocol.options import CliOptions, ParsedArgs
 
-SUBCOMMANDS = {
-    "acp": "parley.cli.commands.network.acp",
-    "attach": "parley.cli.commands.network.attach",
-    "auth": "parley.cli.commands.setup.auth",
-    "cluster": "parley.cli.commands.network.cluster",
-    "completion": "parley.cli.commands.reference.completion",
-    "config": "parley.cli.commands.setup.config",
-    "conform": "parley.cli.commands.conformance.engine",
-    "conform-client": "parley.cli.commands.conformance.client",
-    "console": "parley.cli.commands.network.console",
-    "doctor": "parley.cli.commands.doctor.main",
-    "eval": "parley.cli.commands.eval",
-    "fake": "parley.cli.commands.wire.fake",
-    "help": "parley.cli.commands.reference.help",
-    "host": "parley.cli.commands.network.host",
-    "init": "parley.cli.commands.setup.init",
-    "inspect": "parley.cli.commands.wire.inspect",
-    "install": "parley.cli.commands.setup.update",
-    "link": "parley.cli.commands.setup.link",
-    "man": "parley.cli.commands.reference.man",
-    "mcp": "parley.cli.commands.mcp.main",
-    "memory": "parley.cli.commands.memory",
-    "model-server": "parley.cli.commands.model_server",
-    "models": "parley.cli.commands.models",
-    "permissions": "parley.cli.commands.permissions",
-    "plugin": "parley.cli.commands.plugin",
-    "plugins": "parley.cli.commands.plugin",
-    "replay": "parley.cli.commands.wire.replay",
-    "resident": "parley.cli.commands.resident",
-    "schema": "parley.cli.commands.wire.schema",
-    "serve": "parley.cli.commands.network.serve",
-    "sessions": "parley.cli.commands.sessions",
-    "tap": "parley.cli.commands.wire.tap",
-    "trust": "parley.cli.commands.trust",
-    "update": "parley.cli.commands.setup.update",
-    "upgrade": "parley.cli.commands.setup.update",
-    "workspace": "parley.cli.commands.network.workspace",
-}
-"""The subcommands and the modules whose `main` runs them."""
+SUBCOMMAND_NAMES = """
+    acp attach auth cluster completion config conform conform-client console doctor eval fake help host init inspect
+    install link man mcp memory model-server models permissions plugin plugins replay resident schema serve sessions tap
+    trust update upgrade workspace
+"""
+SUBCOMMANDS = frozenset(SUBCOMMAND_NAMES.split())
+"""The subcommands (`commands/catalog.py`), here because a start without one does not read the catalogue."""
 BACKGROUND = "Parley has no background sessions; `parley sessions list` lists sessions, `parley attach ID` follows one"
 CLOUD = "it is a service of Anthropic, which Parley does not use"
 REFUSED = {
@@ -105,7 +73,7 @@ def run_miriad() -> None:
     """`parley-miriad` is `parley --stdio`, with a help of its own."""
     words = [decode_word(word) for word in sys.argv[1:]]
     if "--help" in words or "-h" in words:
-        from parley.cli.help import MIRIAD_HELP
+        from parley.cli.commands.help import MIRIAD_HELP
 
         leave(write_text(MIRIAD_HELP))
     words = ["--stdio", *words]
@@ -182,9 +150,9 @@ def main(argv: list[str]) -> int:
 
     try:
         if argv and argv[0] in SUBCOMMANDS:
-            from importlib import import_module
+            from parley.cli.commands.subcommand import run_subcommand
 
-            return int(import_module(SUBCOMMANDS[argv[0]]).main(argv[1:]))
+            return run_subcommand(argv[0], argv[1:])
         if argv and argv[0] in REFUSED:
             raise UnknownCommand(
                 f"the command `{argv[0]}` is not available: {REFUSED[argv[0]]} "
@@ -279,7 +247,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     if options.version:
         return write_text(VERSION_LINE + "\n")
     if options.help:
-        from parley.cli.help import write_help
+        from parley.cli.commands.help import write_help
 
         return write_help()
     if options.sdk_url is not None:
@@ -314,7 +282,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
             return 0
         options = pending.options
     elif options.await_initialize or options.managed_settings_in_initialize:
-        from parley.cli.await_initialize import receive_initialize
+        from parley.cli.handshake import receive_initialize
 
         pending = receive_initialize(options)
         if pending is None:
@@ -385,7 +353,7 @@ def can_ask_prompt(options: CliOptions) -> bool:
 
 def can_converse(options: CliOptions) -> bool:
     """Whether a conversation can be held at the terminal: a process in the background would be stopped."""
-    from parley.cli.terminal.tty import can_read_keys
+    from parley.cli.terminal.keyboard import can_read_keys
 
     return can_read_keys() and not (options.fork_session and not (options.resume or options.continue_conversation))
 
@@ -439,7 +407,7 @@ def read_prompt(prompt: str, options: CliOptions) -> str:
         return prompt
     try:
         if options.dialect is not None and interrupts_early(options):
-            from parley.cli.early_interrupt import answer_interrupts
+            from parley.cli.handshake import answer_interrupts
 
             with answer_interrupts(options) as woken:
                 data = read_stdin(needed=not prompt.strip(), woken=woken)

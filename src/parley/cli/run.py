@@ -174,10 +174,10 @@ def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tu
     return attach(config, debug), debug
 
 
-def open_session(hub: Hub, config: SessionConfig, host: Host) -> Session:
-    """Raises OpenFailed."""
+def open_session(config: SessionConfig, host: Host) -> Session:
+    """The session of this process; close its journal at the end. Raises OpenFailed."""
     try:
-        session = hub.open(config, host)
+        session = Hub().open(config, host)
     except SessionError as exc:
         raise OpenFailed(str(exc)) from None
     # Everything loaded so far lives until the end, including a resumed conversation: exclude it from collection.
@@ -188,8 +188,7 @@ def open_session(hub: Hub, config: SessionConfig, host: Host) -> Session:
 
 async def print_one(config: SessionConfig, prompt: str, printer: ResultPrinter) -> int:
     """Run one prompt and print its result; returns the exit code."""
-    hub = Hub()
-    session = open_session(hub, config, printer)
+    session = open_session(config, printer)
     session.outbox.is_client_gone = True  # the printer answers no requests
     with SignalHandler(session) as stop:
         begin(session, prompt)
@@ -200,7 +199,7 @@ async def print_one(config: SessionConfig, prompt: str, printer: ResultPrinter) 
         await session.run_turns()
         if early is not None:
             early.cancel()  # a thread that is already printing continues
-        hub.close(session)
+        session.journal.close()
     return stop.exit_code()
 
 
@@ -214,12 +213,12 @@ async def print_early(worker: MemoryWorker, printer: ResultPrinter) -> None:
 
 async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, debug: DebugLog | None = None) -> int:
     """Serve a stream of messages, for one prompt or for those that arrive on stdin; returns the exit code."""
-    hub, transport = Hub(), StdioTransport()
+    transport = StdioTransport()
     try:
         pump = make_pump(run, transport, debug)
         if is_truthy(os.environ.get(DIES_WITH_CLIENT)):
             pump.on_disconnect = die
-        session = open_session(hub, config, pump)
+        session = open_session(config, pump)
         with SignalHandler(session, transport, is_server=run.is_server) as stop:
             if prompt is None:
                 await serve(transport, pump, session, run.received)
@@ -227,7 +226,7 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
                 pump.fail_requests(session)
                 await serve_one(session, prompt, transport)
             transport.close()
-            hub.close(session)
+            session.journal.close()
     finally:
         transport.close()
     if transport.error is not None:

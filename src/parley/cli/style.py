@@ -1,7 +1,7 @@
-"""Colours for people at a terminal. Piped output has no escape sequences.
+"""Colours and questions of subcommands. Piped output has no escape sequences.
 
-    style = choose_style()
-    style.bold("Options:"), style.red("error")
+    styles = choose_style()
+    styles.bold("Options:"), styles.bad("error")
 
 Colours are on if stdout is a terminal that can show them. `NO_COLOR` turns them off, `FORCE_COLOR` turns them on.
 """
@@ -13,43 +13,18 @@ import sys
 from collections.abc import Mapping
 
 from parley.cli.stdio import reveal
-from parley.protocol.base import Struct
+from parley.terminal.rendering.style import Styles, Theme
+
+ON, PLAIN = Styles(theme=Theme("subcommands", bad="31")), Styles(attributes=False)
 
 
-class Style(Struct, frozen=True):
-    """Wraps text in escape sequences, or leaves it as it is."""
-
-    is_on: bool
-
-    def bold(self, text: str) -> str:
-        return self._wrap("1", text)
-
-    def dim(self, text: str) -> str:
-        return self._wrap("2", text)
-
-    def red(self, text: str) -> str:
-        return self._wrap("31", text)
-
-    def green(self, text: str) -> str:
-        return self._wrap("32", text)
-
-    def yellow(self, text: str) -> str:
-        return self._wrap("33", text)
-
-    def _wrap(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.is_on and text else text
-
-
-PLAIN = Style(False)
-
-
-def choose_style(environment: Mapping[str, str] = os.environ, descriptor: int = 1) -> Style:
+def choose_style(environment: Mapping[str, str] = os.environ, descriptor: int = 1) -> Styles:
     """The style for a stream of this process."""
     if environment.get("NO_COLOR"):
         return PLAIN
     if environment.get("FORCE_COLOR", "0") not in ("", "0"):
-        return Style(True)
-    return Style(os.isatty(descriptor) and environment.get("TERM", "dumb") != "dumb")
+        return ON
+    return ON if os.isatty(descriptor) and environment.get("TERM", "dumb") != "dumb" else PLAIN
 
 
 def terminal_width(most: int, descriptor: int = 1) -> int:

@@ -9,77 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.reading import LoadedLog
+from parley.cluster.session_log.batches import LoadedLog
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.gateway.engines import Engine, EngineStart
 from parley.gateway.hub import HubSettings, SessionHub, require_created
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
-from parley.gateway.security.access import Principal, Quotas
-from parley.gateway.server_log import ServerLog
+from parley.gateway.reporting import ServerLog
+from parley.gateway.security.access import Principal
 from parley.gateway.session_log.records import AnyRecord
 from parley.gateway.session_log.session_log import Follower, SessionLog
 from parley.stores.base import Store
 from parley.workspace.remote.address import SessionWorkspace
 
+if TYPE_CHECKING:
+    from parley.cluster.host_sessions import HostSessions
+    from parley.cluster.tenants import TenantLimits
+
 NEW_SESSION_ID: ContextVar[str] = ContextVar("new_session_id", default="")
 """The id of the session that the current request creates. Its shard is the one that the request was sent to."""
-
-
-class Place(Protocol):
-    """Where the hub keeps a session: a `HostedSession`."""
-
-    store: EngineStore
-
-    def add(self, record: AnyRecord) -> int: ...
-
-    async def wait_committed(self) -> None: ...
-
-
-class Places(Protocol):
-    """The sessions that the host has loaded: `HostSessions`."""
-
-    def find(self, session_id: str) -> Place:
-        """Raises SessionError if the host does not have it."""
-
-    def begin(self, session_id: str, tenant: str) -> None:
-        """A session is created. Raises SessionError."""
-
-    def new_id(self, source: str | None) -> str: ...
-
-    def begin_copy(self, session_id: str, new_id: str) -> Store: ...
-
-    async def on_deleted(self, session_id: str) -> None: ...
-
-    def find_epoch(self, session_id: str) -> int:
-        """Of the lease under which a session is run. Raises SessionError."""
-
-
-class HostLimits(Protocol):
-    """What the hub asks of `TenantLimits`."""
-
-    def check_session(self, principal: Principal) -> None:
-        """Raises Refusal."""
-
-    def check_turn(self, tenant: str, creator: str, session: str, of_token: Quotas) -> None:
-        """Raises Refusal."""
 
 
 class ClusterHub(SessionHub):
     continues_turns = True
     engine_argv: tuple[str, ...] = ("--fsync", "turn")  # an effect waits for the log, and so does a result
 
-    def __init__(self, settings: HubSettings, log: ServerLog, places: Places) -> None:
+    def __init__(self, settings: HubSettings, log: ServerLog, places: HostSessions) -> None:
         """Raises SessionError."""
         super().__init__(settings, log)
         self.database.change("PRAGMA synchronous=OFF")  # its file is not used again after a power failure
         self._places = places
-        self.limits: HostLimits | None = None
+        self.limits: TenantLimits | None = None
         """What tenants and tokens may use in the whole cluster."""
         self.find_stopped: Callable[[str], str | None] = lambda session: None
         """Why the engine of a session must not be started, if hosts died of it."""

@@ -28,15 +28,15 @@ from parley.cluster.session_log.batches import VERSION, NewerVersion
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import ShardEvents, ShardKeeper, now
 from parley.compose.workspace.server import WorkspaceService
-from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings
+from parley.gateway.reporting import ServerLog
 from parley.gateway.security.tokens import Tokens
 from parley.gateway.server import keep_up, measure_lag
-from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 from parley.version import __version__
+from parley.workspace.private_database import IN_MEMORY
 from parley.workspace.remote.address import SessionWorkspace
 
 __all__ = ["NEW_SESSION_ID", "Host", "HostSettings"]
@@ -87,7 +87,7 @@ class Host:
         self.workspaces = self.hub.workspaces = SessionWorkspaces(
             cluster.registry, settings.name, settings.workspace_token, self.hub
         )
-        self.gate = Gate(Tokens(MEMORY, None), is_open=True)
+        self.gate = Gate(Tokens(IN_MEMORY, None), is_open=True)
         """Everybody on the bus is the administrator, unless the bridge replaces it."""
         self.services: list[ShardService] = []
         self._unreadable: dict[SessionKey, str] = {}

@@ -7,7 +7,6 @@ its shards over and ends. A second signal ends it at once: other hosts continue 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import shutil
 import signal
@@ -23,9 +22,9 @@ from parley.cluster.bridge.host import add_bridge
 from parley.cluster.host import Host, HostSettings
 from parley.cluster.join import warn_of_exposure
 from parley.compose.workspace.server import format_address, serve_workspace
-from parley.gateway.metrics_server import MetricsServer
+from parley.gateway.reporting import MetricsServer, ServerLog
 from parley.gateway.server import prepare, raise_file_limit, watch_signals
-from parley.gateway.server_log import ServerLog
+from parley.workspace import private_files
 
 FOLDER_PREFIX = "parley-host-"
 LEFTOVER_SECONDS = 60
@@ -40,9 +39,9 @@ def remove_leftovers(parent: Path) -> None:
             if status.st_uid != os.getuid() or time.time() - status.st_mtime < LEFTOVER_SECONDS:
                 continue
             with open(folder / "lock", "rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # it is in use, or another host has removed it
+                if private_files.lock(lock.fileno(), timeout_seconds=0):
+                    shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # another host has removed it
             continue
 
 

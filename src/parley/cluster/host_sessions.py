@@ -25,11 +25,11 @@ import msgspec
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
 from parley.cluster.cluster_hub import ClusterHub
 from parley.cluster.resting_sessions import RestingSessions
-from parley.cluster.session_log.batches import Batch, NewerVersion, encode_batch, encode_snapshot
+from parley.cluster.session_log.batches import Batch, LoadedLog, NewerVersion, encode_batch, encode_snapshot, read_log
 from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.reading import LoadedLog, read_log
 from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 from parley.cluster.session_summaries import Summaries
+from parley.cluster.shards import ShardKeeper
 from parley.cluster.takeovers import HostsFailed, Takeovers
 from parley.engine.recovery.interrupted_turn import find_interrupted_turn
 from parley.errors import SessionError, UsageError
@@ -37,7 +37,7 @@ from parley.gateway.engines import Engine
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
-from parley.gateway.server_log import ServerLog
+from parley.gateway.reporting import ServerLog
 from parley.gateway.session_log.records import AnyRecord, CommandRecord, EngineEndedRecord, LineRecord, OwnerRecord
 from parley.gateway.session_log.state import SessionState, Transcript, transcript_records
 from parley.stores.base import Entry
@@ -61,20 +61,6 @@ END_SECONDS = 5.0
 
 class NotOwner(ClusterError):
     """The shard of a session is not this host's."""
-
-
-class Leases(Protocol):
-    """What the host owns: `ShardKeeper`."""
-
-    count: int
-
-    def epoch(self, shard: int) -> int | None:
-        """The epoch of a shard that this host has and keeps; None if it does not."""
-
-    def may_act(self, shard: int, epoch: int) -> bool:
-        """Whether the lease with an epoch holds now."""
-
-    def owned(self) -> list[int]: ...
 
 
 class ShardService(Protocol):
@@ -137,7 +123,7 @@ class HostedSession:
 
 
 class HostSessions:
-    def __init__(self, cluster: Cluster, host: str, leases: Leases, settings: HubSettings, log: ServerLog) -> None:
+    def __init__(self, cluster: Cluster, host: str, leases: ShardKeeper, settings: HubSettings, log: ServerLog) -> None:
         """Raises SessionError. The state folder of the settings must be empty."""
         self._cluster = cluster
         self._host = host

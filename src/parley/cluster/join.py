@@ -16,10 +16,9 @@ from parley.cluster.base import Cluster, ClusterError
 from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.nats import NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection, find_exposure
-from parley.cluster.nats.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
-from parley.cluster.nats.registry import NatsRegistry
-from parley.cluster.nats.streams import StreamNames, StreamsDiffer
-from parley.gateway.server_log import ServerLog
+from parley.cluster.nats.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError, StreamNames, StreamsDiffer
+from parley.cluster.nats.key_value import NatsRegistry
+from parley.gateway.reporting import ServerLog
 from parley.protocol.base import Struct
 
 CONFIG_KEY = "config.cluster"

@@ -12,9 +12,11 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from parley.cluster.base import ClusterError, SessionKey, Snapshot
-from parley.cluster.log_checks import (
+from parley.cluster.base import (
+    ClusterError,
     SequenceGuard,
+    SessionKey,
+    Snapshot,
     make_gap,
     make_refusal,
     make_reused_id,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from parley.cluster.base import SessionKey
 from parley.cluster.cluster_hub import write_log
-from parley.cluster.session_log.reading import LoadedLog
+from parley.cluster.session_log.batches import LoadedLog
 from parley.gateway.database import Database, open_projections
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.session_log.rows import SessionRows

@@ -8,7 +8,7 @@ would touch files fails with the reason. When it is back, engines are started ag
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -18,24 +18,16 @@ from parley.cluster.host_info import list_hosts
 from parley.compose.permissions import AWAY_VARIABLE
 from parley.compose.workspace.remote import EPOCH_VARIABLE, TOKEN_VARIABLE
 from parley.compose.workspace.server import is_listening
-from parley.gateway.database import Database
 from parley.gateway.engines import Engine, EngineStart, EngineTask
-from parley.gateway.hub import HubSettings
 from parley.gateway.live_session import LiveSession
 from parley.protocol.base import Struct
 from parley.workspace import private_files
 from parley.workspace.remote.address import SessionWorkspace, WorkspaceAway, find_options, read_workspace
 
+if TYPE_CHECKING:
+    from parley.cluster.cluster_hub import ClusterHub
+
 AWAY, BACK = "workspace_away", "workspace_back"
-
-
-class HubFiles(Protocol):
-    """What is asked of the hub."""
-
-    settings: HubSettings
-    database: Database
-
-    def find_live(self, session_id: str) -> LiveSession | None: ...
 
 
 class UsedWorkspace(Struct):
@@ -51,7 +43,7 @@ class UsedWorkspace(Struct):
 
 
 class SessionWorkspaces:
-    def __init__(self, registry: Registry, host: str, token: str, hub: HubFiles) -> None:
+    def __init__(self, registry: Registry, host: str, token: str, hub: ClusterHub) -> None:
         self._registry = registry
         self._host = host
         self._token = token

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
-from parley.stores.files.claude import project_key
+from parley.stores.files.store import project_key
 from parley.stores.selection import choose
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from parley.compose.launch_context import LaunchContext
 from parley.settings.base import TREE
-from parley.stores.files.claude import project_key
+from parley.stores.files.store import project_key
 from parley.workspace import private_files
 from parley.workspace.process.processes import OutputDirectory
 

@@ -22,8 +22,8 @@ from parley.errors import SessionError, ToolError, UnknownSession
 from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
-from parley.stores.files.claude import project_key
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import project_key
 from parley.stores.selection import StoreChoice, choose
 from parley.stores.session_open import SessionRequest, is_uuid, open_session
 from parley.workspace.checkpoints import CheckpointStore
@@ -174,7 +174,7 @@ class SessionStores:
         """The same for a subagent, whose transcript has its own path next to the session's."""
         if not self._launch.options.session_mirror:
             return log
-        from parley.stores.files.sidechain import agent_path
+        from parley.stores.files.store import agent_path
         from parley.stores.mirror import MirroredLog
 
         path = str(agent_path(self._mirror_path(session_id), agent_id))
@@ -214,7 +214,7 @@ class SessionStores:
         return MemoryStore()
 
     def agent_transcript(self, session_id: str, agent_id: str) -> str:
-        from parley.stores.files.sidechain import agent_path
+        from parley.stores.files.store import agent_path
 
         path = self.transcript_path(session_id)
         return str(agent_path(path, agent_id)) if path else ""

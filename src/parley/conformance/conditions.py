@@ -72,6 +72,16 @@ def lines_have(kind: str, field: str, values: list[Any]) -> Condition:
     return judge
 
 
+def some_line(kind: str, **fields: Any) -> Condition:
+    """One of the lines of a kind has these fields."""
+
+    def judge(log: ScenarioLog) -> None:
+        found = [{name: line.get(name) for name in fields} for line in log.all(kind)]
+        need(fields in found, f"{shown(found)}; {log.summary()}")
+
+    return judge
+
+
 def init_lists(field: str, *names: str) -> Condition:
     """A list of `system/init` has these names."""
 
@@ -190,9 +200,14 @@ def answered(*labels: str) -> Condition:
 def refused(*labels: str) -> Condition:
     def judge(log: ScenarioLog) -> None:
         for label in labels:
-            need(log.reply(label).get("subtype") == "error", log.reply(label))
+            reply = log.reply(label)
+            need(reply.get("subtype") == "error" and isinstance(reply.get("error"), str), reply)
 
     return judge
+
+
+def answered_with(label: str, **fields: Any) -> Condition:
+    return lambda log: need_fields(log.answer(label), fields, log.summary())
 
 
 def answer_has(label: str, *fields: str) -> Condition:
@@ -226,6 +241,16 @@ def not_told(*texts: str) -> Condition:
     def judge(log: ScenarioLog) -> None:
         for text in texts:
             need(not log.told_model(text), f"the model was sent {text!r}; {log.summary()}")
+
+    return judge
+
+
+def last_request(*texts: str, lacks: str = "") -> Condition:
+    """The messages of the last request to the model have these texts, and not another."""
+
+    def judge(log: ScenarioLog) -> None:
+        sent = str(log.main_requests()[-1]["messages"]) if log.main_requests() else ""
+        need(all(text in sent for text in texts) and not (lacks and lacks in sent), sent or log.summary())
 
     return judge
 

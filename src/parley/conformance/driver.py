@@ -31,10 +31,11 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.conformance.model import MODEL, ScenarioModel
 from parley.conformance.scenario_log import EngineRun, LogEntry, ScenarioLog, content_blocks, kind_of, matches
+from parley.models.base import ModelRequest
+from parley.models.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
 from parley.protocol.base import Json
-from parley.testing.model_server import ModelServer
+from parley.testing.model_server import ModelServer, SourceAnswer
 
 STREAM = ("--print", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
 ASK = ("--permission-prompt-tool", "stdio")
@@ -48,6 +49,9 @@ EXIT_SECONDS = 20.0
 SETTLE_SECONDS = 2.0
 """How long processes of an engine may take to end after it."""
 DISABLED = ("DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER")
+MODEL = "claude-sonnet-4-5"
+"""A name with a price that engines know."""
+END = ScriptedTurn(text="Done.")
 
 Reply = Json | str | Callable[[Json], Any]
 
@@ -58,6 +62,46 @@ class Missed(Exception):
 
 class ErrorReply(str):
     """A handler returns it to answer a request of the engine with an error."""
+
+
+class ScenarioModel:
+    """The model of an engine under test: it plays the turns that a scenario set last.
+
+    Turns with `when` answer the first request whose last user text contains it; the others are played in order. A probe
+    with one token takes no turn, and after the last turn the model says "Done.", so that no scenario hangs on it.
+    """
+
+    names = (MODEL,)
+
+    def __init__(self) -> None:
+        self._player = ScriptPlayer(Script())
+        self._failure: ScriptedTurn | None = None
+
+    def play(self, *turns: ScriptedTurn) -> None:
+        self._player = ScriptPlayer(Script([*turns, *[END] * 20]))
+        self._failure = None
+
+    def fail(self, status: int, kind: str, message: str) -> None:
+        """Answer every request with an error."""
+        self._failure = ScriptedTurn(error=ScriptedError(status=status, type=kind, message=message))
+
+    def answer(self, request: ModelRequest) -> SourceAnswer:
+        turn = self._failure or (END if request.max_tokens == 1 else self._player.turn_for(request))
+        return play(turn, request, lambda: uuid4().hex[:24]), None
+
+
+def say(text: str, **turn: object) -> ScriptedTurn:
+    """The model answers with a text."""
+    return ScriptedTurn(text=text, **turn)  # type: ignore[arg-type]
+
+
+def use(name: str, input: Json, id: str, **turn: object) -> ScriptedTurn:
+    """The model calls a tool."""
+    return ScriptedTurn(tools=[ScriptedCall(name=name, input=input, id=id)], **turn)  # type: ignore[arg-type]
+
+
+def bash(command: str, id: str = "toolu_bash", **input: object) -> ScriptedTurn:
+    return use("Bash", {"command": command, "description": "Run it", **input}, id)
 
 
 class EngineDriver:

@@ -2,15 +2,21 @@
 
 Nothing that an engine does ends the suite. A scenario that misses a deadline is judged by what came before it; an error
 in a check is a failure of that check. If two scenarios in a row get no line at all, the later ones wait less.
+
+The target can be a gateway: a bridge makes each of its sessions look like an engine on a pipe (`gateway_bridge.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol, TypeVar
+
+import msgspec
 
 from parley.conformance.driver import STREAM, EngineDriver, Missed
 from parley.conformance.registry import CHECKS, EVERY, LEVELS, SCENARIOS, BehaviourCheck, CheckRow, read_behaviours
@@ -24,6 +30,17 @@ SILENT_SECONDS = 3.0
 SCENARIO_DEADLINES = 5
 """How many deadlines a scenario may take in all."""
 SENT_CHARS = 900
+TOKEN = "PARLEY_TOKEN"
+GATEWAY_SCENARIOS = (
+    "two-turns", "stream-events", "no-initialize", "pipelined", "max-turns", "json-schema", "api-error-alive",
+    "retries", "commands", "bad-calls", "subagent", "background-command", "stop-task", "control-requests",
+    "control-during-turn", "interrupt-stream", "interrupt-tool", "interrupt-question",
+    "queued-prompt", "odd-lines", "big-line", "allow",
+    "deny", "deny-interrupt", "changed-input", "bad-answers", "rules", "accept-edits", "bypass", "dont-ask", "plan",
+    "plan-rejected", "question", "hooks", "hook-decides", "hook-context", "hook-blocks-prompt", "hook-permission",
+    "hook-fails", "hook-agents", "hosted-server", "compaction",
+)  # fmt: skip
+"""What can be judged of a gateway: it has no command line, exit code, environment or transcript of its own."""
 
 
 class HasSummary(Protocol):
@@ -234,3 +251,17 @@ def missing_behaviours(checks: Sequence[BehaviourCheck], excused: Collection[str
     covered = {row for check in checks for row in check.rows}
     rows = read_behaviours().values()
     return [row.id for row in rows if row.priority in ("P0", "P1") and row.id not in covered and row.id not in excused]
+
+
+def is_gateway(word: str) -> bool:
+    return word.startswith(("http://", "https://"))
+
+
+def gateway_command(url: str) -> tuple[str, ...]:
+    return (sys.executable, "-P", "-m", "parley.conformance.gateway_bridge", url)
+
+
+def gateway_plan(plan: Plan) -> Plan:
+    """The plan for a gateway: its scenarios, and the token for the bridge."""
+    token = os.environ.get(TOKEN)
+    return msgspec.structs.replace(plan, scenarios=GATEWAY_SCENARIOS, env={TOKEN: token} if token else {})

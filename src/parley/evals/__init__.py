@@ -1,13 +1,10 @@
 """`parley eval`: run cases against agents, several times and over several configurations, and report how many pass.
 
-    suite.py        the file format: cases, configurations, expectations
+    suite.py        the file format: cases, configurations, expectations; which runs a suite consists of
     toml_errors.py  the line of a key that is wrong
-    plan.py         which runs a suite consists of
     runner.py       runs them at the same time, within a budget
     session.py      one run: a temporary workspace, a session, its recording
-    recorded_client.py  a client that records its session
-    checks.py       whether a run met its expectations
-    judge.py        a model that judges by a rubric
+    checks.py       whether a run met its expectations; a model that judges by a rubric
     results.py      the file that results are appended to, and how a run resumes
     statistics.py   pass rates with confidence intervals, comparison of two results
 

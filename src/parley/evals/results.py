@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from parley.errors import UsageError
-from parley.evals.plan import RunKey
+from parley.evals.suite import RunKey
 from parley.protocol.base import Struct
 from parley.stores.records import EVALUATION, RecordFile, RecordWriter, read_records
 from parley.workspace import private_files
@@ -118,7 +118,8 @@ class ResultsFolder:
 def create_results(folder: Path, header: ResultsHeader) -> ResultsFolder:
     """Raises UsageError if the folder has results already."""
     try:
-        (folder / RECORDINGS).mkdir(parents=True, exist_ok=True, mode=0o700)
+        with private_files.open_folder(folder / RECORDINGS, make=True):
+            pass
         return ResultsFolder(folder, RecordWriter.create(folder / FILE_NAME, EVALUATION, header), {})
     except FileExistsError:
         raise UsageError(

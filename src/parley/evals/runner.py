@@ -13,12 +13,10 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from parley.evals.checks import check_agent, run_command, shorten
-from parley.evals.judge import judge_run
-from parley.evals.plan import PlannedRun
+from parley.evals.checks import check_agent, judge_run, run_command, shorten
 from parley.evals.results import RECORDINGS, CheckResult, Outcome, ResultsFolder, RunRecord
 from parley.evals.session import AgentRun, make_options, prepare_workspace, run_agent, share_budget
-from parley.evals.suite import EvalSuite
+from parley.evals.suite import EvalSuite, PlannedRun
 from parley.sdk.budget import Budget
 from parley.sdk.errors import BudgetExceeded
 from parley.workspace.process.processes import Processes

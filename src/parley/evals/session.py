@@ -1,7 +1,8 @@
 """The session of one run: a workspace of its own, the prompts of the case, and what the agent did.
 
 The session reads neither your settings nor your memory files. Its tools pass the same permission checks as in any
-other session; no one is asked, so what no rule and no mode allows is denied.
+other session; no one is asked, so what no rule and no mode allows is denied. All lines between the client and its
+engine are recorded.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shutil
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +20,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ParleyError
-from parley.evals.plan import PlannedRun
-from parley.evals.recorded_client import RecordedClient
-from parley.evals.suite import PROMPT, EvalCase, EvalConfiguration
+from parley.evals.suite import PROMPT, EvalCase, EvalConfiguration, PlannedRun
+from parley.inspector.recorder import ConversationRecorder, make_header
+from parley.inspector.recording import Direction
+from parley.inspector.redaction import WireRedactor
 from parley.protocol.base import Struct
 from parley.sdk.client import Client
+from parley.sdk.errors import BudgetExceeded
 from parley.sdk.options import Options
 from parley.sdk.types.blocks import ToolUseBlock
 from parley.sdk.types.messages import AssistantMessage, ResultMessage
 
 if TYPE_CHECKING:
     from parley.sdk.budget import Budget
+    from parley.sdk.launch.args import LaunchSpec
+    from parley.sdk.runtime.transport import Ended, Wire
+
 
 MAX_WARNINGS = 20
 
@@ -120,8 +127,6 @@ def make_options(planned: PlannedRun, folder: Path, workspace: Path, recording: 
 
 async def run_agent(planned: PlannedRun, options: Options[Any], recording: Path) -> AgentRun:
     """Send the prompts of a case. What goes wrong is the `error` of the run. Raises BudgetExceeded."""
-    from parley.sdk.errors import BudgetExceeded
-
     found = AgentRun()
     options.stderr = lambda text: found.warnings.append(text) if len(found.warnings) < MAX_WARNINGS else None
     with suppress(FileNotFoundError):
@@ -161,3 +166,72 @@ def share_budget(options: Options[Any], budget: Budget | None, turns_left: int |
     options.budget = budget
     if turns_left is not None:
         options.max_turns = min(int(options.max_turns or turns_left), turns_left)
+
+
+class RecordedClient(Client[Any]):
+    """A client that writes all lines between it and its engine to a recording. One at the same path is replaced."""
+
+    def __init__(self, options: Options[Any], recording: Path) -> None:
+        super().__init__(options)
+        self._recording = recording
+
+    def _open_wire(self, spec: LaunchSpec, options: Options[Any]) -> Wire:
+        self._recording.unlink(missing_ok=True)
+        redactor = WireRedactor(spec.environment)
+        # Without the file of the model calls: it exists, and a replay of the client would be refused.
+        command = ["parley", *(word for word in spec.argv if not word.startswith("--record="))]
+        header = make_header(command, redactor, cwd=os.path.abspath(options.cwd or os.curdir))
+        log = ConversationRecorder(self._recording, header, redactor)
+        report = options.stderr
+
+        def note_stderr(text: str) -> None:
+            log.feed(Direction.ERR, text.encode() + b"\n")
+            if report is not None:
+                report(text)
+
+        options.stderr = note_stderr
+        return RecordedWire(super()._open_wire(spec, options), log)
+
+
+class RecordedWire:
+    """A `Wire` whose lines are recorded."""
+
+    def __init__(self, wire: Wire, log: ConversationRecorder) -> None:
+        self._wire = wire
+        self._log = log
+
+    @property
+    def pid(self) -> int | None:
+        return self._wire.pid
+
+    async def open(self) -> None:
+        await self._wire.open()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for chunk in self._wire.chunks():
+            self._log.feed(Direction.OUT, chunk)
+            yield chunk
+
+    def write(self, data: bytes) -> None:
+        self._log.feed(Direction.IN, data)
+        self._wire.write(data)
+
+    async def flush(self) -> None:
+        await self._wire.flush()
+
+    async def end_input(self) -> None:
+        await self._wire.end_input()
+
+    async def ended(self) -> Ended:
+        ended = await self._wire.ended()
+        self._log.end(ended.exit_code or 0)
+        return ended
+
+    async def close(self, busy: bool) -> Ended:
+        ended = await self._wire.close(busy)
+        self._log.end(ended.exit_code or 0)
+        return ended
+
+    def abandon(self) -> None:
+        self._log.end(0)
+        self._wire.abandon()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import sqrt
 
+from msgspec.structs import replace
+
 from parley.evals.results import RunRecord
 from parley.protocol.base import Struct
 
@@ -112,7 +114,9 @@ def compare_results(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> 
         others = {record.configuration for record in after}
         if len(others) == 1 and others != names:
             label = f"{names.pop()} → {others.pop()}"
-            before, after = ([rename(record, label) for record in records] for records in (before, after))
+            before, after = (
+                [replace(record, configuration=label) for record in records] for records in (before, after)
+            )
     old, new = ({(one.case, one.configuration) for one in records} for records in (before, after))
     shared = old & new
     kept = [[one for one in records if (one.case, one.configuration) in shared] for records in (before, after)]
@@ -129,9 +133,3 @@ def compare_results(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> 
         only_before=sorted("{} [{}]".format(*each) for each in old - new),
         only_after=sorted("{} [{}]".format(*each) for each in new - old),
     )
-
-
-def rename(record: RunRecord, configuration: str) -> RunRecord:
-    from msgspec.structs import replace
-
-    return replace(record, configuration=configuration)

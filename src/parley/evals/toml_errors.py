@@ -20,10 +20,14 @@ from parley.sdk.spelling import hint
 KeyPath = tuple[str | int, ...]
 """`("case", 1, "prompt")` is the prompt of the second `[[case]]`."""
 S = TypeVar("S", bound=Struct)
-HEADER = re.compile(r"\s*(\[\[?)\s*([^\]#]+?)\s*\]\]?\s*(?:#.*)?")
-ASSIGNMENT = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
-MULTILINE = re.compile(r"\"\"\"|'''")
+NAME = rf"(?:{PART.pattern})(?:[ \t]*\.[ \t]*(?:{PART.pattern}))*"
+TOKEN = re.compile(
+    rf"^[ \t]*(?P<key>{NAME})[ \t]*=|(?P<header>^[ \t]*\[\[?[ \t]*{NAME}[ \t]*\]\]?[ \t]*(?=$|\#))"
+    r'|"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]',
+    re.DOTALL | re.MULTILINE,
+)
+"""What a TOML text consists of: keys, headers of tables, texts, comments and brackets."""
 AT = re.compile(r"(?P<text>.*?) - at `\$(?P<path>.*)`", re.DOTALL)
 
 
@@ -47,7 +51,7 @@ def convert_toml(text: str, name: str, kind: type[S]) -> S:
 
 def key_error(text: str, name: str, path: KeyPath, problem: str) -> UsageError:
     """The error for what is wrong with a key."""
-    line = find_line(text, path)
+    line = KeyLines(text).find(path)
     return UsageError(f"{name}:{line}: {format_path(path)}: {problem}" if path else f"{name}: {problem}")
 
 
@@ -83,37 +87,53 @@ def format_path(path: KeyPath) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
-def find_line(text: str, path: KeyPath) -> int:
-    """The line of a key, or of the nearest table around it that has one."""
-    best_length, best_line = 0, 1
-    for line, found in list_keys(text):
-        if len(found) > best_length and found == path[: len(found)]:
-            best_length, best_line = len(found), line
-    return best_line
+class KeyLines:
+    """Where the keys and tables of a TOML text are: the TOML reader does not report it. The text must be valid."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: dict[KeyPath, int] = {}
+        for line, path in list_keys(text):
+            self._lines.setdefault(path, line)
+
+    def find(self, path: KeyPath) -> int:
+        """The line of a key, or of the nearest table around it that has one. A path may leave out a level before it."""
+        for found, line in self._lines.items():
+            if found[-1:] == path[-1:] and found[: len(path) - 1] == path[:-1]:
+                return line
+        lengths = range(len(path) - 1, 0, -1)
+        return next((self._lines[path[:length]] for length in lengths if path[:length] in self._lines), 1)
 
 
 def list_keys(text: str) -> Iterator[tuple[int, KeyPath]]:
-    """The lines that start a table or set a key, and what they start or set."""
+    """The lines that start a table or set a key, and what they start or set; of inline tables in a list, too."""
     table: KeyPath = ()
+    key: KeyPath = ()
     counts: dict[KeyPath, int] = {}
-    in_text = False
-    for number, line in enumerate(text.splitlines(), 1):
-        was_in_text, in_text = in_text, in_text ^ bool(len(MULTILINE.findall(line)) % 2)
-        if was_in_text:
-            continue
-        if header := HEADER.fullmatch(line):
+    line, depth, index = 1, 0, 0
+    for found in TOKEN.finditer(text):
+        token = found[0].strip(" \t")
+        if depth == 0 and found["header"]:
             table = ()
-            for part in split_key(header[2]):
+            for part in split_key(token):
                 table = (*table, part)
                 if table in counts:
                     table = (*table, counts[table])
-            if header[1] == "[[":
+            if token.startswith("[["):
                 array = table[:-1] if isinstance(table[-1], int) else table
                 counts[array] = counts.get(array, -1) + 1
                 table = (*array, counts[array])
-            yield number, table
-        elif assignment := ASSIGNMENT.match(line):
-            yield number, (*table, *split_key(assignment[1]))
+            yield line, table
+        elif depth == 0 and found["key"]:
+            key, index = (*table, *split_key(found["key"])), 0
+            yield line, key
+        elif token in ("[", "{"):
+            if depth == 1 and token == "{":
+                yield line, (*key, index)
+                index += 1
+            depth += 1
+        elif token in ("]", "}"):
+            depth -= 1
+        line += found[0].count("\n")
 
 
 def split_key(text: str) -> list[str]:

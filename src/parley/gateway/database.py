@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import SessionError
+from parley.workspace.private_database import COMPANIONS, Schema, open_database
 
-PROJECTIONS = """
+PROJECTIONS = Schema(
+    "projections",
+    1,
+    """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     tenant TEXT NOT NULL,
@@ -117,33 +121,21 @@ CREATE TABLE usage (
     PRIMARY KEY (session, number, model),
     FOREIGN KEY (session, number) REFERENCES turns ON DELETE CASCADE
 ) WITHOUT ROWID;
-"""
+""",
+)
 # WITHOUT ROWID: in which order rows were inserted must not change an answer, not even the last digit of a sum.
-PROJECTIONS_VERSION = 1
-
-MEMORY = Path(":memory:")
-"""A database that ends with its process."""
 
 
 class Database:
-    def __init__(self, path: Path, schema: str, version: int) -> None:
-        """Open the file, or create it with the schema. Raises SessionError if it has another version."""
+    def __init__(self, path: Path, schema: Schema) -> None:
+        """Open the file, or create it. Raises SessionError."""
         try:
-            if path != MEMORY:
-                path.touch(mode=0o600)
-            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection = open_database(path, schema)
             self._connection.row_factory = sqlite3.Row
-            self._connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON")
+            self._connection.execute("PRAGMA foreign_keys=ON")
             self._connection.create_function("casefold", 1, str.casefold, deterministic=True)
-            (stored,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if stored == 0:
-                self._connection.executescript(f"BEGIN; {schema} PRAGMA user_version={version}; COMMIT;")
-        except (sqlite3.Error, OSError) as exc:
-            raise SessionError(f"cannot open {path}: {exc}") from None
-        if stored not in (0, version):
-            self.close()
-            text = f"{path} has the format version {stored}, but this Parley reads only version {version}"
-            raise SessionError(f"{text}; use another --state")
+        except (OSError, sqlite3.Error) as exc:
+            raise SessionError(f"cannot open {path}: {exc.strerror if isinstance(exc, OSError) else exc}") from exc
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -184,10 +176,12 @@ class Database:
 
 
 def open_projections(path: Path) -> Database:
-    """The database of the projections; empty if it is of another version or cannot be read. Raises SessionError."""
+    """The database of the projections; a new one if it is of another version or cannot be read. Raises SessionError."""
     try:
-        return Database(path, PROJECTIONS, PROJECTIONS_VERSION)
-    except SessionError:
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return Database(path, PROJECTIONS, PROJECTIONS_VERSION)
+        return Database(path, PROJECTIONS)
+    except SessionError as exc:
+        if not isinstance(exc.__cause__, sqlite3.DatabaseError):
+            raise
+    for ending in ("", *COMPANIONS):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    return Database(path, PROJECTIONS)

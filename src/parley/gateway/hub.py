@@ -10,7 +10,6 @@ and no client is connected. An evicted session costs nothing but its files.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import gc
 import os
 import time
@@ -28,7 +27,6 @@ from parley.engine.recovery.interrupted_turn import find_interrupted_turn
 from parley.errors import SessionError, UsageError
 from parley.gateway.database import open_projections
 from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
-from parley.gateway.fork import Source, copy_session, discard_copy
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.index.session_list import (
     SELECT_SESSIONS,
@@ -38,13 +36,11 @@ from parley.gateway.index.session_list import (
     describe_session,
 )
 from parley.gateway.live_session import LiveSession, Services
-from parley.gateway.metrics import Metrics
 from parley.gateway.questions import Questions
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import Principal, Quotas, Scope
-from parley.gateway.security.audit import AuditLog
 from parley.gateway.security.quotas import OpenConnections, Spending, TenantThreads
-from parley.gateway.server_log import ServerLog
 from parley.gateway.session_log.records import (
     AnyRecord,
     CreatedRecord,
@@ -57,13 +53,14 @@ from parley.gateway.session_log.rows import SessionRows
 from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.session_log.state import SessionState
 from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
-from parley.gateway.transcript import missing_lines, open_stores, open_transcript
-from parley.gateway.wire.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
+from parley.gateway.transcript import Source, copy_session, discard_copy, missing_lines, open_stores, open_transcript
+from parley.gateway.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
 from parley.models.base import MODEL_ROOTS, find_model_file
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry, Store
+from parley.workspace import private_files
 from parley.workspace.remote.address import SessionWorkspace, read_workspace
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
@@ -379,7 +376,7 @@ class SessionHub:
             used = UsedRecord(tokens=state.spent_tokens, usd=state.spent_usd, total_tokens=0, total_usd=0.0)
             created = msgspec.structs.replace(state.created, cwd="", options=b"[]", workspace=None, title="")
             kept.record(created, used, state.deleted)
-        os.replace(grave, self.log_path(log.session_id))
+        private_files.rename(grave, self.log_path(log.session_id).name)
 
     def _row(self, principal: Principal, session_id: str) -> Row:
         """Raises Refusal. A session of another tenant is as unknown as one that does not exist."""
@@ -679,15 +676,13 @@ def lock_folder(folder: Path) -> int:
     """A descriptor that keeps other servers out for as long as it is open. Raises SessionError."""
     path = folder / "lock"
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = private_files.open_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as exc:
         raise SessionError(f"cannot open {path}: {exc.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise SessionError(f"another server uses {folder}; stop it, or use another --state") from None
-    return lock
+    if not private_files.lock(descriptor, timeout_seconds=0):
+        os.close(descriptor)
+        raise SessionError(f"another server uses {folder}; stop it, or use another --state")
+    return descriptor
 
 
 def refuse_older_state(folder: Path) -> None:

@@ -35,21 +35,19 @@ import msgspec
 from parley.engine.control.routes import asks_a_model
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
-from parley.gateway.metrics import Metrics
 from parley.gateway.own_messages import QuestionDecided
 from parley.gateway.questions import EXPIRED, Questions, find_answer, read_behavior
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import (
     Principal,
     Scope,
     changes_user_settings,
     runs_without_question,
     scope_of_request,
+    without_secrets,
 )
-from parley.gateway.security.audit import AuditLog
 from parley.gateway.security.quotas import FREE_BYTES, OpenConnections, Spending, Unsent
-from parley.gateway.security.reply_secrets import without_secrets
-from parley.gateway.server_log import ServerLog
 from parley.gateway.session_log.records import (
     AnyRecord,
     DeclaredRecord,

@@ -26,15 +26,13 @@ from parley.errors import UsageError
 from parley.gateway.http.auth import LOOPBACK, Gate
 from parley.gateway.http.connections import limit_connections
 from parley.gateway.http.frames import TOKEN_BYTES
-from parley.gateway.http.query import PREFIX_PATH, PathPrefix
+from parley.gateway.http.replies import PREFIX_PATH, PathPrefix
 from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings, SessionHub
-from parley.gateway.metrics import Metrics
-from parley.gateway.metrics_server import health_checks
-from parley.gateway.notifications import Notifier, NotifySettings
+from parley.gateway.questions import Notifier, NotifySettings
+from parley.gateway.reporting import Metrics, ServerLog, health_checks
 from parley.gateway.security.tokens import Tokens, read_existing, read_token_file
 from parley.gateway.server_config import ServerConfig, read_config
-from parley.gateway.server_log import ServerLog
 from parley.protocol.base import Struct
 
 UPKEEP_SECONDS = 1.0

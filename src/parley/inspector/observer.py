@@ -15,12 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from parley.inspector.conversation import Conversation, WireRow
+from parley.inspector.conversation import Conversation, TextView, WireRow
 from parley.inspector.recorder import CleanLines, LineSplitter
 from parley.inspector.recording import Direction, KeptLine
 from parley.inspector.redaction import WireRedactor
 from parley.inspector.relay import CHUNK_BYTES, CLIENT, ENDED, ENGINE, FRAME, LOST, NUMBER, STARTED, STDERR
-from parley.inspector.text import TextView
 
 DIRECTIONS = {CLIENT: Direction.IN, ENGINE: Direction.OUT, STDERR: Direction.ERR}
 AGES_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0)
@@ -115,9 +114,9 @@ class Observer:
 
     def _add(self, direction: Direction, at: float, data: bytes, *, eol: bool = True) -> None:
         self._number += 1
-        seen = self.conversation.add(self._number, at, direction, data)
-        self._show(self._view.format_line(seen) + ("" if eol else "  (no newline)"))
-        self._clean.add(KeptLine(record=seen.record, data=data, eol=eol))
+        row = self.conversation.add(self._number, at, direction, data)
+        self._show(self._view.format_line(row) + ("" if eol else "  (no newline)"))
+        self._clean.add(KeptLine(record=row.record, data=data, eol=eol))
 
     def _keep(self, line: KeptLine) -> None:
         self._write_to_sinks(lambda sink: sink.add(line))

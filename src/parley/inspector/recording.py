@@ -180,7 +180,7 @@ def make_line(record: FiledRecord, entry: WireEntry) -> WireLine:
     return WireLine(record.at_ms, entry.sender, data or b"", entry.eol, entry.eof, record.number)
 
 
-def decode_line(data: bytes, direction: Direction) -> Any:
+def decode_line(data: bytes, direction: Direction = Direction.OUT) -> Any:
     """The JSON of a line, or its text if it is not JSON."""
     if direction is not Direction.ERR:
         try:

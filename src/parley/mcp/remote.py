@@ -29,7 +29,6 @@ import httpx2
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -47,7 +46,7 @@ from parley.jsonrpc import METHOD_NOT_FOUND
 from parley.mcp.base import REFUSED, Challenge, ConnectionLost, NeedsAuth, ServerSpec, TokenFile
 from parley.mcp.client import MAX_LISTED, PROBE_IDS, as_object
 from parley.mcp.content import LEFT_OUT_KEY
-from parley.mcp.oauth import stored_login
+from parley.mcp.oauth import StoredTokens, stored_login
 from parley.mcp.tool_server import VERSION_KEY
 from parley.protocol.base import Json
 
@@ -233,15 +232,11 @@ class RemoteTransport:
 
     def client(self, **more: Any) -> httpx2.AsyncClient:
         """An HTTP client for this server. Raises ConnectionLost if the proxy is invalid."""
-        try:
-            inner = httpx2.AsyncHTTPTransport(verify=self._context, proxy=self._proxy)
-        except (ImportError, ValueError, httpx2.InvalidURL):  # the exception's text may contain the proxy's password
-            raise ConnectionLost(BAD_PROXY) from None
         arguments: dict[str, Any] = {
             "headers": self._spec.headers,
             "timeout": httpx2.Timeout(CONNECT_SECONDS, read=None),
             "auth": create_provider(self._spec, self._tokens),
-            "transport": BoundedTransport(inner, self._errors, self.checked_methods),
+            "transport": make_transport(self._context, self._proxy, self._errors, self.checked_methods),
             "event_hooks": {"response": [self._notice_refusal]},
         }
         return httpx2.AsyncClient(**{**arguments, **{key: value for key, value in more.items() if value is not None}})
@@ -251,16 +246,23 @@ def make_login_client(
     spec: ServerSpec, proxy: str | None, context: ssl.SSLContext, auth: httpx2.Auth
 ) -> httpx2.AsyncClient:
     """An HTTP client for a login. Raises ConnectionLost if the proxy is invalid."""
+    transport = make_transport(context, proxy, deque())
+    timeout = httpx2.Timeout(CONNECT_SECONDS)
+    return httpx2.AsyncClient(headers=spec.headers, timeout=timeout, auth=auth, transport=transport)
+
+
+def make_transport(
+    context: ssl.SSLContext | bool,
+    proxy: str | None,
+    errors: deque[Exception],
+    checked_methods: tuple[str, ...] = ("GET", "POST"),
+) -> BoundedTransport:
+    """Raises ConnectionLost."""
     try:
         inner = httpx2.AsyncHTTPTransport(verify=context, proxy=proxy)
-    except (ImportError, ValueError, httpx2.InvalidURL):
+    except (ImportError, ValueError, httpx2.InvalidURL):  # the exception's text may contain the proxy's password
         raise ConnectionLost(BAD_PROXY) from None
-    return httpx2.AsyncClient(
-        headers=spec.headers,
-        timeout=httpx2.Timeout(CONNECT_SECONDS),
-        auth=auth,
-        transport=BoundedTransport(inner, deque()),
-    )
+    return BoundedTransport(inner, errors, checked_methods)
 
 
 class Http(RemoteTransport):
@@ -290,7 +292,7 @@ class BoundedTransport(httpx2.AsyncBaseTransport):
         self,
         inner: httpx2.AsyncBaseTransport,
         errors: deque[Exception],
-        checked_methods: tuple[str, ...] = ("GET", "POST"),
+        checked_methods: tuple[str, ...],
     ) -> None:
         self._inner = inner
         self._errors = errors
@@ -373,24 +375,17 @@ def describe_failure(exc: BaseException) -> ConnectionLost | None:
     return ConnectionLost(f"{type(exc).__name__}: {exc}") if str(exc) else None
 
 
-class InMemoryTokenStorage:
-    """Keeps tokens for one connection. The next connection requests new ones."""
+class UnsavedTokens:
+    """A token file of one connection. The next connection requests new tokens."""
 
     def __init__(self) -> None:
-        self._tokens: OAuthToken | None = None
-        self._client: OAuthClientInformationFull | None = None
+        self._tokens: Json = {}
 
-    async def get_tokens(self) -> OAuthToken | None:
+    def read(self) -> Json:
         return self._tokens
 
-    async def set_tokens(self, tokens: OAuthToken) -> None:
+    def write(self, tokens: Json) -> None:
         self._tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self._client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self._client = client_info
 
 
 def create_provider(spec: ServerSpec, tokens: TokenFile | None = None) -> httpx2.Auth | None:
@@ -406,7 +401,7 @@ def create_provider(spec: ServerSpec, tokens: TokenFile | None = None) -> httpx2
     scope = config.get("scope")
     return ClientCredentialsOAuthProvider(
         server_url=spec.url,
-        storage=InMemoryTokenStorage(),
+        storage=StoredTokens(UnsavedTokens(), spec),
         client_id=config["clientId"],
         client_secret=config["clientSecret"],
         scope=scope if isinstance(scope, str) else None,

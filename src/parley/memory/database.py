@@ -15,15 +15,19 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from pathlib import Path
 from typing import Any
 
-from parley.errors import SessionError
 from parley.stores.search_text import build_queries, significant_words
-from parley.workspace import private_files
+from parley.workspace.private_database import (
+    IN_MEMORY,
+    Schema,
+    create_tables,
+    has_tables,
+    open_database,
+    transaction,
+    translate_errors,
+)
 
-VERSION = 1
-BUSY_TIMEOUT_SECONDS = 10
 TOKENIZER = 'tokenize="unicode61 remove_diacritics 0"'
-SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS parley_version (part TEXT PRIMARY KEY, version INTEGER NOT NULL);
+SCRIPT = f"""
 CREATE TABLE memory_entries (
     id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, parent TEXT, title TEXT NOT NULL,
     body TEXT NOT NULL, links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL,
@@ -61,8 +65,8 @@ CREATE TRIGGER memory_summary_gone AFTER DELETE ON memory_summaries BEGIN
     INSERT INTO memory_summary_words (memory_summary_words, rowid, text) VALUES ('delete', old.id, old.text);
 END;
 """
+SCHEMA = Schema("memory", 1, SCRIPT)
 TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progress")
-HAS_TABLES = "SELECT 1 FROM sqlite_master WHERE name = 'memory_entries'"
 
 
 class NoTables:
@@ -91,15 +95,9 @@ class MemoryDatabase:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction. Raises SessionError."""
-        with self._translate_errors(), self._open() as database:
-            database.execute("BEGIN IMMEDIATE")
-            try:
-                prepare(database, self.path)
-                yield database
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
-            database.execute("COMMIT")
+        with translate_errors(f"the memory {self.path}"), self._open() as database, transaction(database):
+            create_tables(database, SCHEMA)
+            yield database
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -107,8 +105,8 @@ class MemoryDatabase:
         if not self._exists():
             yield NO_TABLES
             return
-        with self._translate_errors(), self._open() as database:
-            yield database if is_prepared(database, self.path) else NO_TABLES
+        with translate_errors(f"the memory {self.path}"), self._open() as database:
+            yield database if has_tables(database, SCHEMA) else NO_TABLES
 
     @property
     def is_empty(self) -> bool:
@@ -136,15 +134,7 @@ class MemoryDatabase:
         return self.path.exists()
 
     def _open(self) -> AbstractContextManager[sqlite3.Connection]:
-        return closing(connect(self.path, self._below))
-
-    @contextmanager
-    def _translate_errors(self) -> Iterator[None]:
-        """Turn errors of SQLite into SessionError."""
-        try:
-            yield
-        except sqlite3.Error as exc:
-            raise SessionError(f"the memory {self.path} cannot be used: {exc}") from None
+        return closing(open_database(self.path, SCHEMA, below=self._below, create=False))
 
 
 class DryRunDatabase(MemoryDatabase):
@@ -152,7 +142,7 @@ class DryRunDatabase(MemoryDatabase):
 
     def __init__(self, of: MemoryDatabase) -> None:
         super().__init__(of.path)
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._database = open_database(IN_MEMORY, SCHEMA)
         with self.writing() as mine, of.reading() as theirs:
             for table in TABLES:
                 for row in theirs.execute(f"SELECT * FROM {table}"):
@@ -163,51 +153,3 @@ class DryRunDatabase(MemoryDatabase):
 
     def _open(self) -> AbstractContextManager[sqlite3.Connection]:
         return nullcontext(self._database)
-
-
-def connect(path: Path, below: int = 0) -> sqlite3.Connection:
-    """Raises SessionError, sqlite3.Error."""
-    try:
-        real = private_files.prepare_database(path, below=below)
-        made = sqlite3.connect(real, BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            private_files.check_database(made, real)
-            made.execute("PRAGMA journal_mode = WAL")
-            made.execute("PRAGMA synchronous = NORMAL")
-        except BaseException:
-            made.close()
-            raise
-    except OSError as exc:
-        raise SessionError(f"the memory {path} cannot be used: {exc.strerror}") from None
-    return made
-
-
-def is_prepared(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether the tables are there. Raises SessionError for those of a newer version."""
-    if database.execute(HAS_TABLES).fetchone() is None:
-        return False
-    (version,) = database.execute("SELECT version FROM parley_version WHERE part = 'memory'").fetchone() or (VERSION,)
-    if version > VERSION:
-        raise SessionError(
-            f"the memory {path} has version {version}; this program supports up to {VERSION}. Upgrade parley."
-        )
-    return True
-
-
-def prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Create the tables if they do not exist, in the current transaction. Raises SessionError."""
-    if is_prepared(database, path):
-        return
-    for statement in statements(SCHEMA):
-        database.execute(statement)
-    database.execute("INSERT OR REPLACE INTO parley_version VALUES ('memory', ?)", (VERSION,))
-
-
-def statements(script: str) -> Iterator[str]:
-    """Split a script into statements: `executescript` would commit the transaction."""
-    held = ""
-    for line in script.splitlines(keepends=True):
-        held += line
-        if sqlite3.complete_statement(held):
-            yield held
-            held = ""

@@ -15,7 +15,7 @@ An option that is not given has its default: None, for a switch False, or the ro
 option takes every following word up to the next flag, as in Claude Code. An unknown flag takes the next word with it,
 because the clients' `extra_args` have values. It is only reported here; `cli/main.py` decides whether it is an error.
 
-See also: `settings/option_values.py` for variables and settings, `cli/help.py` for `--help`.
+See also: `settings/option_values.py` for variables and settings, `cli/commands/help.py` for `--help`.
 """
 
 from __future__ import annotations

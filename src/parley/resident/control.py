@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 
 from parley.resident.launcher import connect, find_script, start_server
 from parley.resident.protocol import MAX_BYTES, READY, open_folder, peer_of, server_name
+from parley.workspace import private_files
 
 START_SECONDS = 20.0
 STOP_SECONDS = 5.0
@@ -87,24 +87,17 @@ def stop(server: FoundServer) -> None:
     """Let a server accept no more sessions; it ends after its last one. Raises OSError, or TimeoutError."""
     folder = open_folder()
     try:
-        lock = os.open(f"{server.name}.lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        lock = private_files.open_in(folder, os.getuid(), f"{server.name}.lock", os.O_RDWR)
     finally:
         os.close(folder)
     try:
         os.kill(server.pid, signal.SIGTERM)
-        wait_until(lambda: is_free(lock), STOP_SECONDS, f"process {server.pid} does not stop; is it suspended?")
+        if not private_files.lock(lock, timeout_seconds=STOP_SECONDS):
+            raise TimeoutError(f"process {server.pid} does not stop; is it suspended? (waited {STOP_SECONDS:.0f} s)")
     except ProcessLookupError:
         return
     finally:
         os.close(lock)
-
-
-def is_free(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def wait_until(is_done: Callable[[], bool], seconds: float, problem: str) -> None:

@@ -204,12 +204,10 @@ def start_server(folder: int, name: str, script: str) -> bool:
 
     The new server inherits the lock, so of many launchers that find no server, one starts it.
     """
-    import fcntl
+    from parley.workspace import private_files
 
-    lock = os.open(f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    lock = private_files.open_in(folder, os.getuid(), f"{name}.lock", os.O_RDWR | os.O_CREAT)
+    if not private_files.lock(lock, timeout_seconds=0):
         os.close(lock)
         return False
     command = [sys.executable, script, "resident", "serve", os.readlink(f"/proc/self/fd/{folder}"), name]

@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -99,37 +100,33 @@ class AgentInfo(Struct, frozen=True, kw_only=True):
     """The agent's type and the tool call that started it."""
 
 
-class Log(Protocol):
-    """The log of one session, held by its only writer."""
+class Log(ABC):
+    """The log of one session, held by its only writer. Entries are numbered in ascending order."""
 
-    def append(self, entry: Entry) -> None:
-        """Append an entry. When this returns, the operating system (or database server) has it.
+    @abstractmethod
+    def append(self, *entries: Entry) -> None:
+        """Append entries that belong together. When this returns, the operating system (or database server) has them.
 
-        Raises SessionError, or SessionBusy if another process took the session over.
+        Raises SessionError, or SessionBusy if another process took the session over; then none of them was appended.
         """
 
+    @abstractmethod
     def sync(self) -> None:
         """Wait until all appended entries are on disk. Raises SessionError. May be called in another thread."""
 
+    async def wait_synced(self) -> None:
+        """The same without blocking the event loop. Raises SessionError."""
+        from parley._threads import run_in_thread
+
+        await run_in_thread(self.sync)
+
+    @abstractmethod
     def entries(self, after: int = -1) -> Iterator[Entry]:
         """Yield the entries with `seq > after`, in order. Raises SessionError, DamagedSession."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close the log and release the session."""
-
-
-class AwaitableLog(Protocol):
-    """A log that can be waited for without a thread."""
-
-    async def wait_synced(self) -> None:
-        """Wait until all appended entries are stored for good. Raises SessionError."""
-
-
-class BatchLog(Protocol):
-    """A log that can append several entries at once."""
-
-    def append_all(self, entries: Sequence[Entry]) -> None:
-        """Append entries with one write. Raises SessionError; then none of them was appended."""
 
 
 class StoreSetup(Struct, frozen=True):
@@ -146,81 +143,98 @@ class StoreSetup(Struct, frozen=True):
     """Whether the engine waits for prompts of a client, which may resume a session twice. The second engine gets it."""
 
 
-class Store(Protocol):
+class Store(ABC):
     """All sessions in one directory or database."""
 
+    @abstractmethod
     def exists(self, session_id: str) -> bool: ...
 
+    @abstractmethod
     def is_held(self, session_id: str) -> bool:
         """Whether a process seems to hold the session. Does not lock anything."""
 
+    @abstractmethod
     def create(self, session_id: str) -> Log:
         """Create an empty log and hold it. Nothing is stored before the first entry. Raises SessionBusy."""
 
+    @abstractmethod
     def open(self, session_id: str, *, steal: bool = False) -> Log:
         """Open an existing log and hold it. Raises UnknownSession, SessionBusy.
 
         `steal` takes it from the current holder, which can then no longer write.
         """
 
+    @abstractmethod
     def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
         """Yield the entries with `seq > after` without holding the log.
 
         Raises UnknownSession, SessionError, DamagedSession.
         """
 
+    @abstractmethod
     def newest(self) -> str | None:
         """The id of the most recently written session of this project."""
 
+    @abstractmethod
     def info(self, session_id: str) -> Info | None:
         """The list entry of a session, or None if it does not exist."""
 
+    @abstractmethod
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         """The sessions of a project directory, or of all projects, most recently written first."""
 
+    @abstractmethod
     def rename(self, session_id: str, title: str) -> None:
         """Set the title, even while another process holds the session. Raises UnknownSession, SessionError."""
 
+    @abstractmethod
     def tag(self, session_id: str, tag: str | None) -> None:
         """Set or remove the tag, even while another process holds the session. Raises UnknownSession, SessionError."""
 
+    @abstractmethod
     def delete(self, session_id: str) -> None:
         """Delete the session and its subagents' logs. Raises UnknownSession, SessionBusy, SessionError."""
 
+    @abstractmethod
     def repair(self, session_id: str) -> RepairReport | None:
         """Truncate the log before its first damaged record and move the rest aside. Returns None if the log is intact.
 
         Raises UnknownSession, SessionBusy, SessionError.
         """
 
+    @abstractmethod
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
         """Create a log for a subagent of a session that the caller holds; if `meta` is None, open the existing one.
 
         Raises SessionError.
         """
 
+    @abstractmethod
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         """The subagents with a stored transcript, in no particular order."""
 
+    @abstractmethod
     def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
         """Yield the entries of a subagent; none if it has no log. Raises SessionError, DamagedSession."""
 
+    @abstractmethod
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         """Find messages that contain all the words of `text`, ignoring case; newest first."""
 
+    @abstractmethod
     def path(self, session_id: str) -> str:
         """The transcript's path, for clients and hooks; "" if there is no file."""
-
-
-@runtime_checkable
-class RankedSearch(Protocol):
-    """A store with a full-text index that ranks results."""
 
     def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[SearchHit]:
         """Find messages that contain some of the words of `text`, best first, in one session or in all.
 
-        Raises SessionError.
+        Without an index that ranks: all the words in all sessions, or a scan of one session. Raises SessionError.
         """
+        if session_id is None:
+            return self.search(text, limit)
+        from parley.stores.search_text import rank_entries
+
+        return rank_entries(session_id, self.read(session_id), text, limit)
 
 
 def later_time(at: str, last: str) -> str:

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from typing import TypeVar
 
 import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json, Struct, encode_json
 from parley.stores.base import AgentInfo, Entry, Info, Store, copy_entries
-from parley.stores.entry_validation import find_problem
+from parley.stores.files.foreign_lines import find_problem
 
 VERSION = 2
+Decoded = TypeVar("Decoded")
 IS_AGENT = b'{"parley":"agent",'
 
 
@@ -65,13 +67,13 @@ def unpack(data: bytes) -> SessionExport:
     log = export.entries
     for number, line in enumerate(lines[1:-1], 2):
         if line.startswith(IS_AGENT):
-            export.agents.append(AgentTranscript(read_agent(line, number), []))
+            export.agents.append(AgentTranscript(decode(line, number, AgentInfo), []))
             log = export.agents[-1].entries
         else:
             log.append(read_entry(line, number))
     logs = [export.entries, *(transcript.entries for transcript in export.agents)]
     count = sum(map(len, logs))
-    if decode(lines[-1], len(lines)) != {"parley": "end", "entries": count}:
+    if decode(lines[-1], len(lines), dict) != {"parley": "end", "entries": count}:
         raise SessionError(
             f"the exported session is incomplete: the end line after {count} entries is missing or wrong"
         )
@@ -84,7 +86,7 @@ def unpack(data: bytes) -> SessionExport:
 
 def read_header(line: bytes) -> Info:
     """Raises SessionError."""
-    found = decode(line, 1)
+    found: Json = decode(line, 1, dict)
     if found.get("parley") != "session":
         raise SessionError('not an exported session: line 1 has no `"parley": "session"`')
     if found.get("version") not in range(1, VERSION + 1):
@@ -97,29 +99,18 @@ def read_header(line: bytes) -> Info:
         raise SessionError(f"line 1 of the exported session: {exc}") from None
 
 
-def read_agent(line: bytes, number: int) -> AgentInfo:
-    """Raises SessionError."""
-    try:
-        return msgspec.json.decode(line, type=AgentInfo)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise SessionError(f"line {number} of the exported session: {exc}") from None
-
-
 def read_entry(line: bytes, number: int) -> Entry:
     """Raises SessionError."""
-    try:
-        entry = msgspec.json.decode(line, type=Entry)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise SessionError(f"line {number} of the exported session: {exc}") from None
+    entry = decode(line, number, Entry)
     if (problem := find_problem(entry)) is not None:
         raise SessionError(f"line {number} of the exported session: {problem}")
     return entry
 
 
-def decode(line: bytes, number: int) -> Json:
+def decode(line: bytes, number: int, kind: type[Decoded]) -> Decoded:
     """Raises SessionError."""
     try:
-        return msgspec.json.decode(line, type=Json)
+        return msgspec.json.decode(line, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise SessionError(f"line {number} of the exported session: {exc}") from None
 

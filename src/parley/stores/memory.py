@@ -7,37 +7,42 @@ from collections.abc import Iterator
 from typing import Any
 
 from parley.errors import SessionBusy, UnknownSession
-from parley.protocol.base import Json, encode_json
+from parley.protocol.base import Json, Struct
 from parley.stores.base import (
     TAKEN_OVER,
     AgentInfo,
     Entry,
     Info,
+    Log,
     RepairReport,
     SearchHit,
+    Store,
     StoreSetup,
     check_id,
 )
-from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
+from parley.stores.search_text import search_entries, summarize_entries
 
 
-class MemoryLog:
+class MemoryLog(Log):
     def __init__(self, session_id: str, sessions: dict[str, list[Entry]], holders: dict[str, MemoryLog]) -> None:
         self._session_id = session_id
         self._sessions = sessions
         self._holders = holders
         holders[session_id] = self
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *entries: Entry) -> None:
         if self._holders.get(self._session_id) is not self:
             raise SessionBusy(self._session_id, TAKEN_OVER)
         # The most recently written session is last in the dict.
         kept = self._sessions.pop(self._session_id, [])
-        kept.append(entry)
+        kept += entries
         self._sessions[self._session_id] = kept
 
     def sync(self) -> None:
-        pass
+        """Nothing to do: nothing is ever on disk."""
+
+    async def wait_synced(self) -> None:
+        """The same."""
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         return iter([entry for entry in self._sessions.get(self._session_id, ()) if entry.seq > after])
@@ -47,14 +52,21 @@ class MemoryLog:
             del self._holders[self._session_id]
 
 
-class MemoryStore:
+class Labels(Struct):
+    """What others have said of a session."""
+
+    title: str | None = None
+    title_at: int = 0
+    """The length of the log when the title was given. A later title in the log takes precedence."""
+    tag: str | None = None
+
+
+class MemoryStore(Store):
     def __init__(self, cwd: str = "") -> None:
         self._cwd = cwd
         self._sessions: dict[str, builtins.list[Entry]] = {}
         self._holders: dict[str, MemoryLog] = {}
-        self._titles: dict[str, tuple[int, str]] = {}
-        """The title given by `rename`, with the length of the log at that time."""
-        self._tags: dict[str, str] = {}
+        self._labels: dict[str, Labels] = {}
         self._agents: dict[str, dict[str, Json]] = {}
         self._agent_entries: dict[str, dict[str, builtins.list[Entry]]] = {}
 
@@ -68,10 +80,10 @@ class MemoryStore:
     def is_held(self, session_id: str) -> bool:
         return session_id in self._holders
 
-    def create(self, session_id: str) -> MemoryLog:
+    def create(self, session_id: str) -> Log:
         return self._hold(check_id(session_id))
 
-    def open(self, session_id: str, *, steal: bool = False) -> MemoryLog:
+    def open(self, session_id: str, *, steal: bool = False) -> Log:
         self._check(session_id)
         return self._hold(session_id, steal=steal)
 
@@ -79,7 +91,7 @@ class MemoryStore:
         self._check(session_id)
         return iter([entry for entry in self._sessions[session_id] if entry.seq > after])
 
-    def _hold(self, session_id: str, *, steal: bool = False) -> MemoryLog:
+    def _hold(self, session_id: str, *, steal: bool = False) -> Log:
         if session_id in self._holders and not steal:
             raise SessionBusy(session_id, "this process")
         return MemoryLog(session_id, self._sessions, self._holders)
@@ -92,28 +104,9 @@ class MemoryStore:
         return next(reversed(self._sessions), None)
 
     def info(self, session_id: str) -> Info | None:
-        kept = self._sessions.get(session_id)
-        if not kept:
-            return None
-        prompts = (first_prompt(entry.kind, entry.message) for entry in kept)
-        return Info(
-            id=session_id,
-            cwd=self._cwd,
-            title=self._title(session_id),
-            first_prompt=next((prompt for prompt in prompts if prompt is not None), None),
-            created=kept[0].at,
-            modified=kept[-1].at,
-            size_bytes=sum(len(encode_json(entry.message)) for entry in kept),
-            messages=sum(entry.kind in SAID for entry in kept),
-            tag=self._tags.get(session_id),
-        )
-
-    def _title(self, session_id: str) -> str | None:
-        length, title = self._titles.get(session_id, (0, None))
-        for entry in reversed(self._sessions[session_id][length:]):
-            if entry.kind == "title":
-                return str(entry.message.get("title"))
-        return title
+        labels = self._labels.get(session_id, Labels())
+        entries = self._sessions.get(session_id, [])
+        return summarize_entries(session_id, self._cwd, entries, labels.title, labels.title_at, labels.tag)
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         if project not in (None, self._cwd):
@@ -123,32 +116,25 @@ class MemoryStore:
 
     def rename(self, session_id: str, title: str) -> None:
         self._check(session_id)
-        self._titles[session_id] = (len(self._sessions[session_id]), title)
+        labels = self._labels.setdefault(session_id, Labels())
+        labels.title, labels.title_at = title, len(self._sessions[session_id])
 
     def tag(self, session_id: str, tag: str | None) -> None:
         self._check(session_id)
-        self._tags.pop(session_id, None)
-        if tag:
-            self._tags[session_id] = tag
+        self._labels.setdefault(session_id, Labels()).tag = tag or None
 
     def delete(self, session_id: str) -> None:
         self._check(session_id)
         self._hold(session_id).close()
-        kept: tuple[dict[str, Any], ...] = (
-            self._sessions,
-            self._titles,
-            self._tags,
-            self._agents,
-            self._agent_entries,
-        )
-        for part in kept:
+        parts: tuple[dict[str, Any], ...] = (self._sessions, self._labels, self._agents, self._agent_entries)
+        for part in parts:
             part.pop(session_id, None)
 
     def repair(self, session_id: str) -> RepairReport | None:
         self._check(session_id)
         return None
 
-    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> MemoryLog:
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
         if meta is not None:
             self._agents.setdefault(session_id, {})[agent_id] = meta
         return MemoryLog(agent_id, self._agent_entries.setdefault(session_id, {}), {})
@@ -160,13 +146,7 @@ class MemoryStore:
         return iter(tuple(self._agent_entries.get(session_id, {}).get(agent_id, ())))
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        words = split_words(text)
-        hits = (
-            make_hit(session_id, entry, words)
-            for session_id in reversed(self._sessions)
-            for entry in reversed(self._sessions[session_id])
-        )
-        return [hit for hit in hits if hit is not None][:limit]
+        return search_entries(reversed(self._sessions.items()), text, limit)
 
     def path(self, session_id: str) -> str:
         return ""

@@ -29,7 +29,7 @@ class MirrorTarget(Struct, frozen=True, kw_only=True):
     """Longer messages are not sent, because clients close the connection on them."""
 
 
-class MirroredLog:
+class MirroredLog(Log):
     def __init__(
         self,
         log: Log,
@@ -53,19 +53,23 @@ class MirroredLog:
         self._has_unsent = is_copy
         self._head = head
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *entries: Entry) -> None:
         if self._has_unsent:
             self._has_unsent = False
             for before in self._log.entries():
                 self._send(before)
-        self._log.append(entry)
+        self._log.append(*entries)
         if self._head is not None:
             self._send_message(TranscriptMirror(filePath=self._path, entries=[self._head]))
             self._head = None
-        self._send(entry)
+        for entry in entries:
+            self._send(entry)
 
     def sync(self) -> None:
         self._log.sync()
+
+    async def wait_synced(self) -> None:
+        await self._log.wait_synced()
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
         for entry in self._log.entries(after):

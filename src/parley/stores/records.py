@@ -18,7 +18,7 @@ See also: the kinds in `inspector/recording.py`, `models/recording.py` and `eval
 
 from __future__ import annotations
 
-import fcntl
+import errno
 import os
 from pathlib import Path
 from typing import Self, TypeVar
@@ -104,11 +104,9 @@ class RecordWriter:
         """Raises BlockingIOError if another process writes the file."""
         self._descriptor = descriptor
         self._last = 0
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not private_files.lock(descriptor, timeout_seconds=0):
             self.close()
-            raise
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     @classmethod
     def create(cls, path: Path, kind: RecordKind, header: Struct) -> Self:
@@ -149,8 +147,7 @@ class RecordWriter:
 
     def _write(self, data: bytes) -> None:
         try:
-            while data:
-                data = data[os.write(self._descriptor, data) :]
+            private_files.write_all(self._descriptor, data)
         except OSError:
             self.close()
             raise

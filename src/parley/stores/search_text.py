@@ -1,11 +1,16 @@
-"""The searchable text of entries: words, queries and excerpts. Search ignores case."""
+"""What is derived from the entries of a log: the session in a list, the words to search for, hits and excerpts.
+
+All of it is a function of the entries. Stores keep it in rows and indexes, or compute it when they are asked; where it
+is lost, it is derived again. Search ignores case.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 
-from parley.protocol.base import Json
-from parley.stores.base import Entry, SearchHit
+from parley.protocol.base import Json, encode_json
+from parley.stores.base import Entry, Info, SearchHit
 
 WORD = re.compile(r"[^\W_]+")
 LONGEST_WORD = 64
@@ -81,6 +86,38 @@ def first_prompt(kind: str, message: Json) -> str | None:
     return text if len(text) <= LONGEST_PROMPT else text[:LONGEST_PROMPT].rstrip() + "…"
 
 
+def summarize_entries(
+    session_id: str, cwd: str, entries: Sequence[Entry], title: str | None, title_at: int, tag: str | None
+) -> Info | None:
+    """The session in a list; None without entries. `title` was given from outside, before entry number `title_at`."""
+    if not entries:
+        return None
+    prompts = (first_prompt(entry.kind, entry.message) for entry in entries)
+    titles = (entry.message.get("title") for entry in reversed(entries[title_at:]) if entry.kind == "title")
+    return Info(
+        id=session_id,
+        cwd=cwd,
+        title=next(map(str, titles), title),
+        first_prompt=next((prompt for prompt in prompts if prompt is not None), None),
+        created=entries[0].at,
+        modified=entries[-1].at,
+        size_bytes=sum(len(encode_json(entry.message)) for entry in entries),
+        messages=sum(entry.kind in SAID for entry in entries),
+        tag=tag,
+    )
+
+
+def search_entries(sessions: Iterable[tuple[str, Iterable[Entry]]], text: str, limit: int) -> list[SearchHit]:
+    """The last entries with all the words, of sessions that are given with the most recently written first."""
+    query_words, found = split_words(text), list[SearchHit]()
+    for session_id, entries in sessions:
+        if len(found) >= limit:
+            break
+        hits = [hit for entry in entries if (hit := make_hit(session_id, entry, query_words)) is not None]
+        found += reversed(hits)
+    return found[:limit]
+
+
 def make_hit(session_id: str, entry: Entry, query_words: list[str]) -> SearchHit | None:
     """A hit for an entry that contains all the words; None for others."""
     text = entry_text(entry.kind, entry.message)
@@ -89,6 +126,25 @@ def make_hit(session_id: str, entry: Entry, query_words: list[str]) -> SearchHit
     return SearchHit(
         id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=make_excerpt(text, query_words)
     )
+
+
+def rank_entries(session_id: str, entries: Iterable[Entry], text: str, limit: int) -> list[SearchHit]:
+    """Search a session without an index: most matching words first, then the latest."""
+    words, scored = significant_words(text), list[tuple[int, int, SearchHit]]()
+    for entry in entries:
+        content = "" if is_repetition(entry) else entry_text(entry.kind, entry.message)
+        score = len(set(words) & set(split_words(content)))
+        if score:
+            excerpt = find_passage(content, words)
+            hit = SearchHit(id=session_id, seq=entry.seq, kind=entry.kind, at=entry.at, excerpt=excerpt)
+            scored.append((score, entry.seq, hit))
+    return [hit for _, _, hit in sorted(scored, key=lambda each: each[:2], reverse=True)[:limit]]
+
+
+def is_repetition(entry: Entry) -> bool:
+    """Whether an entry is a summary or the result of a memory tool."""
+    detail = entry.message.get("tool_use_result")
+    return bool(entry.context.get("isCompactSummary") or (isinstance(detail, dict) and detail.get("recalled")))
 
 
 def make_excerpt(text: str, query_words: list[str]) -> str:

@@ -42,7 +42,7 @@ class StoreKind(Struct, frozen=True, kw_only=True):
 
 
 STORES = {
-    "claude": StoreKind(cls="parley.stores.files.claude:ClaudeStore"),
+    "claude": StoreKind(cls="parley.stores.files.store:ClaudeStore"),
     "folder": StoreKind(cls="parley.stores.files.folder:FolderStore"),
     "sqlite": StoreKind(cls="parley.stores.sql.sqlite:SqliteStore", usage="sqlite:FILE", holds_memory=True),
     "postgres": StoreKind(

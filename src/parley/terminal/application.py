@@ -23,17 +23,13 @@ from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import Row
+from parley.terminal.frames import FrameTimer
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.prompts.pastes import Pastes
-from parley.terminal.prompts.prompt_log import PromptLog, find_folder
-from parley.terminal.prompts.shell import ShellCommand
-from parley.terminal.rendering.conversation import ConversationTranscript
-from parley.terminal.rendering.style import Styles, is_dumb
+from parley.terminal.prompts import Pastes, PromptLog, ShellCommand, find_folder
+from parley.terminal.rendering.style import THEMES, Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
-from parley.terminal.rendering.themes import THEMES, Theme
-from parley.terminal.rendering.transcript import make_answer
-from parley.terminal.session.launch import Callbacks, Target
-from parley.terminal.session.session import QueuedPrompt, TerminalSession
+from parley.terminal.rendering.transcript import TerminalTranscript, make_answer
+from parley.terminal.session import Callbacks, QueuedPrompt, SessionTarget, TerminalSession
 from parley.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -42,13 +38,8 @@ if TYPE_CHECKING:
     from parley.sdk.options import Options
     from parley.sdk.permissions import PermissionResult, ToolPermissionContext
     from parley.terminal.interfaces.base import Interface
-    from parley.terminal.questions import Questions
+    from parley.terminal.questions import TerminalQuestions
 
-FRAME_SECONDS = 0.05
-"""How often text that arrives is drawn."""
-SPIN_SECONDS = 0.1
-PAUSE_FACTOR = 4
-"""After a frame that took long, messages have the loop for this many times as long."""
 TWICE_SECONDS = 1.0
 """Two presses of Escape or Ctrl-C within this time belong together."""
 HINT_SECONDS = 2.0
@@ -60,22 +51,22 @@ EXIT_COMMANDS = ("/exit", "/quit")
 
 
 class ConversationApplication:
-    def __init__(self, target: Target, environment: Mapping[str, str], *, is_plain: bool = False) -> None:
+    def __init__(self, target: SessionTarget, environment: Mapping[str, str], *, is_plain: bool = False) -> None:
         self.styles = Styles.from_environment(environment)
         self._environment = environment
         self._is_plain = is_plain or is_dumb(environment)
         self._log = PromptLog(find_folder(environment))
-        self._pastes = Pastes()
+        self.pastes = Pastes()
         self.interface: Interface = self._make_interface()
-        self._transcript = ConversationTranscript(self.interface.print, self.styles, self._get_width, monotonic)
+        self._transcript = TerminalTranscript(self.interface.print, self.styles, self._get_width, monotonic)
         self._transcript.echoes = not self._is_plain
+        self._transcript.more_hint = "" if self._is_plain else " (ctrl-o shows all)"
         callbacks = Callbacks(self._decide, self._elicit, self._warn)
         self._session = TerminalSession(target, callbacks, self._transcript, self._changed)
         self._session.on_lost = self._lose
-        self._status_line = StatusLine(self, self._schedule)
-        self._timer: asyncio.TimerHandle | None = None
-        self._pause = FRAME_SECONDS
-        self._live: list[str] = []
+        self._frames = FrameTimer(self._draw)
+        self._status_line = StatusLine(self, self._frames.schedule)
+        self.live_lines: list[str] = []
         self._hint = ""
         self._escaped_at = self._cancelled_at = float("-inf")
         self._shell: ShellCommand | None = None
@@ -127,7 +118,7 @@ class ConversationApplication:
         try:
             await self._session.connect()
         except (ClaudeSDKError, ValueError, OSError) as exc:
-            if not self._transcript.results:  # a result has said it
+            if not self._transcript.has_result:  # a result has said it
                 self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
@@ -151,10 +142,10 @@ class ConversationApplication:
             self.interface.set_vi(found.get("editorMode") in ("vim", "vi"))
 
     @cached_property
-    def _questions(self) -> Questions:
-        from parley.terminal.questions import Questions  # not needed for the first frame
+    def _questions(self) -> TerminalQuestions:
+        from parley.terminal.questions import TerminalQuestions  # not needed for the first frame
 
-        return Questions(self.interface, self._transcript, self._get_width)
+        return TerminalQuestions(self.interface, self._transcript, self._get_width)
 
     async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
         return await self._questions.decide(tool_name, given, context)
@@ -181,14 +172,14 @@ class ConversationApplication:
         """End the conversation. The session is stored and can be resumed."""
         if not self._is_closing:
             self._is_closing, self._exit_code = True, code
+            self._frames.close()
             self._transcript.finish_answer()
-            self._live = []
+            self.live_lines = []
             self.interface.close()
 
     async def _close(self) -> None:
         self._is_closing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._frames.close()
         if self._shell is not None:
             self._shell.stop()
         for task in list(self._tasks):
@@ -227,27 +218,13 @@ class ConversationApplication:
     def _changed(self) -> None:
         """Something that is shown may have changed."""
         self._status_line.update(self._session.status)
-        self._schedule()
+        self._frames.schedule()
 
-    def _schedule(self) -> None:
-        if self._timer is None and not self._is_closing:
-            self._timer = asyncio.get_running_loop().call_later(self._pause, self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        if self._is_closing:
-            return
-        started_at = monotonic()
+    def _draw(self) -> bool:
         self._transcript.advance()
-        self._live = self._transcript.live_lines(" · esc interrupts")
+        self.live_lines = self._transcript.live_lines(" · esc interrupts")
         self.interface.draw()
-        self._pause = max(FRAME_SECONDS, PAUSE_FACTOR * (monotonic() - started_at))
-        if self._transcript.is_moving and not self._is_plain:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(SPIN_SECONDS, self._pause), self._tick)
-
-    def live_lines(self) -> list[str]:
-        return self._live
+        return self._transcript.is_moving and not self._is_plain
 
     def queue_lines(self) -> list[str]:
         width = self.interface.width
@@ -266,12 +243,12 @@ class ConversationApplication:
     def _show_hint(self, text: str) -> None:
         """Show something in the status line for a moment."""
         self._hint = text
-        self._schedule()
+        self._frames.schedule()
 
         def forget() -> None:
             if self._hint == text:
                 self._hint = ""
-                self._schedule()
+                self._frames.schedule()
 
         asyncio.get_running_loop().call_later(HINT_SECONDS, forget)
 
@@ -281,7 +258,7 @@ class ConversationApplication:
             self._early_warnings.append(text)
         elif text.strip():
             self._transcript.warn(text)
-            self._schedule()
+            self._frames.schedule()
 
     def _print_early_warnings(self) -> None:
         lines, self._early_warnings = self._early_warnings, []
@@ -294,7 +271,7 @@ class ConversationApplication:
         """The person sent what is typed."""
         text = text.strip()
         if not text:
-            self._schedule()
+            self._frames.schedule()
             return
         self.interface.clear_input()
         self._log.append(text)
@@ -310,7 +287,7 @@ class ConversationApplication:
 
     def _send(self, text: str) -> None:
         try:
-            content = self._pastes.build_prompt(text)
+            content = self.pastes.build_prompt(text)
         except ValueError as exc:
             self._transcript.warn(str(exc))
             return
@@ -359,7 +336,7 @@ class ConversationApplication:
 
     def _print_output(self, line: str) -> None:
         self._transcript.print("output", [f"  {reveal_text(line)}"])
-        self._schedule()
+        self._frames.schedule()
 
     def escape(self) -> None:
         """Escape: interrupt what runs; twice, rewind."""
@@ -379,7 +356,7 @@ class ConversationApplication:
             self._show_hint("esc again clears the input" if self.interface.input_text else "esc again rewinds")
 
     async def _rewind(self) -> None:
-        from parley.terminal.rewind import rewind
+        from parley.terminal.commands.sessions import rewind
 
         text = await rewind(self)
         if text is not None:
@@ -400,9 +377,6 @@ class ConversationApplication:
         self._cancelled_at = now
         self._show_hint("ctrl-c again quits")
 
-    def end_of_input(self) -> None:
-        self.leave()
-
     def cycle_mode(self) -> None:
         options = self._session.target.options
         is_unlocked = options.allow_skip_permissions or options.permission_mode == BYPASS or options.skip_permissions
@@ -420,7 +394,7 @@ class ConversationApplication:
         title, text = found
         lines = [f"  {line}" for line in reveal_text(text).split("\n")]
         self._transcript.print("output", [self.styles.bold(reveal_line(title)), *lines])
-        self._schedule()
+        self._frames.schedule()
 
     def expand_thinking(self) -> None:
         """Print the model's last thinking."""
@@ -429,33 +403,21 @@ class ConversationApplication:
             self._show_hint("the model has not shown its thinking")
             return
         self._transcript.print("output", [self.styles.dim(f"  {line}") for line in reveal_text(text).split("\n")])
-        self._schedule()
+        self._frames.schedule()
 
-    def search_history(self) -> None:
-        self.run_task(self._search_history())
-
-    async def _search_history(self) -> None:
+    async def search_history(self) -> None:
         texts = self._log.read()
         rows = [Row(str(index + 10), reveal_line(text)) for index, text in enumerate(texts)]
         picked = await self.interface.pick(Picker("Prompts", rows))
         if picked:
             self.interface.set_input(texts[int(picked[0].key) - 10])
 
-    def fold_paste(self, text: str) -> str:
-        return self._pastes.fold(text)
+    async def paste_image(self) -> None:
+        from parley.terminal.prompts import save_image
 
-    def paste_image(self) -> None:
-        self.run_task(self._paste_image())
+        self.interface.insert_text(f"{self.pastes.add_image(await save_image(self.folders))} ")
 
-    async def _paste_image(self) -> None:
-        from parley.terminal.prompts.clipboard import save_image
-
-        self.interface.insert_text(f"{self._pastes.add_image(await save_image(self.folders))} ")
-
-    def edit_prompt(self) -> None:
-        self.run_task(self._edit_prompt())
-
-    async def _edit_prompt(self) -> None:
+    async def edit_prompt(self) -> None:
         with tempfile.TemporaryDirectory(prefix="parley-prompt-") as folder:
             file = Path(folder, "prompt.md")
             file.write_text(self.interface.input_text)  # noqa: ASYNC240  # a short text, and nothing else to do
@@ -495,10 +457,6 @@ class ConversationApplication:
         return self._session.folders
 
     @property
-    def theme(self) -> Theme:
-        return self.styles.theme
-
-    @property
     def prompts(self) -> Sequence[tuple[str, str]]:
         return self._session.prompts
 
@@ -508,13 +466,18 @@ class ConversationApplication:
 
     def print(self, lines: Sequence[str]) -> None:
         self._transcript.print("output", list(lines))
-        self._schedule()
+        self._frames.schedule()
 
     async def edit(self, path: str) -> None:
         await self.interface.edit(path, self.folders)
 
     async def choose(
-        self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        preview: Callable[[Row], str] | None = None,
     ) -> Row | None:
         picked = await self.interface.pick(Picker(title, rows, search=search, preview=preview))
         return picked[0] if picked else None
@@ -558,6 +521,6 @@ def is_terminal_open() -> bool:
     return True
 
 
-def run_conversation(target: Target, *, is_plain: bool = False) -> int:
+def run_conversation(target: SessionTarget, *, is_plain: bool = False) -> int:
     """Run a conversation at this terminal; returns the exit code."""
     return asyncio.run(ConversationApplication(target, os.environ, is_plain=is_plain).run())

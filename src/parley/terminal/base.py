@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.themes import Theme
 
 if TYPE_CHECKING:
     from parley.sdk.client import Client
@@ -53,9 +52,6 @@ class View(Protocol):
         """The working directories, `cwd` first. Programs that we start come from none of them."""
 
     @property
-    def theme(self) -> Theme: ...
-
-    @property
     def prompts(self) -> Sequence[tuple[str, str]]:
         """The uuids and texts of the prompts of this conversation, oldest first."""
 
@@ -70,7 +66,12 @@ class View(Protocol):
         """Open a file in the person's editor, and wait until it is closed."""
 
     async def choose(
-        self, title: str, rows: Sequence[Row], *, search: bool = True, preview: Callable[[Row], str] | None = None
+        self,
+        title: str,
+        rows: Sequence[Row],
+        *,
+        search: bool = True,
+        preview: Callable[[Row], str] | None = None,
     ) -> Row | None:
         """Let the person pick a row; None after Escape."""
 

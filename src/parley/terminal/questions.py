@@ -1,6 +1,6 @@
 """Requests of the engine to the person: permissions, plans, questions of the model, forms of MCP servers.
 
-    questions = Questions(dialogs, transcript)
+    questions = TerminalQuestions(dialogs, transcript)
     Options(can_use_tool=questions.decide, on_elicitation=questions.elicit)
 
 Escape denies the call and ends the turn. A request that another client of the session answers is withdrawn.
@@ -9,8 +9,8 @@ Escape denies the call and ends the turn. A request that another client of the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from parley.permissions.rule import split_alternatives
 from parley.protocol.base import Json
@@ -23,8 +23,8 @@ from parley.sdk.permissions import (
 )
 from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
+from parley.terminal.interfaces.base import Dialogs
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.rendering.conversation import ConversationTranscript
 from parley.terminal.rendering.details import paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (
     MAX_LINES,
@@ -36,33 +36,23 @@ from parley.terminal.rendering.requests import (
     label_lines,
     list_input,
 )
-from parley.terminal.rendering.text import reveal_line, reveal_text
+from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text
+from parley.terminal.rendering.transcript import TerminalTranscript
 from parley.tools.catalog import find_traits
 
 DENIED = "The user denied this call."
 INTERRUPTED = "The user interrupted the turn."
 NOT_APPROVED = "The user did not approve the plan."
 MAX_DIFF_LINES = 30
+LABEL_CELLS = 32
+"""What the row of a choice needs besides its detail."""
 PLACES = (("s", "session", "for this session"), ("l", "localSettings", "always here"), ("u", "userSettings", "always"))
 """Where a rule can be kept: the key, the destination, and how the choice is called."""
 OTHER = "Something else…"
 
 
-class Dialogs(Protocol):
-    """How a person is asked, with a screen or line by line."""
-
-    async def wait_for_pause(self) -> None:
-        """Wait while a prompt is being typed, so that a key for it does not answer a question."""
-
-    async def pick(self, picker: Picker) -> list[Row] | None:
-        """The picked rows; None after Escape."""
-
-    async def ask(self, prompt: str, initial: str = "") -> str | None:
-        """A line of text; None after Escape."""
-
-
-class Questions:
-    def __init__(self, dialogs: Dialogs, transcript: ConversationTranscript, width: Callable[[], int]) -> None:
+class TerminalQuestions:
+    def __init__(self, dialogs: Dialogs, transcript: TerminalTranscript, width: Callable[[], int]) -> None:
         self._dialogs = dialogs
         self._transcript = transcript
         self._width = width
@@ -104,9 +94,12 @@ class Questions:
         if find_traits(tool_name).effect == "writes_files":
             self._transcript.seen_diffs.add(context.tool_use_id)
         reason = explain(context.decision_reason, context.blocked_path)
-        why = label_lines("why: ", reason, styles, width)
-        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines, *why], is_new=True)
+        lines += label_lines("why: ", reason, styles, width)
         choices = build_choices(context)
+        for granted in dict.fromkeys(detail for _, detail, _ in choices.values()):
+            if cell_width(granted) > width - LABEL_CELLS:  # its row has no room for all of it
+                lines += label_lines("grants: ", granted, styles, width)
+        self._transcript.show_question([styles.bold(f"? {title}") + who, *lines], is_new=True)
         rows = [Row(key, label, detail) for key, (label, detail, _) in choices.items()]
         if is_cut:
             rows.append(Row("v", "View everything"))
@@ -198,7 +191,13 @@ class Questions:
             for number, option in enumerate(options, 1)
         ]
         rows.append(Row("0", OTHER))
-        picked = await self._pick(rows, several=question.get("multiSelect") is True)
+        about = {
+            row.key: f"{row.detail}\n{option.get('preview') or ''}".strip()
+            for row, option in zip(rows, options, strict=False)
+        }
+        if all("\n" not in text and cell_width(text) <= self._width() - LABEL_CELLS for text in about.values()):
+            about = {}  # the rows have room for it
+        picked = await self._pick(rows, several=question.get("multiSelect") is True, about=about)
         if picked is None:
             return None
         labels = [row.label for row in picked if row.key != "0"]
@@ -269,8 +268,19 @@ class Questions:
                 content[field.name] = value
             return True
 
-    async def _pick(self, rows: Sequence[Row], *, several: bool = False, selected: int = 0) -> list[Row] | None:
-        picker = Picker("", rows, search=False, several=several, selected=selected, escape="ends the turn")
+    async def _pick(
+        self,
+        rows: Sequence[Row],
+        *,
+        several: bool = False,
+        selected: int = 0,
+        about: Mapping[str, str] | None = None,
+    ) -> list[Row] | None:
+        """`about`: what is shown of the selected row, by its key."""
+        preview = (lambda row: about.get(row.key, "")) if about else None
+        picker = Picker(
+            "", rows, search=False, several=several, preview=preview, selected=selected, escape="ends the turn"
+        )
         return await self._dialogs.pick(picker)
 
     def _print_answer(self, text: str) -> None:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +22,7 @@ from parley.protocol.base import Json, encode_json
 from parley.sdk.errors import ClaudeSDKError
 from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import SessionStatus, View
+from parley.terminal.programs import run_program
 from parley.terminal.rendering.style import RESET, Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, shorten
 from parley.workspace.search_path import environment_for
@@ -105,7 +105,12 @@ class StatusLine:
     async def _run_command(self, command: str) -> None:
         try:
             data = encode_json(await self._describe())
-            code, output = await run_shell(command, data, self._view.folders, self._view.options.env)
+            view, argv = self._view, ("/bin/sh", "-c", command)
+            # Its program comes from none of the folders of the session.
+            environment = environment_for(command, without_secrets({**os.environ, **view.options.env}), view.folders)
+            code, output = await run_program(
+                argv, environment, DEADLINE_SECONDS, cwd=view.folders[0], data=data, max_bytes=MAX_OUTPUT_BYTES
+            )
             self._lines = clean_output(output) if code == 0 else []
             self._problem = "" if self._lines else f"statusLine: exit code {code}" if code else "statusLine: no output"
         except TimeoutError:
@@ -130,43 +135,6 @@ class StatusLine:
             "cost": cost,
             "context_window": {"used_percentage": percent, "remaining_percentage": left},
         }
-
-
-async def run_shell(
-    command: str, data: bytes, folders: Sequence[str], environment: dict[str, str]
-) -> tuple[int, bytes]:
-    """Run a command with this input in the first folder; returns its exit code and output.
-
-    Its program comes from none of the folders. It is a process group of its own, of which nothing is left when this
-    returns. Raises OSError, TimeoutError.
-    """
-    process = await asyncio.create_subprocess_exec(
-        *("/bin/sh", "-c", command),
-        cwd=folders[0],
-        env=environment_for(command, without_secrets({**os.environ, **environment}), folders),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
-                process.stdin.write(data)
-                await process.stdin.drain()
-            process.stdin.close()
-            output = b""
-            while len(output) < MAX_OUTPUT_BYTES and (chunk := await process.stdout.read(MAX_OUTPUT_BYTES)):
-                output += chunk
-            if len(output) >= MAX_OUTPUT_BYTES:
-                return 0, output[:MAX_OUTPUT_BYTES]
-            return await process.wait(), output
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
 
 
 def clean_output(output: bytes) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import msgspec
 
-from parley.inspector.recording import WireRecording
+from parley.inspector.recording import WireRecording, decode_line
 from parley.protocol.base import Json, Struct
 
 SHOWN_CHARS = 100
@@ -182,16 +182,9 @@ def read_events(conversation: WireRecording | Iterable[Any]) -> list[Conversatio
     """What happened in a conversation."""
     if isinstance(conversation, WireRecording):
         lines = [line.data for line in conversation.lines if line.sender in ("client", "engine") and not line.eof]
-        conversation = [read_json(line) for line in lines]
+        conversation = [decode_line(line) for line in lines]
     asked: dict[str, str] = {}
     return [event for message in conversation for event in events_of(to_json(message), asked)]
-
-
-def read_json(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
 
 
 def to_json(message: Any) -> Json:

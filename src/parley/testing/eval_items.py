@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from parley.errors import UsageError
-from parley.evals.plan import PlannedRun, digest_suite, plan_runs, slug
 from parley.evals.results import ResultsFolder, ResultsHeader, RunRecord, create_results
 from parley.evals.runner import EvalRunner
-from parley.evals.suite import EvalSuite, read_suite
+from parley.evals.suite import EvalSuite, PlannedRun, digest_suite, plan_runs, read_suite, slug
 from parley.version import __version__
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from parley.sdk.runtime.transport import Ended
 from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
 from parley.testing.fake.scenario import Scenario, load_scenario
-from parley.testing.replay.run import replay_engine
+from parley.testing.replay import replay_engine
 from parley.transports.base import Transport, create_pair
 
 if TYPE_CHECKING:

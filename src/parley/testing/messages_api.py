@@ -13,7 +13,10 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.protocol.base import Json, Struct
-from parley.testing.http import request_error
+
+
+def request_error(status: int, text: str, kind: str = "invalid_request_error") -> ModelError:
+    return ModelError(text, status=status, kind=kind)
 
 
 class ApiRequest(Struct, frozen=True):

@@ -6,50 +6,191 @@
         server.exchanges[0].body["messages"]       # what a client sent
 
 It serves the Messages API and OpenAI's chat completions and Responses APIs. It plays a script, a recording or the
-offline model (source.py) to all clients, in the order of their requests. A scripted error becomes an HTTP error with
-the API's body; one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are
-kept, without keys. `complete` of an exchange is final once the server is closed.
+offline model to all clients, in the order of their requests. A scripted error becomes an HTTP error with the API's
+body; one without a status closes the connection. Faults are real: a reset is a TCP reset. All requests are kept,
+without keys. `complete` of an exchange is final once the server is closed.
 
-See also: `models/script.py` for the script format, `messages_api.py`, `chat_completions.py` and
-`responses_api.py` for the APIs, `cli/commands/model_server.py` for the command.
+See also: `models/script.py` for the script format, `messages_api.py` and `openai_apis.py` for the APIs,
+`cli/commands/model_server.py` for the command.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import threading
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import aclosing, contextmanager, suppress
+from http.client import responses
+from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
 
 from parley.errors import ModelError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.base import ModelEvent
-from parley.models.faults import NO_FAULT, FaultPlan, Reset
-from parley.models.script import Script
-from parley.protocol.base import Json
-from parley.testing.chat_completions import ChatCompletionsApi
-from parley.testing.http import Exchange, ResponseWriter, receive, request_error, reset
-from parley.testing.messages_api import ApiFormat, MessagesApi
-from parley.testing.responses_api import ResponsesApi
-from parley.testing.source import AnswerSource, to_source
+from parley.models.base import Model, ModelEvent, ModelRequest
+from parley.models.fakes import Offline
+from parley.models.faults import NO_FAULT, Fault, FaultPlan, Reset, read_fault
+from parley.models.replay import Replay
+from parley.models.script import Script, ScriptPlayer, play
+from parley.protocol.base import Json, Struct
+from parley.testing.messages_api import ApiFormat, MessagesApi, request_error
+from parley.testing.openai_apis import ChatCompletionsApi, ResponsesApi
 
 __all__ = ["Exchange", "ModelServer", "running"]
-
 COUNT_TOKENS, MODELS = "/v1/messages/count_tokens", "/v1/models"
 FORMATS: dict[str, ApiFormat] = {
     "/v1/messages": MessagesApi(),
     "/v1/chat/completions": ChatCompletionsApi(),
     "/v1/responses": ResponsesApi(),
 }
+SECRETS = ("x-api-key", "authorization", "proxy-authorization", "cookie", "api-key")
+REDACTED = "(redacted)"
 PIECES = 3
 """Byte faults treat an unstreamed response as this many events."""
 THREAD_SECONDS = 10
+SourceAnswer = tuple[AsyncGenerator[ModelEvent, None], Fault | None]
+"""The events of an answer, and the fault to apply."""
+
+
+class AnswerSource(Protocol):
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The models that the server lists. It accepts any name."""
+
+    def answer(self, request: ModelRequest) -> SourceAnswer:
+        """Raises ModelError."""
+
+
+class ScriptSource:
+    names = ("scripted",)
+
+    def __init__(self, script: Script, new_id: Callable[[], str]) -> None:
+        self._player = ScriptPlayer(script)
+        self._new_id = new_id
+
+    def answer(self, request: ModelRequest) -> SourceAnswer:
+        try:
+            turn = self._player.turn_for(request)
+        except ModelError as exc:
+            # With a status, clients do not retry.
+            raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
+        return play(turn, request, self._new_id), None if turn.fault is None else read_fault(turn.fault)
+
+
+class ModelSource:
+    """A model that answers in this process."""
+
+    def __init__(self, model: Model, *names: str) -> None:
+        self.names = names
+        self._model = model
+
+    def answer(self, request: ModelRequest) -> SourceAnswer:
+        return self._stream(request), None
+
+    async def _stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
+        try:
+            async with aclosing(self._model.stream(request)) as events:
+                async for event in events:
+                    yield event
+        except ModelError as exc:
+            if exc.status is not None or exc.retryable:
+                raise
+            # The conversation differs from the recording. The client must receive the error and not retry.
+            raise ModelError(exc.message, status=400, kind="invalid_request_error") from None
+
+
+def to_source(source: Script | AnswerSource, new_id: Callable[[], str]) -> AnswerSource:
+    return ScriptSource(source, new_id) if isinstance(source, Script) else source
+
+
+def from_recording(path: Path, *, pace: float = 0, in_order: bool = False) -> AnswerSource:
+    """Raises UsageError."""
+    return ModelSource(Replay(path, pace=pace, in_order=in_order), "replay")
+
+
+def offline(new_id: Callable[[], str]) -> AnswerSource:
+    return ModelSource(Offline(new_id), "offline")
+
+
+class Exchange(Struct, kw_only=True):
+    """A request and the state of its response."""
+
+    method: str = ""
+    path: str = ""
+    headers: dict[str, str] = {}
+    """Names are in lower case; keys are redacted."""
+    raw: bytes = b""
+    status: int | None = None
+    complete: bool = False
+
+    @property
+    def body(self) -> Any:
+        """Raises msgspec.DecodeError if it is not JSON."""
+        return msgspec.json.decode(self.raw)
+
+
+async def receive(reader: StreamReader, exchange: Exchange) -> None:
+    """Read one request. Raises ModelError, IncompleteReadError at the end of input, or LimitOverrunError."""
+    opening, *lines = (await reader.readuntil(b"\r\n\r\n"))[:-4].decode("latin-1").split("\r\n")
+    exchange.method, target, *_ = (*opening.split(" "), "")
+    exchange.path = target.partition("?")[0]
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    exchange.headers = {name: REDACTED if name in SECRETS else value for name, value in headers.items()}
+    length = headers.get("content-length", "0")
+    if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
+        raise request_error(411, "a content-length header is required")
+    exchange.raw = await reader.readexactly(int(length))
+
+
+class ResponseWriter:
+    """Writes the response of one exchange."""
+
+    def __init__(self, exchange: Exchange, writer: StreamWriter, request_id: str) -> None:
+        self._exchange = exchange
+        self._writer = writer
+        self._request_id = request_id
+
+    def send_json(self, status: int, value: Any, *lines: str) -> None:
+        """Send a JSON body."""
+        content = msgspec.json.encode(value)
+        self._head(status, "application/json", f"content-length: {len(content)}", *lines)
+        self._writer.write(content)
+        self._exchange.complete = True
+
+    async def stream(self, content_type: str, chunks: AsyncIterator[bytes]) -> None:
+        """Send chunks as they come. Nothing is sent before the first chunk."""
+        async for chunk in chunks:
+            if self._exchange.status is None:
+                self._head(200, content_type, "transfer-encoding: chunked")
+            if chunk:
+                self._writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                await self._writer.drain()
+        if self._exchange.status is None:
+            self._head(200, content_type, "transfer-encoding: chunked")
+        self._writer.write(b"0\r\n\r\n")
+        self._exchange.complete = True
+
+    def _head(self, status: int, content_type: str, *lines: str) -> None:
+        self._exchange.status = status
+        first = (f"HTTP/1.1 {status} {responses.get(status, 'Error')}", f"content-type: {content_type}")
+        # The two APIs use different names for the request id.
+        ids = (f"request-id: {self._request_id}", f"x-request-id: {self._request_id}")
+        self._writer.write("\r\n".join((*first, *ids, *lines, "", "")).encode())
+
+
+async def reset(writer: StreamWriter) -> None:
+    """Reset the TCP connection after everything was written."""
+    writer.transport.set_write_buffer_limits(high=0)
+    await writer.drain()
+    connection: socket.socket = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 class ModelServer:

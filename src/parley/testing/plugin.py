@@ -31,8 +31,7 @@ import pytest
 from parley.models.faults import FaultPlan
 from parley.models.script import Script, TurnLike, read_script
 from parley.sdk.options import Options
-from parley.testing.model_server import ModelServer, running
-from parley.testing.source import AnswerSource, from_recording
+from parley.testing.model_server import AnswerSource, ModelServer, from_recording, running
 
 Start = Callable[..., ModelServer]
 EVALS = "--parley-evals"

@@ -321,11 +321,11 @@ def search_hint(tool: Tool) -> str:
     return getattr(tool, "search_hint", "")
 
 
-def open_service(open: Callable[[], T] | None, what: str) -> T:
+def open_service(opener: Callable[[], T] | None, what: str) -> T:
     """A service of the session. Raises ToolError if it does not exist there; `what` says what is missing."""
-    if open is None:
+    if opener is None:
         raise ToolError(f"{what} are not available in this session.")
-    return open()
+    return opener()
 
 
 class InvalidInput(Exception):

@@ -143,7 +143,7 @@ class CheckpointStore:
         sha256 = hash_file(opened)
         if not os.path.lexists(self.folder / f"tree-{sha256}"):
             sha256 = self._write_temp_copy(opened, durable=False)
-            self._name(f"tree-{sha256}")
+            private_files.rename(self.folder / TEMP_COPY, f"tree-{sha256}", below=BELOW)
         return FileState(sha256=sha256, mode=mode, copy=f"tree-{sha256}")
 
     def add(self, change: ChangeRow) -> None:
@@ -248,7 +248,7 @@ class CheckpointStore:
         lines = b"".join(msgspec.json.encode(row) + b"\n" for row in self._unwritten)
         index, size = self._open_index()
         try:
-            write_all(index, lines)
+            private_files.write_all(index, lines)
         except OSError:
             os.ftruncate(index, size)
             raise
@@ -275,7 +275,7 @@ class CheckpointStore:
         name = next((name for name, content in known.items() if content == sha256), None)
         if name is None:
             name = f"{hash_bytes(path.encode())[:16]}@v{len(known) + 1}"
-            self._name(name)
+            private_files.rename(self.folder / TEMP_COPY, name, below=BELOW)
         else:
             private_files.remove(self.folder / TEMP_COPY, below=BELOW)
         return FileState(sha256=sha256, mode=mode, copy=name)
@@ -288,17 +288,12 @@ class CheckpointStore:
         try:
             for part in read_chunks(opened):
                 hashed.update(part)
-                write_all(copy, part)
+                private_files.write_all(copy, part)
             if durable:
                 os.fdatasync(copy)
         finally:
             os.close(copy)
         return hashed.hexdigest()
-
-    def _name(self, name: str) -> None:
-        """Give the temporary copy its final name."""
-        with private_files.open_folder(self.folder, below=BELOW) as (folder, _):
-            os.rename(TEMP_COPY, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _states(self, path: str) -> list[FileState]:
         changes = (row for row in self.rows() if isinstance(row, ChangeRow) and row.path == path)
@@ -322,9 +317,3 @@ def hash_file(opened: int) -> str:
 
 def hash_bytes(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

@@ -1,27 +1,29 @@
-"""Open the engine's own files safely: transcripts, leases, databases, debug logs.
+"""Open, replace and lock the program's own files: transcripts, leases, settings, debug logs.
 
     descriptor = open_file(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, below=2)
+    replace(path, data, below=2)                        # a reader sees the old content or the new one
+    has_lock = lock(descriptor, timeout_seconds=0)      # False if another process holds it
 
 `below` is the number of folders above the file that belong to the engine: 2 for `projects/<project>/<session>.jsonl`
 in the configuration folder. The folder above those was named by the user and may be a symlink. Below it no symlink is
 followed and everything must belong to this user. The file must be a regular file and, to be written, have no other
 hard link. Missing files and folders are created with access for this user only. All checks apply to the opened object.
 
-See also: files of the working tree, in `safe_open.py` and `atomic.py`.
+No other module locks files or replaces them by renaming; `tests/unit/test_private_writes.py` checks that.
+
+See also: files of the working tree, in `safe_open.py` and `atomic.py`; SQLite files, in `private_database.py`.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import sqlite3
 
 TRAVERSE = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LIST = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
@@ -30,6 +32,8 @@ FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 WRITES = os.O_WRONLY | os.O_RDWR
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+PAUSE_SECONDS = 0.01
+"""How long to wait between two attempts to lock a file."""
 KINDS = (
     (stat.S_ISLNK, "is a symbolic link"),
     (stat.S_ISDIR, "is a folder"),
@@ -184,21 +188,131 @@ def write(path: str | Path, data: bytes, *, below: int = 0) -> None:
         file.write(data)
 
 
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of the data, in several calls if need be. Raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def replace(path: str | Path, data: bytes, *, below: int = 0) -> None:
     """Replace a file atomically. Raises OSError, UnsafeFile."""
     name = os.path.basename(path)
-    temp_name = f"{name}.{os.getpid()}.{os.urandom(4).hex()}.new"
     with open_folder(Path(path).parent, below=below, make=True) as (folder, owner):
         with suppress(FileNotFoundError):
             check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=True)
+        with replacing(folder, name) as file:
+            write_all(file, data)
+
+
+@contextmanager
+def replacing(
+    folder: int,
+    name: str,
+    *,
+    temp_name: str = "",
+    mode: int = PRIVATE_FILE,
+    sync: bool = False,
+    is_new: bool = False,
+    check: Callable[[], object] = lambda: None,
+) -> Iterator[int]:
+    """Yield the descriptor of a new file, which takes the name in the opened folder when the block ends.
+
+    If the block or anything after it raises, the new file is removed, and a file that has the name keeps it.
+
+    `sync`: the content is on disk before the file gets its name, and the name when this returns. `check` is called just
+    before the rename and may raise. `is_new`: nothing has the name; if that changes, FileExistsError is raised.
+    Raises OSError, and whatever `check` raises.
+    """
+    temp_name = temp_name or f".{name}.{os.getpid()}.{os.urandom(4).hex()}.new"
+    try:
+        file = os.open(temp_name, NEW | FILE, mode, dir_fd=folder)
+    except FileExistsError:
+        # Only we use such names: an earlier write was interrupted.
+        os.unlink(temp_name, dir_fd=folder)
+        file = os.open(temp_name, NEW | FILE, mode, dir_fd=folder)
+    try:
         try:
-            with open(open_in(folder, owner, temp_name, NEW), "wb") as file:
-                file.write(data)
+            yield file
+            if sync:
+                os.fsync(file)
+        finally:
+            os.close(file)
+        check()
+        if is_new:
+            rename_to_free_name(folder, temp_name, name)
+        else:
             os.rename(temp_name, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temp_name, dir_fd=folder)
-            raise
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temp_name, dir_fd=folder)
+        raise
+    if sync:
+        sync_folder(folder)
+
+
+def rename(path: str | Path, name: str, *, below: int = 0) -> None:
+    """Give a complete file another name in its folder, atomically, also if a file has that name. Raises OSError."""
+    with open_folder(Path(path).parent, below=below) as (folder, _):
+        os.rename(os.path.basename(path), name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def rename_to_free_name(folder: int, old: str, new: str) -> None:
+    """Rename without replacing. Raises FileExistsError if the name was taken in the meantime."""
+    from parley.workspace import syscalls  # few processes need it
+
+    if syscalls.rename_to_free_name(folder, old, new):
+        return
+    # The system has no atomic rename without replacement. Check once more, then rename.
+    with suppress(FileNotFoundError):
+        os.stat(new, dir_fd=folder, follow_symlinks=False)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+    os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def sync_folder(folder: int) -> None:
+    """Sync the names in a folder to disk, if it is readable: others cannot be opened for that. Raises OSError."""
+    with suppress(PermissionError):
+        opened = os.open(".", LIST, dir_fd=folder)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
+def lock(
+    descriptor: int,
+    *,
+    shared: bool = False,
+    timeout_seconds: float | None = None,
+    pause: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Lock an opened file or folder against other processes, or against other descriptors of this one.
+
+    Waits for at most `timeout_seconds`, or as long as it takes if that is None. Returns False if the lock is still held
+    then. The kernel releases the lock when the last copy of the descriptor is closed, also if the process is killed.
+    Raises OSError if the file system does not support locks.
+    """
+    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    if timeout_seconds is None:
+        fcntl.flock(descriptor, how)
+        return True
+    pauses = round(timeout_seconds / PAUSE_SECONDS)
+    while True:
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if pauses == 0:
+                return False
+            pauses -= 1
+            pause(PAUSE_SECONDS)
+        else:
+            return True
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock whose descriptor stays open."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def remove(path: str | Path, *, below: int = 0) -> None:
@@ -213,35 +327,3 @@ def remove_tree(path: str | Path, *, below: int = 0) -> None:
 
     with open_folder(Path(path).parent, below=below) as (folder, _), suppress(FileNotFoundError):
         shutil.rmtree(os.path.basename(path), dir_fd=folder)
-
-
-COMPANIONS = ("-wal", "-shm", "-journal")
-"""The files that SQLite keeps next to a database. It follows no symlinks to them, but opens other file types."""
-
-
-def prepare_database(path: str | Path, *, below: int = 0, writes: bool = True) -> str:
-    """Check a database, or create it, and return the real path for SQLite. Raises OSError, UnsafeFile.
-
-    An existing database is not opened here. Closing the descriptor would drop the POSIX locks of this process's other
-    connections, and another process could then discard the WAL that they write to.
-    """
-    name, folders = os.path.basename(path), Path(path).parent
-    with open_folder(folders, below=below, make=True) as (folder, owner):
-        with suppress(FileExistsError):
-            if writes:
-                os.close(os.open(name, NEW | FILE, PRIVATE_FILE, dir_fd=folder))
-        check_regular(os.stat(name, dir_fd=folder, follow_symlinks=False), path, owner, writes=writes)
-        for ending in COMPANIONS:
-            with suppress(FileNotFoundError):
-                status = os.stat(f"{name}{ending}", dir_fd=folder, follow_symlinks=False)
-                check_regular(status, f"{path}{ending}", owner, writes=writes)
-    inner = folders.parts[len(folders.parts) - below :] if below else ()
-    top = Path(*folders.parts[: len(folders.parts) - len(inner)])
-    return os.path.join(os.path.realpath(top), *inner, name)
-
-
-def check_database(connection: sqlite3.Connection, real: str) -> None:
-    """Raises UnsafeFile unless a new connection has opened the file with this real path; sqlite3.Error."""
-    opened = connection.execute("PRAGMA database_list").fetchone()[2]
-    if opened != real:
-        raise refuse(real, f"is a symbolic link to {opened}, or is in a folder that is one")

@@ -16,7 +16,6 @@ lock files, symlinks instead of worktrees, and a `.git` that leads to other repo
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -244,7 +243,7 @@ class Lock:
         """Raises ToolError."""
         try:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, below=len(WORKTREES))
-            fcntl.flock(file, fcntl.LOCK_EX)
+            private_files.lock(file)
             os.write(file, base.encode())
         except OSError as exc:
             raise ToolError(f"cannot create {path}: {exc.strerror}.") from None
@@ -258,8 +257,8 @@ class Lock:
         except OSError:
             return None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            base = os.read(file, 200).decode(errors="replace")
+            is_stale = private_files.lock(file, timeout_seconds=0)
+            base = os.read(file, 200).decode(errors="replace") if is_stale else ""
         except OSError:
             base = ""
         if not COMMIT.fullmatch(base):

@@ -139,7 +139,7 @@ def test_a_terminal_shows_plain_text_and_names_the_extra(packages: Path, tmp_pat
     terminal = TerminalHarness(tmp_path, "--model", "offline", prompt, PYTHONPATH=f"{SOURCES}:{packages}")
     terminal.program = (sys.executable, "-S", "-c", "from parley.cli.main import run; run()")
     with terminal:
-        terminal.wait_for("esc interrupt\n")
+        terminal.wait_for("esc ends the turn\n")
         terminal.type("y")
         assert terminal.wait() == 0
 

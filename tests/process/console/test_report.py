@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.async_api import expect
 
-from parley.cli.commands.wire.inspect import main
+from parley.cli.commands.subcommand import run_subcommand
 from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireRecorder
 from tests.helpers.console import Browser, needs_chromium
 
@@ -38,7 +38,7 @@ def write_recording(path: Path) -> None:
 async def test_the_report_shows_the_lines_what_waits_and_no_secret(tmp_path: Path) -> None:
     recording, report = tmp_path / "talk.jsonl", tmp_path / "talk.html"
     write_recording(recording)
-    assert main([str(recording), "--html", str(report), "--summary"]) == 0
+    assert run_subcommand("inspect", [str(recording), "--html", str(report), "--summary"]) == 0
     assert KEY not in report.read_text()
 
     async with Browser() as browser:

@@ -15,8 +15,7 @@ import pytest
 from parley.permissions.rule import Rule, parse_rule
 from parley.settings.base import ProjectTrust, SettingsLayer, Source
 from parley.settings.merge import merge
-from parley.testing.model_server import running
-from parley.testing.source import offline
+from parley.testing.model_server import offline, running
 from tests.helpers import doc_blocks, paths
 from tests.helpers.doc_blocks import Block
 

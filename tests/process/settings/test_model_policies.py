@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.helpers.policies import Json, Machine, MessagesApi, control
@@ -151,7 +149,7 @@ def test_an_override_names_the_model_on_the_server(machine: Machine, api: Messag
 
 
 def test_an_override_names_the_model_on_a_server_of_another_api(machine: Machine, api: MessagesApi) -> None:
-    server: dict[str, Any] = {"OPENAI_BASE_URL": api.url, "OPENAI_API_KEY": "k", "CLAUDE_CODE_MAX_RETRIES": "0"}
+    server: Json = {"OPENAI_BASE_URL": api.url, "OPENAI_API_KEY": "k", "CLAUDE_CODE_MAX_RETRIES": "0"}
     machine.run("--model", "openai:gpt-5", user={"modelOverrides": {"gpt-5": "house-gpt"}}, script=None, **server)
 
     assert set(api.models) == {"house-gpt"}

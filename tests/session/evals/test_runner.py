@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.evals.plan import digest_suite, plan_runs
 from parley.evals.results import FILE_NAME, ResultsHeader, RunRecord, create_results, resume_results
 from parley.evals.runner import EvalRunner
-from parley.evals.suite import EvalBudget, read_suite
+from parley.evals.suite import EvalBudget, digest_suite, plan_runs, read_suite
 from parley.inspector.recording import read_wire_recording
 from parley.testing import read_script, running
 

@@ -17,8 +17,7 @@ from parley.errors import ModelError
 from parley.models.base import ModelRequest
 from parley.models.script import read_script
 from parley.protocol.base import Json, Struct
-from parley.testing.model_server import ModelServer
-from parley.testing.source import ScriptSource, SourceAnswer
+from parley.testing.model_server import ModelServer, ScriptSource, SourceAnswer
 from tests.helpers.models import counting
 from tests.helpers.session import SessionHarness
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from parley import Client, Options
-from parley.terminal.rewind import rewind
+from parley.terminal.commands.sessions import rewind
 from tests.helpers import paths
 from tests.helpers.terminal import make_environment
 from tests.helpers.terminal_view import PersonView
@@ -58,7 +58,7 @@ async def test_the_model_and_the_theme_are_chosen(tmp_path: Path) -> None:
         settings = await view.client.get_settings()
 
     assert "Model (now offline)" in view.asked
-    assert settings["effective"]["theme"] == view.theme.name == "light"
+    assert settings["effective"]["theme"] == view.styles.theme.name == "light"
 
 
 async def test_the_pages_show_what_the_session_knows(tmp_path: Path) -> None:

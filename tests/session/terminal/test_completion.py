@@ -9,7 +9,7 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from parley.terminal.commands import find_command
-from parley.terminal.commands.usage import draw_bar
+from parley.terminal.commands.overview import draw_bar
 from parley.terminal.completion import PromptCompleter
 from tests.helpers.terminal_view import PersonView
 

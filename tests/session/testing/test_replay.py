@@ -15,8 +15,7 @@ from parley.inspector.recording import WireRecording
 from parley.testing import expect, read_scenario, read_wire_recording, replay_wire, run_in_virtual_time, scenario_wire
 from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
-from parley.testing.replay.player import ReplayDifference, SidePlayer
-from parley.testing.replay.run import ReplayRun
+from parley.testing.replay import ReplayDifference, ReplayRun, SidePlayer
 from parley.transports.base import create_pair
 
 SCENARIO = """

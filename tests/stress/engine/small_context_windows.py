@@ -34,8 +34,7 @@ from parley.engine.context.summary import SUMMARY_REQUEST
 from parley.errors import ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
-from parley.testing.model_server import ModelServer
-from parley.testing.source import ModelSource
+from parley.testing.model_server import ModelServer, ModelSource
 from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 from tests.stress.stores.scripted_job import flaw_in

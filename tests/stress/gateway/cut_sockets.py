@@ -15,11 +15,13 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
 
+from parley.gateway.session_log.session_log import SessionLog
 from tests.helpers.gateway import Server, Viewer
 from tests.helpers.patience import PATIENCE_SECONDS
 
@@ -67,8 +69,9 @@ class Run:
             return
 
     def problems(self) -> list[str]:
-        log = self._server.folder / "config" / "gateway" / "lines" / f"{self.session_id}.jsonl"
-        expected = list(enumerate(log.read_text().splitlines(), 1))
+        """To be asked when the server has ended."""
+        with closing(SessionLog(self._server.folder / "config" / "gateway" / "logs" / f"{self.session_id}.log")) as log:
+            expected = [(number, line.decode()) for number, line in log.read(0, 1 << 40)]
         found = [
             f"{self.session_id}: viewer {at} has {len(viewer.lines)} lines of {len(expected)}, first difference at"
             f" {first_difference(viewer.lines, expected)}"

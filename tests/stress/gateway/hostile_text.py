@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 import sys
 import tempfile
 import time
+from contextlib import closing
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Page, expect
 
+from parley.gateway.session_log.records import AskedRecord
+from parley.gateway.session_log.session_log import SessionLog
 from tests.helpers.console import Browser, read_script
 from tests.helpers.gateway import Server
 
@@ -142,13 +144,11 @@ def find_state(folder: Path) -> Path:
 
 def write_questions(folder: Path, session: str, texts: list[str]) -> None:
     """What a hostile engine would have asked."""
-    with sqlite3.connect(find_state(folder) / "projections.db") as database:
+    with closing(SessionLog(find_state(folder) / "logs" / f"{session}.log")) as log:
         for number, (kind, request) in enumerate(make_questions(texts)):
             line = json.dumps({"type": "control_request", "request_id": f"q{number}", "request": request})
-            database.execute(
-                "INSERT INTO questions (session, request_id, kind, line, asked_at, state)"
-                " VALUES (?, ?, ?, ?, ?, 'open')",
-                (session, f"q{number}", kind, line.encode(), time.time()),
+            log.add_line(
+                line.encode(), AskedRecord(request_id=f"q{number}", kind=kind, line=log.last + 1, at=time.time())
             )
 
 
@@ -165,8 +165,9 @@ async def show_messages(folder: Path, texts: list[str], turn: int = 0) -> None:
     async with Server(folder) as server:
         session = await server.create()
         await server.kill()
-        log = find_state(folder) / "lines" / f"{session}.jsonl"
-        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with closing(SessionLog(find_state(folder) / "logs" / f"{session}.log")) as log:
+            for line in lines:
+                log.add_line(json.dumps(line).encode())
         await server.start()
         async with Browser(server) as browser:
             page = await browser.open(f"/s/{session}", height=4000)

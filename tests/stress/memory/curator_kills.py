@@ -140,8 +140,8 @@ class Life:
         if not (self._folder / "agent.db").exists():
             return False
         with closing(sqlite3.connect(self._folder / "agent.db")) as database:
-            tables = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sessions'").fetchone()
-            return bool(tables and database.execute("SELECT 1 FROM sessions").fetchone())
+            tables = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'parley_sessions'").fetchone()
+            return bool(tables and database.execute("SELECT 1 FROM parley_sessions").fetchone())
 
     def _kill_in(self, seconds: float, engine: asyncio.subprocess.Process) -> None:
         if self._kills > 0:

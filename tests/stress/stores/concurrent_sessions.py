@@ -20,8 +20,8 @@ from typing import Any
 from uuid import UUID
 
 from parley.stores.base import Entry, Store
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from parley.stores.sql.sqlite import SqliteStore
 from tests.helpers.environment import base_environment
 from tests.helpers.patience import PATIENCE_SECONDS

@@ -16,6 +16,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -45,21 +46,27 @@ class Died(BaseException):
     """Not an error that anybody may handle: the process is gone."""
 
 
-class Mortal:
+class Mortal(Log):
     """A log whose engine dies when its n-th record is about to be written."""
 
     def __init__(self, log: Log, records: int) -> None:
         self._log = log
         self._left = records
-        self.entries = log.entries
-        self.sync = log.sync
-        self.close = log.close
 
-    def append(self, entry: Entry) -> None:
-        if self._left <= 0:
+    def append(self, *entries: Entry) -> None:
+        if self._left < len(entries):
             raise Died
-        self._left -= 1
-        self._log.append(entry)
+        self._left -= len(entries)
+        self._log.append(*entries)
+
+    def sync(self) -> None:
+        self._log.sync()
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        return self._log.entries(after)
+
+    def close(self) -> None:
+        self._log.close()
 
 
 class Input(Struct, frozen=True):

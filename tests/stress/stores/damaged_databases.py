@@ -36,14 +36,14 @@ def row(path: Path, dice: Random, most: int) -> None:
     field = dice.choice(FIELDS)
     statement, given = dice.choice(
         (
-            (f"UPDATE entries SET {field} = ? WHERE seq = ?", ('{"odd":1}', seq)),
-            (f"UPDATE entries SET {field} = NULL WHERE seq = ? AND '{field}' = 'checksum'", (seq,)),
-            ("UPDATE entries SET message = replace(message, 'A', 'B') WHERE seq = ?", (seq,)),
-            ("UPDATE entries SET message = CAST(x'ff00' AS TEXT) WHERE seq = ?", (seq,)),
-            ("DELETE FROM entries WHERE seq = ?", (seq,)),
-            ("UPDATE OR IGNORE entries SET seq = ? WHERE seq = ?", (other, seq)),
-            ("UPDATE OR IGNORE entries SET seq = ? WHERE seq = ?", (most + 5, seq)),
-            ("UPDATE entries SET session = 'another' WHERE seq = ?", (seq,)),
+            (f"UPDATE parley_entries SET {field} = ? WHERE seq = ?", ('{"odd":1}', seq)),
+            ("UPDATE parley_entries SET checksum = 'odd' WHERE seq = ?", (seq,)),
+            ("UPDATE parley_entries SET message = replace(message, 'A', 'B') WHERE seq = ?", (seq,)),
+            ("UPDATE parley_entries SET message = CAST(x'ff00' AS TEXT) WHERE seq = ?", (seq,)),
+            ("DELETE FROM parley_entries WHERE seq = ?", (seq,)),
+            ("UPDATE OR IGNORE parley_entries SET seq = ? WHERE seq = ?", (other, seq)),
+            ("UPDATE OR IGNORE parley_entries SET seq = ? WHERE seq = ?", (most + 5, seq)),
+            ("UPDATE parley_entries SET session = 'another' WHERE seq = ?", (seq,)),
         )
     )
     with closing(sqlite3.connect(path)) as database, database:

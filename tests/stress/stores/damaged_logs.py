@@ -23,8 +23,8 @@ import msgspec
 from parley.errors import DamagedSession
 from parley.protocol.base import Json
 from parley.stores.base import Entry
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 KINDS = ("user", "assistant", "assistant", "usage", "result", "permission", "prompt")

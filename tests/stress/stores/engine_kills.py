@@ -25,10 +25,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
-from parley.testing.model_server import ModelServer
-from parley.testing.source import ModelSource
+from parley.stores.files.store import ClaudeStore
+from parley.testing.model_server import ModelServer, ModelSource
 from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 from tests.stress.stores.scripted_job import ENDED, Step, Worker

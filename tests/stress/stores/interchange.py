@@ -42,7 +42,7 @@ from random import Random
 from typing import Any, Protocol
 
 from parley.models.script import Script, ScriptedCall, ScriptedTurn
-from parley.stores.files.claude import project_key
+from parley.stores.files.store import project_key
 from parley.testing.model_server import running
 from tests.helpers.recorded_sessions import StandIn, Told  # a package beside this folder
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 
 from parley.errors import SessionBusy
-from parley.stores.files.lease import acquire
+from parley.stores.lease import acquire
 
 RACERS = 6
 

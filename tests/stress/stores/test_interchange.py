@@ -15,8 +15,8 @@ import pytest
 
 from parley.models.script import Script, ScriptedCall, ScriptedTurn
 from parley.stores.base import Entry, later_time
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from parley.testing.model_server import running
 from tests.helpers.recorded_sessions import RECORDED
 from tests.stress.stores import interchange

@@ -29,8 +29,7 @@ from typing import Any
 
 from parley.models.base import ModelRequest
 from parley.models.script import ScriptedCall, ScriptedTurn, play
-from parley.testing.model_server import running
-from parley.testing.source import SourceAnswer
+from parley.testing.model_server import SourceAnswer, running
 from tests.compat.harness import ENGINE
 from tests.compat.install import Client
 from tests.helpers.environment import base_environment

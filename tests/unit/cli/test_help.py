@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.help import FOOT, WIDTH, format_row, format_value, help_text
+from parley.cli.commands.help import FOOT, WIDTH, format_row, format_value, help_text
 from parley.protocol.options import BY_FLAG, ROWS, Option
 
 HELP = help_text()

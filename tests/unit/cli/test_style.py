@@ -6,11 +6,11 @@ import os
 
 import pytest
 
-from parley.cli.style import PLAIN, Style, choose_style
+from parley.cli.style import ON, PLAIN, choose_style
 
 
 def test_a_style_that_is_off_changes_nothing() -> None:
-    assert (PLAIN.bold("x"), Style(True).red("x"), Style(True).red("")) == ("x", "\x1b[31mx\x1b[0m", "")
+    assert (PLAIN.bold("x"), ON.bad("x"), ON.bad("")) == ("x", "\x1b[31mx\x1b[0m", "")
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_a_style_that_is_off_changes_nothing() -> None:
 def test_a_pipe_has_no_colours_unless_they_are_forced(variables: dict[str, str], is_on: bool) -> None:
     reader, writer = os.pipe()
     try:
-        assert choose_style(variables, writer).is_on == is_on
+        assert choose_style(variables, writer).has_color == is_on
     finally:
         os.close(reader)
         os.close(writer)

@@ -22,13 +22,13 @@ from parley.cluster.bridge.messages import (
     FrameSender,
     LostFrame,
     OpenStream,
+    Peers,
     WholeReply,
     decode_frame,
     decode_open,
     encode,
     make_stream_keys,
 )
-from parley.cluster.bridge.peers import Peers
 from parley.cluster.cluster_secret import BadSignature, ClusterSecret
 from parley.cluster.gateway.router import Router
 from parley.cluster.local import LocalBus, open_local

@@ -9,7 +9,7 @@ from parley.cluster.gateway.merge import RULES, join_costs, join_metrics, join_s
 from parley.cluster.session_summaries import ClusterSession
 from parley.gateway.http.routes import ENDPOINTS, OPEN_ENDPOINTS, SOCKETS
 from parley.gateway.index.session_list import SessionInfo
-from parley.gateway.metrics import Metrics
+from parley.gateway.reporting import Metrics
 
 NO_QUERY = QueryParams()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from parley.cluster.base import Lease
 from parley.cluster.host_info import HostInfo
-from parley.cluster.operations.status import Settings, summarize
 from parley.cluster.session_summaries import ClusterSession
+from parley.cluster.status import Settings, summarize
 
 
 def host(name: str, **more: object) -> HostInfo:

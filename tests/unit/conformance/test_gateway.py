@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from parley.conformance.gateway import SCENARIOS as PLAYED
-from parley.conformance.gateway import gateway_plan, is_gateway
 from parley.conformance.gateway_bridge import session_flags
 from parley.conformance.registry import SCENARIOS
-from parley.conformance.runner import Plan, select_checks
+from parley.conformance.runner import GATEWAY_SCENARIOS as PLAYED
+from parley.conformance.runner import Plan, gateway_plan, is_gateway, select_checks
 from parley.conformance.scenarios import load
 
 load()

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.evals.plan import digest_suite, plan_runs
-from parley.evals.suite import EvalSuite, read_suite
-from parley.evals.toml_errors import find_line
+from parley.evals.suite import EvalSuite, digest_suite, plan_runs, read_suite
+from parley.evals.toml_errors import KeyLines
 
 CASE = '[[case]]\nname = "a"\nprompt = "Hi"\n'
 WHOLE = """
@@ -135,5 +134,5 @@ def test_a_mistake_is_reported_with_its_line_and_key(
 def test_a_line_that_looks_like_a_key_in_a_long_text_is_not_one() -> None:
     text = '[[case]]\nprompt = """\nname = "no"\n[[case]]\n"""\nname = "yes"\n'
 
-    assert find_line(text, ("case", 0, "name")) == 6
-    assert find_line(text, ("case", 0, "missing")) == 1
+    assert KeyLines(text).find(("case", 0, "name")) == 6
+    assert KeyLines(text).find(("case", 0, "missing")) == 1

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from starlette.routing import Route, WebSocketRoute
 
-from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.documents import build_asyncapi, build_openapi
 from parley.gateway.http.routes import ENDPOINTS, Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.security.tokens import Tokens
 from parley.protocol.schema import list_messages
+from parley.workspace.private_database import IN_MEMORY
 
 
 def test_every_route_is_documented_and_every_documented_route_exists(tmp_path: Path) -> None:
     hub = SessionHub(HubSettings(state=tmp_path / "state", root=str(tmp_path)))
-    app = Routes(Gate(Tokens(MEMORY, None)), hub).app()
+    app = Routes(Gate(Tokens(IN_MEMORY, None)), hub).app()
     served = {
         (route.path, method.lower())
         for route in app.routes

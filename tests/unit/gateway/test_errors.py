@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from parley.gateway.http.errors import STATUS, close_code
+from parley.gateway.refusal import STATUS, close_code
 from tests.helpers import paths
 
 

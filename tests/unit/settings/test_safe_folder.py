@@ -26,7 +26,7 @@ def cannot_lock_folders(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.EBADF, "Bad file descriptor")
         FLOCK(descriptor, how)
 
-    monkeypatch.setattr("parley.settings.safe_folder.fcntl.flock", flock)
+    monkeypatch.setattr("fcntl.flock", flock)
 
 
 def names(folder: Path) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
     (tmp_path / "x").write_text("old")
     with open_folder(tmp_path) as folder:
-        monkeypatch.setattr(f"parley.settings.safe_folder.os.{call}", full)
+        monkeypatch.setattr(f"os.{call}", full)
         with pytest.raises(SettingsWriteError, match="No space left"):
             folder.replace("x", b"new")
 

@@ -8,8 +8,8 @@ import msgspec
 
 from parley.protocol.base import Json, Message, to_builtins
 from parley.stores.base import Entry
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from parley.stores.memory import MemoryStore
 from parley.stores.mirror import MirroredLog, MirrorTarget
 from tests.helpers.store_conformance import FIRST, TEXT, uuid

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionError
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from parley.stores.session_find import explain_unknown, find_session
 from tests.helpers.store_conformance import FIRST, SECOND, user, write
 

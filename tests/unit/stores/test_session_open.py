@@ -10,8 +10,8 @@ import pytest
 from parley.errors import SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from parley.stores.memory import MemoryStore
 from parley.stores.session_open import OpenedSession, SessionRequest, open_session
 

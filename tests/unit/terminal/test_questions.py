@@ -16,9 +16,9 @@ from parley.sdk.permissions import (
 )
 from parley.terminal.base import Row
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.questions import Questions, build_choices
-from parley.terminal.rendering.conversation import ConversationTranscript
+from parley.terminal.questions import TerminalQuestions, build_choices
 from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.transcript import TerminalTranscript
 
 RULE = PermissionUpdate(
     "addRules", rules=[PermissionRuleValue("Bash", "git *")], behavior="allow", destination="localSettings"
@@ -45,11 +45,11 @@ class Person:
         return self._answers.pop(0)
 
 
-def make(*answers: str | None) -> tuple[Questions, Person, list[str]]:
+def make(*answers: str | None) -> tuple[TerminalQuestions, Person, list[str]]:
     printed: list[str] = []
-    transcript = ConversationTranscript(printed.extend, Styles(attributes=False), lambda: 60, lambda: 0.0)
+    transcript = TerminalTranscript(printed.extend, Styles(attributes=False), lambda: 60, lambda: 0.0)
     person = Person(*answers)
-    return Questions(person, transcript, lambda: 60), person, printed
+    return TerminalQuestions(person, transcript, lambda: 60), person, printed
 
 
 def test_each_place_for_a_rule_is_a_choice_and_the_mode_is_another() -> None:

@@ -13,7 +13,7 @@ from parley.errors import ModelError
 from parley.models.base import ModelEvent
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.models.http.response import EventReader
-from parley.testing.chat_completions import ChatCompletionsApi
+from parley.testing.openai_apis import ChatCompletionsApi
 
 USAGE = {"input_tokens": 7, "cache_read_input_tokens": 2, "cache_creation_input_tokens": 1, "output_tokens": 3}
 ANSWER = message_json(

@@ -1,1 +1,5 @@
-"""The subcommands of `parley`: one module each, whose `main(argv)` returns the exit code."""
+"""The subcommands of `parley`.
+
+`catalog` declares them, `subcommand` parses their words and finds the function that runs an action. The other modules
+have these functions: each takes a `GivenArgs` and returns the exit code.
+"""

@@ -8,7 +8,6 @@ parley eval --compare BEFORE AFTER     compare two results
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import re
 import signal
@@ -20,12 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_result
 from parley.cli.stdio import warn
 from parley.cli.style import choose_style, terminal_width
 from parley.errors import InvalidArguments, UsageError
-from parley.evals.plan import PlannedRun, digest_suite, plan_runs
 from parley.evals.results import (
     FILE_NAME,
     ResultsFolder,
@@ -37,7 +34,7 @@ from parley.evals.results import (
 )
 from parley.evals.runner import EvalRunner
 from parley.evals.statistics import Interval, PassRate, RateChange, compare_results, summarize_by
-from parley.evals.suite import EvalBudget, EvalSuite, read_suite
+from parley.evals.suite import EvalBudget, EvalSuite, PlannedRun, digest_suite, plan_runs, read_suite
 from parley.protocol.base import Json
 from parley.terminal.rendering.tables import format_table
 from parley.version import __version__
@@ -48,11 +45,6 @@ MAX_LISTED = 20
 BAR_COLUMNS = 30
 REDRAW_SECONDS = 0.1
 RATE_TITLES = ("configuration", "passed", "rate", "95 % interval", "errors", "turns", "seconds", "cost")
-
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["eval"], argv, {"": evaluate})
 
 
 def evaluate(given: GivenArgs) -> int:
@@ -87,8 +79,6 @@ def run_suite(given: GivenArgs) -> int:
         warn(f"warning: there is no [judge] in {path}; the rubrics of these cases are not judged: {', '.join(cases)}")
     concurrency = parse_positive(given, "concurrency", suite.concurrency)
     results = open_results(given, path, suite)
-    gc.enable()  # main() disabled it, but this runs for long
-    gc.freeze()  # collections need not look at modules
     try:
         progress = ProgressBar(len(planned), {each.key for each in planned}, results)
         runner = EvalRunner(suite, results, on_result=progress.add, keep_failed=given.has("keep-failed"))
@@ -104,9 +94,8 @@ def run_suite(given: GivenArgs) -> int:
     if missing:
         reason = "interrupted" if was_interrupted else runner.budget.reason
         warn(f"{missing} of {len(planned)} runs have no result: {reason}; continue with --resume")
-    if given.has("json"):
-        return write_json(to_json(path, results.folder, records, missing), code)
-    return write_lines(format_report(results.folder, rates, records), code)
+    found = to_json(path, results.folder, records, missing)
+    return write_result(given, found, format_report(results.folder, rates, records), code)
 
 
 def choose_budget(given: GivenArgs, budget: EvalBudget) -> EvalBudget:
@@ -247,7 +236,7 @@ def format_report(folder: Path, rates: Sequence[PassRate], records: Sequence[Run
     lines = format_table(RATE_TITLES, [format_rate(rate) for rate in rates], right=right, width=width)
     failed = [record for record in records if record.outcome in ("failed", "error")]
     if failed:
-        lines += ["", style.red(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} did not pass:")]
+        lines += ["", style.bad(f"{len(failed)} {'run' if len(failed) == 1 else 'runs'} did not pass:")]
     for record in failed[:MAX_LISTED]:
         lines.append(f"  {record.case} [{record.configuration}] run {record.run}")
         lines += [f"    {line}" for reason in record.reasons for line in reason.splitlines() or [""]]
@@ -284,8 +273,6 @@ def compare(given: GivenArgs) -> int:
         raise InvalidArguments("--compare needs two results: parley eval --compare BEFORE AFTER")
     before, after = (list(read_results(Path(word))[1].values()) for word in given.words)
     found = compare_results(before, after)
-    if given.has("json"):
-        return write_json(found)
     titles = ("configuration", "before", "after", "change", "95 % interval", "")
     lines = format_table(titles, [format_change(change) for change in found.configurations])
     changed = [change for change in found.cases if change.difference]
@@ -295,7 +282,7 @@ def compare(given: GivenArgs) -> int:
     for title, names in (("before", found.only_before), ("after", found.only_after)):
         if names:
             lines += ["", f"only {title}: {', '.join(names)}"]
-    return write_lines(lines)
+    return write_result(given, found, lines)
 
 
 def format_change(change: RateChange) -> tuple[str, ...]:

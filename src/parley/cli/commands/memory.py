@@ -11,22 +11,35 @@ current folder.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from parley.cli.commands import catalog
-from parley.cli.commands.memory_consolidate import SessionConsolidator
-from parley.cli.commands.subcommand import GivenArgs, parse_number, run_command, write_all
+from parley.cli.commands.subcommand import GivenArgs, json_lines, open_launch, parse_number, text_lines, write_all
 from parley.cli.stdio import warn
-from parley.compose import memory
-from parley.compose.launch_context import LaunchContext, working_directory
+from parley.compose import limits, memory
+from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
-from parley.errors import Refusal, SessionError, UsageError
-from parley.memory.base import PERSON, KnowledgeEntry, order_entries
-from parley.protocol.base import Json, encode_json, to_builtins
+from parley.engine.accounting.ledger import Ledger, SpendingLimits
+from parley.engine.approval.request import input_digest
+from parley.engine.context.conversation import ModelPool
+from parley.engine.session.identity import SessionIdentity
+from parley.engine.side.query import QueryModels, SideQuery
+from parley.errors import ModelError, Refusal, SessionError, UnknownSession, UsageError
+from parley.memory.base import (
+    CURATOR,
+    PERSON,
+    ConsolidationReport,
+    DecideCall,
+    KnowledgeEntry,
+    curator_decision,
+    order_entries,
+)
+from parley.models.catalog import ModelRef
+from parley.protocol.base import Json, Struct, to_builtins
 from parley.settings.base import printable
+from parley.stores.base import Entry as LogEntry
 
 
 class MemoryCommand:
@@ -37,8 +50,7 @@ class MemoryCommand:
         options = options if options.memory is not None else options.replace(memory="")
         self.given = given
         self.as_json, self.dry_run = given.has("json"), given.has("dry-run")
-        self.launch = LaunchContext(options, dict(os.environ), working_directory())
-        self.launch.warn = warn
+        self.launch = open_launch(options)
         self.sessions = SessionStores(self.launch)
         path = memory.memory_path(self.launch)
         if path is None:
@@ -60,7 +72,7 @@ class MemoryCommand:
         if not found and not self.as_json:
             warn(f"The memory {printable(str(self.path))} is empty. Sessions with --memory add to it.")
         if self.as_json:
-            return self.json_lines(map(to_builtins, found))
+            return json_lines(map(to_builtins, found))
         marks = {True: " (archived)", False: ""}
         return self.text_lines(
             f"{'  ' * depth}{entry.slug}: {entry.title}{marks[entry.archived]}" for depth, entry in order_entries(found)
@@ -68,13 +80,13 @@ class MemoryCommand:
 
     def show(self, slug: str, version: str | None = None) -> Iterator[bytes]:
         entry = self.find_version(self.tree.history(slug), version)
-        return self.json_lines([to_builtins(entry)]) if self.as_json else self.text_lines(format_page(entry))
+        return json_lines([to_builtins(entry)]) if self.as_json else self.text_lines(format_page(entry))
 
     def search(self, *words: str) -> Iterator[bytes]:
         recall = memory.open_recall(self.sessions.store, self.path)
         found = recall.search(" ".join(words), self.given.number("limit", 10), everywhere=True)
         if self.as_json:
-            return self.json_lines(
+            return json_lines(
                 {"kind": kind, **to_builtins(each)}
                 for kind, several in (
                     ("entry", found.entries),
@@ -94,7 +106,7 @@ class MemoryCommand:
     def history(self, slug: str) -> Iterator[bytes]:
         versions = self.tree.history(slug)
         if self.as_json:
-            return self.json_lines(map(to_builtins, versions))
+            return json_lines(map(to_builtins, versions))
         return self.text_lines(
             f"{each.version:>4}  {each.at[:19]}  {each.author:8} {'archived' if each.archived else each.title}"
             f"{format_sources(each)}"
@@ -115,7 +127,7 @@ class MemoryCommand:
         tree = memory.open_tree(self.launch, self.path, PERSON, dry_run=True) if self.dry_run else self.tree
         after = tree.undo(slug, to)
         if self.as_json:
-            return self.json_lines([to_builtins(after)])
+            return json_lines([to_builtins(after)])
         done = "would be" if self.dry_run else "is"
         return self.text_lines([f"{slug} {done} at version {after.version}:", *format_change(before, after)])
 
@@ -125,7 +137,7 @@ class MemoryCommand:
         )
         found = asyncio.run(consolidation.run(self.sessions.find(session)))
         if self.as_json:
-            return self.json_lines(
+            return json_lines(
                 [{**to_builtins(found.tally), "entries": [to_builtins(after) for _, after in found.changes]}]
             )
         tally, would = found.tally, "would be " if self.dry_run else ""
@@ -145,11 +157,8 @@ class MemoryCommand:
                 return entry
         raise UsageError(f"{versions[0].slug!r} has no version {at} (versions: 1 to {versions[-1].version})")
 
-    def json_lines(self, rows: Iterable[Json]) -> Iterator[bytes]:
-        return (encode_json(row) + b"\n" for row in rows)
-
     def text_lines(self, lines: Iterable[str]) -> Iterator[bytes]:
-        return (f"{printable(part)}\n".encode(errors="replace") for line in lines for part in line.split("\n"))
+        return text_lines(part for line in lines for part in line.split("\n"))
 
 
 ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
@@ -161,11 +170,6 @@ ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
     "undo": MemoryCommand.undo,
     "consolidate": MemoryCommand.consolidate,
 }
-
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError or SessionError."""
-    return run_command(catalog.COMMANDS["memory"], argv, dict.fromkeys(ACTIONS, run))
 
 
 def run(given: GivenArgs) -> int:
@@ -215,3 +219,85 @@ def format_content(entry: KnowledgeEntry) -> list[str]:
         return []
     fields = [f"title: {entry.title}", f"parent: {entry.parent or ''}", f"links: {', '.join(entry.links)}"]
     return [*fields, *entry.body.split("\n")]
+
+
+class ConsolidationResult(Struct, frozen=True, kw_only=True):
+    """The report, and each changed entry before and after."""
+
+    tally: ConsolidationReport
+    changes: list[tuple[KnowledgeEntry | None, KnowledgeEntry]]
+
+
+class SessionConsolidator:
+    def __init__(
+        self, launch: LaunchContext, sessions: SessionStores, models: ModelFactory, path: Path, *, dry_run: bool
+    ) -> None:
+        self._launch = launch
+        self._sessions = sessions
+        self._models = models
+        self._path = path
+        self._dry_run = dry_run
+
+    async def run(self, session_id: str) -> ConsolidationResult:
+        """Raises UsageError, SessionError."""
+        if not self._sessions.store(session_id).exists(session_id):
+            raise UnknownSession(session_id)
+        choice, tallies = self._model_ref(), [ConsolidationReport()]
+        access = ModelPool(self._models.open)
+        side_query = self._side_query(access, choice, session_id)
+
+        async def ask(system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
+            return await side_query.converse(choice, system, messages, tools)
+
+        database = memory.open_database(self._path, dry_run=self._dry_run)
+        keeper = memory.open_memory(self._launch, self._sessions.store, session_id, database)
+        before = {entry.slug: entry for entry in keeper.tree.entries(archived=True)}
+        try:
+            with self._record_decisions(session_id) as decide:
+                await keeper.consolidate(ask, decide, tallies.append)
+        except ModelError as exc:
+            raise SessionError(f"the model {choice.display_name} could not be called: {exc}") from None
+        finally:
+            await access.close()
+        after = keeper.tree.entries(archived=True)
+        return ConsolidationResult(
+            tally=tallies[-1],
+            changes=[(before.get(entry.slug), entry) for entry in after if before.get(entry.slug) != entry],
+        )
+
+    def _model_ref(self) -> ModelRef:
+        """Raises UsageError."""
+        own, policy = self._models.resolve(self._models.name()), memory.make_policy(self._launch)
+        choice = policy.choose_curator(own, self._models.small_name(), self._models.resolve)
+        if choice is None:
+            raise UsageError(
+                f"{own.display_name} is not a real model: choose one with --model, or memory.model in settings"
+            )
+        return choice
+
+    def _side_query(self, access: ModelPool, choice: ModelRef, session_id: str) -> SideQuery:
+        clock = self._launch.clock.monotonic
+        budget = SpendingLimits.from_options(limits.resolve_options(self._launch))
+        ledger = Ledger(self._models.prices(), budget, clock)
+        models = QueryModels(open=access.open, current=lambda: choice, small=choice)
+        return SideQuery(models, ledger, clock, SessionIdentity(session_id))
+
+    @contextmanager
+    def _record_decisions(self, session_id: str) -> Iterator[DecideCall]:
+        """Record decisions in the session's log, which is locked meanwhile. A dry run records nothing."""
+        if self._dry_run:
+            yield lambda *call: None
+            return
+        log = self._sessions.store(session_id).open(session_id)
+        try:
+            seq = max((entry.seq for entry in log.entries()), default=-1)
+
+            def decide(id: str, tool: str, input: Json) -> None:
+                nonlocal seq
+                seq += 1
+                record = curator_decision(id, tool, input_digest(input), CURATOR)
+                log.append(LogEntry(seq=seq, kind="permission", at=self._launch.clock.now(), message=record))
+
+            yield decide
+        finally:
+            log.close()

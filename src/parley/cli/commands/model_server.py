@@ -6,34 +6,25 @@ It prints its URL on one line when it is ready, and serves until SIGINT or SIGTE
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 from pathlib import Path
 from uuid import uuid4
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command
+from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UsageError
 from parley.models.faults import FaultPlan
 from parley.models.script import read_script
 from parley.settings.base import printable
-from parley.testing.model_server import Exchange, ModelServer
-from parley.testing.source import AnswerSource, from_recording, offline, to_source
+from parley.testing.model_server import AnswerSource, Exchange, ModelServer, from_recording, offline, to_source
 
 KEPT_REQUESTS = 0
 """Keep no requests: this command does not show them."""
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["model-server"], argv, {"": run_server})
-
-
 def run_server(given: GivenArgs) -> int:
-    port = int(read_number(given, "port", 65_535, is_whole=True))
+    port = int(given.decimal("port", 0, 65_535, is_whole=True))
     faults = [part for text in given.all("fault") for part in text.split(",") if part]
-    gc.enable()  # main() disabled it, but a server runs for long
     server = ModelServer(
         open_source(given),
         port=port,
@@ -52,18 +43,6 @@ def log_exchange(exchange: Exchange, seconds: float) -> None:
     warn(f"{exchange.method} {path} {status}, {len(exchange.raw)} bytes received, {seconds * 1000:.0f} ms{ending}")
 
 
-def read_number(given: GivenArgs, key: str, most: float, *, is_whole: bool = False) -> float:
-    """Raises UsageError."""
-    text = given.one(key, "0")
-    try:
-        value = int(text) if is_whole else float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= most:
-        raise InvalidArguments(f"invalid value {text!r} for option '--{key}' (expected a number from 0 to {most})")
-    return value
-
-
 def open_source(given: GivenArgs) -> AnswerSource:
     """Raises UsageError."""
     if sum(map(given.has, ("script", "replay", "offline"))) > 1:
@@ -71,7 +50,7 @@ def open_source(given: GivenArgs) -> AnswerSource:
     if not given.has("replay") and (given.has("in-order") or given.has("pace")):
         raise InvalidArguments("--in-order and --pace require --replay")
     if given.has("replay"):
-        pace = read_number(given, "pace", 1_000)
+        pace = given.decimal("pace", 0, 1_000)
         return from_recording(Path(given.one("replay")), pace=pace, in_order=given.has("in-order"))
     if not given.has("script"):
         return offline(new_id)

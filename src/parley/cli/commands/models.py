@@ -14,9 +14,7 @@ from contextlib import aclosing
 
 from msgspec import to_builtins
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.launch import open_launch
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.commands.subcommand import GivenArgs, open_launch, write_result
 from parley.cli.style import choose_style
 from parley.compose.models import ModelFactory
 from parley.errors import InvalidArguments, ModelError, UsageError
@@ -32,23 +30,17 @@ CHECK_TOKENS = 2_048
 """Enough for a model that thinks before it answers."""
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    return run_command(COMMANDS["models"], argv, {"": show_models})
-
-
 def show_models(given: GivenArgs) -> int:
     models = ModelFactory(open_launch())
     if given.has("check"):
         results = asyncio.run(check_models(models, given.words or (models.name(),)))
         code = 0 if all(row["ok"] for row in results) else 1
-        if given.has("json"):
-            return write_json(results, code)
-        return write_lines(format_table(("", ""), [(row["model"], describe(row)) for row in results])[1:], code)
+        _, *lines = format_table(("", ""), [(row["model"], describe(row)) for row in results])
+        return write_result(given, results, lines, code)
     if given.words:
         raise InvalidArguments(f"unexpected argument {given.words[0]!r} (to test a model: parley models --check NAME)")
     listing = list_models(models)
-    return write_json(listing) if given.has("json") else write_lines(format_listing(listing))
+    return write_result(given, listing, format_listing(listing))
 
 
 def list_models(models: ModelFactory) -> Json:

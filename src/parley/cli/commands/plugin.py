@@ -6,15 +6,12 @@ With `--json`, what changes something prints one line in the shape of Claude Cod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from parley.cli.commands import catalog
-from parley.cli.commands.launch import open_launch
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.commands.subcommand import GivenArgs, open_launch, write_json, write_lines
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
 from parley.compose.setup.plugins import PluginFailure, PluginStore
@@ -22,20 +19,11 @@ from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.settings.base import printable
 
-ALIASES = {"i": "install", "remove": "uninstall"}
 
-
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    words = [ALIASES.get(argv[0], argv[0]), *argv[1:]] if argv else []
-    handlers = {name: partial(run_action, action) for name, action in ACTIONS.items()}
-    return run_command(catalog.COMMANDS["plugin"], words, handlers)
-
-
-def run_action(action: Callable[[PluginStore, GivenArgs], int], given: GivenArgs) -> int:
+def run_action(given: GivenArgs) -> int:
     """Raises UsageError, unless the failure is printed as JSON."""
     try:
-        return action(PluginStore(open_launch()), given)
+        return ACTIONS[given.action](PluginStore(open_launch()), given)
     except UsageError as exc:
         if not given.has("json") or given.action in ("list", "validate"):
             raise
@@ -111,17 +99,9 @@ def update(store: PluginStore, given: GivenArgs) -> int:
     return write_lines([f"✔ {text}", *(f"  {printable(change)}" for change in done.changes)])
 
 
-def enable(store: PluginStore, given: GivenArgs) -> int:
-    return switch(store, given, True)
-
-
-def disable(store: PluginStore, given: GivenArgs) -> int:
-    return switch(store, given, False)
-
-
-def switch(store: PluginStore, given: GivenArgs, is_enabled: bool) -> int:
-    id, scope = store.switch(given.words[0], given.one("scope"), is_enabled)
-    return write_switched(given, id, scope, "enabled" if is_enabled else "disabled")
+def switch(store: PluginStore, given: GivenArgs) -> int:
+    id, scope = store.switch(given.words[0], given.one("scope"), given.action == "enable")
+    return write_switched(given, id, scope, f"{given.action}d")
 
 
 def uninstall(store: PluginStore, given: GivenArgs) -> int:
@@ -222,8 +202,8 @@ ACTIONS: dict[str, Callable[[PluginStore, GivenArgs], int]] = {
     "install": install,
     "update": update,
     "marketplace": manage_marketplaces,
-    "enable": enable,
-    "disable": disable,
+    "enable": switch,
+    "disable": switch,
     "uninstall": uninstall,
     "validate": validate,
 }

@@ -12,8 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_json, write_lines
+from parley.cli.commands.subcommand import GivenArgs, write_lines, write_result
 from parley.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,18 +22,10 @@ IDLE_SECONDS = 600.0
 MAX_IDLE_SECONDS = 30 * 24 * 3600
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError."""
-    if sys.platform != "linux":
-        raise UsageError("`parley resident` works only on Linux")
-    if argv[:1] == ["serve"] and len(argv) == 3:
-        return serve(argv[1], argv[2])
-    return run_command(COMMANDS["resident"], argv, {"start": run_start, "status": run_status, "stop": run_stop})
-
-
 def run_start(_given: GivenArgs) -> int:
     from parley.resident.control import start
 
+    check_platform()
     read_idle_seconds()
     try:
         started = start()
@@ -45,11 +36,9 @@ def run_start(_given: GivenArgs) -> int:
 
 def run_status(given: GivenArgs) -> int:
     servers = list_servers()
-    if given.has("json"):
-        rows = [{"pid": one.pid, "name": one.name, "served": one.served, "refusal": one.refusal} for one in servers]
-        return write_json({"servers": rows})
+    rows = [{"pid": one.pid, "name": one.name, "served": one.served, "refusal": one.refusal} for one in servers]
     lines = [f"{describe(server)} (connections so far: {server.served})" for server in servers]
-    return write_lines(lines or ["no resident engine is running"])
+    return write_result(given, {"servers": rows}, lines or ["no resident engine is running"])
 
 
 def run_stop(_given: GivenArgs) -> int:
@@ -68,12 +57,19 @@ def run_stop(_given: GivenArgs) -> int:
 
 def list_servers() -> list[FoundServer]:
     """Raises UsageError."""
+    check_platform()
     from parley.resident.control import find_servers
 
     try:
         return list(find_servers())
     except OSError as exc:
         raise UsageError(f"cannot search for resident engines: {exc}") from None
+
+
+def check_platform() -> None:
+    """Raises UsageError."""
+    if sys.platform != "linux":
+        raise UsageError("`parley resident` works only on Linux")
 
 
 def describe(server: FoundServer) -> str:

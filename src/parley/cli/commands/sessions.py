@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from parley.cli import style
-from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, run_command, write_all
+from parley.cli.commands.subcommand import GivenArgs, json_lines, open_launch, text_lines, write_all
 from parley.cli.stdio import read_stdin, warn
 from parley.compose import memory
-from parley.compose.launch_context import LaunchContext, working_directory
 from parley.compose.paths import forget_history
 from parley.compose.stores import SessionStores
 from parley.errors import InvalidArguments, SessionBusy, SessionError, UnknownSession, UsageError
@@ -46,9 +43,8 @@ class SessionsCommand:
     def __init__(self, given: GivenArgs) -> None:
         self.given = given
         self.as_json = given.has("json")
-        self.basis = LaunchContext(given.options, dict(os.environ), working_directory())
-        self.basis.warn = warn
-        self.sessions = SessionStores(self.basis)
+        self.launch = open_launch(given.options)
+        self.sessions = SessionStores(self.launch)
 
     def locate(self, name: str) -> tuple[str, Store]:
         """The id of a session that is named by its id, its title or the start of its id, and its store."""
@@ -67,24 +63,24 @@ class SessionsCommand:
     def list(self) -> Iterator[bytes]:
         given = self.given
         limit = given.number("limit", 0) if given.has("limit") else None
-        project = None if given.has("all") else self.basis.cwd
+        project = None if given.has("all") else self.launch.cwd
         found = self.sessions.store().list(project, limit, given.number("offset", 0))
         if self.as_json:
-            return self.json_lines(found)
+            return json_lines(found)
         if not found:
-            where = "" if given.has("all") else f" of {self.basis.cwd} (--all lists those of all directories)"
+            where = "" if given.has("all") else f" of {self.launch.cwd} (--all lists those of all directories)"
             warn(f"No sessions{where}.")
             return iter(())
-        return self.text_lines(format_sessions(found, with_folder=given.has("all")))
+        return text_lines(format_sessions(found, with_folder=given.has("all")))
 
     def show(self, name: str) -> Iterator[bytes]:
         store, info = self.find(name)
         if self.as_json:
             yield encode_json(info) + b"\n"
             return
-        yield from self.text_lines(format_info(info))
+        yield from text_lines(format_info(info))
         for entry in store.read(info.id):
-            yield from self.text_blocks(format_speech(entry))
+            yield from text_lines(format_speech(entry), is_whole=True)
 
     def agents(self, name: str, agent_id: str | None = None) -> Iterator[bytes]:
         store, info = self.find(name)
@@ -100,8 +96,8 @@ class SessionsCommand:
             raise UsageError(f"session {info.id} has no subagent {agent_id!r}")
         entries = store.read_agent(info.id, agent_id)
         if self.as_json:
-            return self.json_lines(entries)
-        return self.text_blocks(text for entry in entries for text in format_speech(entry))
+            return json_lines(entries)
+        return text_lines((text for entry in entries for text in format_speech(entry)), is_whole=True)
 
     def search(self, *words: str) -> Iterator[bytes]:
         found = [*self.sessions.store().search(" ".join(words), self.given.number("limit", 0) or 20)]
@@ -137,7 +133,7 @@ class SessionsCommand:
 
     def fork(self, name: str) -> Iterator[bytes]:
         store, info = self.find(name)
-        new = self.new_id(self.basis.clock.new_uuid())
+        new = self.new_id(self.launch.clock.new_uuid())
         if store.exists(new):
             raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another id.")
         import_session(store, new, copy_entries(store.read(info.id), new))
@@ -168,9 +164,9 @@ class SessionsCommand:
         if not self.given.has("yes") and not self.may_delete(name, session_id, store):
             raise SessionError(f"session {session_id} was not deleted")
         store.delete(session_id)
-        memory.forget(self.basis, session_id)
+        memory.forget(self.launch, session_id)
         # Without the session, its file checkpoints cannot be restored.
-        forget_history(self.basis, session_id)
+        forget_history(self.launch, session_id)
         return self.report({"id": session_id, "deleted": True}, f"Deleted session {session_id}")
 
     def may_delete(self, name: str, session_id: str, store: Store) -> bool:
@@ -191,11 +187,11 @@ class SessionsCommand:
         session_id, store = self.locate(name)
         report = store.repair(session_id)
         if self.as_json:
-            return self.json_lines([{"id": session_id, "mended": report}])
+            return json_lines([{"id": session_id, "mended": report}])
         if report is None:
-            return self.text_lines([f"{session_id} is not damaged; nothing was changed"])
+            return text_lines([f"{session_id} is not damaged; nothing was changed"])
         kept = f"{session_id}: kept {report.kept_bytes} bytes before the damage"
-        return self.text_lines(
+        return text_lines(
             [kept, f"moved the damaged part and everything after it ({report.aside_bytes} bytes) to {report.aside}"]
         )
 
@@ -208,23 +204,14 @@ class SessionsCommand:
 
     def report(self, result: Json, text: str) -> Iterator[bytes]:
         """Say what was done."""
-        return self.json_lines([result]) if self.as_json else self.text_lines([text])
+        return json_lines([result]) if self.as_json else text_lines([text])
 
     def format_all(
         self, found: Iterable[Found], header: Sequence[str], format_one: Callable[[Found], Sequence[str]]
     ) -> Iterator[bytes]:
         if self.as_json:
-            return self.json_lines(found)
-        return self.text_lines(format_table(header, [format_one(each) for each in found], right=("SEQ",)))
-
-    def json_lines(self, rows: Iterable[Any]) -> Iterator[bytes]:
-        return (encode_json(row) + b"\n" for row in rows)
-
-    def text_lines(self, lines: Iterable[str]) -> Iterator[bytes]:
-        return (f"{printable(line)}\n".encode(errors="replace") for line in lines)
-
-    def text_blocks(self, lines: Iterable[str]) -> Iterator[bytes]:
-        return (f"{printable(line, len(line))}\n".encode(errors="replace") for line in lines)
+            return json_lines(found)
+        return text_lines(format_table(header, [format_one(each) for each in found], right=("SEQ",)))
 
 
 ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
@@ -242,14 +229,9 @@ ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
 }
 
 
-def main(argv: list[str]) -> int:
-    """Raises UsageError or SessionError."""
-    return run_command(COMMANDS["sessions"], argv, dict.fromkeys(ACTIONS, run))
-
-
 def run(given: GivenArgs) -> int:
     if given.has("server"):
-        from parley.cli.commands.network.gateway_client import fork_remote, list_remote
+        from parley.cli.commands.attach import fork_remote, list_remote
 
         return fork_remote(given) if given.action == "fork" else list_remote(given)
     try:
@@ -271,23 +253,20 @@ def check_length(name: str, text: str) -> None:
 def write_file(path: str, lines: Iterable[bytes]) -> None:
     """Write a file atomically: an existing file stays until the new one is complete. Raises SessionError."""
     target = os.path.realpath(path)
-    # A pipe or device cannot be replaced, so it is written directly.
-    is_special = os.path.exists(target) and not os.path.isfile(target)
-    temporary = target if is_special else f"{target}.{os.urandom(8).hex()}.new"
     try:
-        # The user named the target, so it may be anything; the temporary file is ours.
-        opened = os.open(target, os.O_WRONLY) if is_special else private_files.open_file(temporary, private_files.NEW)
-        with open(opened, "wb") as file:
+        if os.path.exists(target) and not os.path.isfile(target):
+            # A pipe or device cannot be replaced, so it is written directly.
+            with open(os.open(target, os.O_WRONLY), "wb") as file:
+                file.writelines(lines)
+            return
+        with (
+            private_files.open_folder(os.path.dirname(target)) as (folder, _),
+            private_files.replacing(folder, os.path.basename(target)) as new,
+            os.fdopen(new, "wb", closefd=False) as file,
+        ):
             file.writelines(lines)
-        if not is_special:
-            os.replace(temporary, target)
-    except BaseException as exc:
-        if not is_special:
-            with suppress(OSError):
-                os.unlink(temporary)
-        if isinstance(exc, OSError):
-            raise SessionError(f"cannot write {path}: {exc.strerror}") from None
-        raise
+    except OSError as exc:
+        raise SessionError(f"cannot write {path}: {exc.strerror}") from None
 
 
 def read_input(path: str) -> bytes:
@@ -305,7 +284,7 @@ def describe_choices(options: CliOptions) -> str:
 
     Raises UsageError, SessionError.
     """
-    launch = LaunchContext(options, dict(os.environ), working_directory())
+    launch = open_launch(options)
     found = SessionStores(launch).store().list(launch.cwd, MAX_CHOICES)
     start = "--resume needs a session id or title"
     if not found:

@@ -1,10 +1,8 @@
 """Run a subcommand: parse its words as `catalog.py` declares them, print its help, and write output.
 
-    def main(argv: list[str]) -> int:
-        return run_command(SESSIONS, argv, {"list": list_sessions, "show": show_session})
-
-    def list_sessions(given: GivenArgs) -> int:
+    def list_sessions(given: GivenArgs) -> int:         a row of HANDLERS; returns the exit code
         given.words, given.has("json"), given.one("limit"), given.options
+        return write_result(given, rows, lines)
 
 All subcommands behave alike. Without arguments, a command that needs some prints its help. Wrong usage is an error
 with one line of usage. An unknown word is refused with the nearest known one.
@@ -12,19 +10,77 @@ with one line of usage. An unknown word is refused with the nearest known one.
 
 from __future__ import annotations
 
+import gc
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.cli.commands.catalog import Action, Command
+from parley.cli.commands.catalog import ACTION_ALIASES, BY_NAME, Action, Command
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UnknownCommand, UsageError
-from parley.protocol.base import Struct
+from parley.protocol.base import Struct, encode_json
 from parley.protocol.options import BY_FLAG, CliOptions, is_flag, parse
+from parley.settings.base import MAX_SHOWN, SettingsWriteError, printable
 
+if TYPE_CHECKING:
+    from parley.compose.launch_context import LaunchContext
+
+HANDLERS = {
+    "acp": "acp:serve_acp",
+    "attach": "attach:attach",
+    "auth": "config:show_key",
+    "cluster status": "cluster:show_status",
+    "cluster drain": "cluster:drain",
+    "cluster move": "cluster:move",
+    "cluster sign-tokens": "cluster:sign_tokens",
+    "cluster release": "cluster:release",
+    "cluster demo": "cluster:run_demo",
+    "completion": "completion:write_script",
+    "completion words": "completion:write_words",
+    "config": "config:run_action",
+    "conform": "conform:conform",
+    "conform-client": "conform:conform_client",
+    "console": "serve:open_console",
+    "doctor": "doctor:run_doctor",
+    "eval": "eval:evaluate",
+    "fake": "replay:run_fake",
+    "help": "help:show_help",
+    "host": "cluster:serve_host",
+    "init": "setup:init",
+    "inspect": "recordings:inspect",
+    "link": "setup:link",
+    "man": "man:write_page",
+    "mcp add": "mcp.servers:add",
+    "mcp add-json": "mcp.servers:add_json",
+    "mcp get": "mcp.servers:get",
+    "mcp list": "mcp.servers:list_servers",
+    "mcp remove": "mcp.servers:remove",
+    "mcp reset-project-choices": "mcp.servers:reset_project_choices",
+    "mcp serve": "mcp.serve:serve",
+    "memory": "memory:run",
+    "model-server": "model_server:run_server",
+    "models": "models:show_models",
+    "permissions check": "permissions:check_call",
+    "permissions replay": "permissions:replay_session",
+    "plugin": "plugin:run_action",
+    "replay": "replay:run_replay",
+    "resident start": "resident:run_start",
+    "resident status": "resident:run_status",
+    "resident stop": "resident:run_stop",
+    "schema": "recordings:show_schema",
+    "serve": "serve:serve",
+    "sessions": "sessions:run",
+    "tap": "tap:run_tap",
+    "trust": "config:change_trust",
+    "update": "setup:show_update",
+    "workspace": "serve:serve_files",
+}
+"""The function that runs an action, or all actions of a command: its module in this package, and its name."""
 MAX_DIGITS = 15
 MAX_USAGE_FLAGS = 10
 """A usage line with more flags cannot be read; the list below it has them all."""
@@ -53,13 +109,44 @@ class GivenArgs(Struct, frozen=True, kw_only=True):
         """Raises InvalidArguments."""
         return parse_number(f"--{key}", self.one(key)) if self.has(key) else default
 
+    def decimal(self, key: str, default: float, most: float, *, is_whole: bool = False) -> float:
+        """A number from 0 to `most`. Raises InvalidArguments."""
+        text = self.one(key, f"{default:g}")
+        try:
+            value = int(text) if is_whole else float(text)
+        except ValueError:
+            value = -1
+        if not 0 <= value <= most:
+            expected = f"expected a number from 0 to {most:g}"
+            raise InvalidArguments(f"invalid value {text!r} for option '--{key}' ({expected})")
+        return value
 
-Handlers = Mapping[str, Callable[[GivenArgs], int]]
-"""What runs the actions of a command; each returns the exit code."""
+
+def run_subcommand(name: str, argv: Sequence[str]) -> int:
+    """Returns the exit code. Raises UsageError or SessionError."""
+    command = BY_NAME[name]
+
+    def handle(given: GivenArgs) -> int:
+        handler = find_handler(command.name, given.action)
+        gc.freeze()  # modules live until the end
+        gc.enable()  # main() disabled it, but a server runs for long
+        return handler(given)
+
+    if name == "resident" and argv[:1] == ["serve"] and len(argv) == 3:
+        # The server itself. It is not listed, because launchers start it with a lock.
+        return int(import_module("parley.cli.commands.resident").serve(*argv[1:]))
+    return run_command(command, argv, handle)
 
 
-def run_command(command: Command, argv: Sequence[str], handlers: Handlers) -> int:
-    """Raises UsageError, or what the handler raises."""
+def find_handler(command: str, action: str) -> Callable[[GivenArgs], int]:
+    """The function that runs an action, which is imported here."""
+    module, _, function = HANDLERS.get(f"{command} {action}".rstrip(), HANDLERS.get(command, "")).partition(":")
+    handler: Callable[[GivenArgs], int] = getattr(import_module(f"parley.cli.commands.{module}"), function)
+    return handler
+
+
+def run_command(command: Command, argv: Sequence[str], handle: Callable[[GivenArgs], int]) -> int:
+    """Parse the words and pass them on. Raises UsageError, or what the handler raises."""
     if wants_help(command, argv):
         return write_help(command, argv)
     name, rest = ("", argv) if command.single else split_action(command, argv)
@@ -75,11 +162,13 @@ def run_command(command: Command, argv: Sequence[str], handlers: Handlers) -> in
         text = f"{exc}{usage}"
         raise (UsageError(text) if command.is_shared else InvalidArguments(text, error_code)) from None
     try:
-        return handlers[name](given)
+        return handle(given)
     except UnknownCommand:
         raise
     except InvalidArguments as exc:
         raise InvalidArguments(f"{exc}{usage}", error_code) from None
+    except SettingsWriteError as exc:
+        raise UsageError(str(exc)) from None
 
 
 def wants_help(command: Command, argv: Sequence[str]) -> bool:
@@ -94,7 +183,7 @@ def wants_help(command: Command, argv: Sequence[str]) -> bool:
 
 def write_help(command: Command, argv: Sequence[str] = ()) -> int:
     """Print the help of the action that the words name, else that of the command."""
-    from parley.cli.commands.reference.help import format_action, format_command
+    from parley.cli.commands.help import format_action, format_command
 
     named = [word for word in argv if word in command.actions]
     return write_lines([format_action(command, named[0]) if named else format_command(command)])
@@ -110,7 +199,8 @@ def unknown_action(command: Command, name: str) -> UnknownCommand:
 def split_action(command: Command, argv: Sequence[str]) -> tuple[str, Sequence[str]]:
     """The name of the action and the rest. Flags may stand before it."""
     at = next((at for at, word in enumerate(argv) if word in command.actions), 0) if is_flag(argv[0]) else 0
-    return argv[at], [*argv[:at], *argv[at + 1 :]]
+    name = ACTION_ALIASES.get(command.name, {}).get(argv[at], argv[at])
+    return name, [*argv[:at], *argv[at + 1 :]]
 
 
 def parse_args(command: Command, name: str, argv: Sequence[str]) -> GivenArgs:
@@ -203,9 +293,18 @@ def parse_number(name: str, value: str) -> int:
     return int(value)
 
 
-def write_all(parts: Iterable[Any]) -> int:
-    """Write the parts to stdout; returns the exit code. A closed pipe is not an error."""
-    return 0 if all(write(part) for part in parts) else 1
+def open_launch(options: CliOptions | None = None) -> LaunchContext:
+    """What a session here would start from; warnings go to stderr. Raises UsageError."""
+    from parley.compose.launch_context import LaunchContext, working_directory  # `help` and completion do not need it
+
+    launch = LaunchContext(CliOptions() if options is None else options, dict(os.environ), working_directory())
+    launch.warn = warn
+    return launch
+
+
+def write_result(given: GivenArgs, value: Any, lines: Iterable[str], code: int = 0) -> int:
+    """Write what an action found, as one JSON document with --json, else as lines; returns the exit code."""
+    return write_json(value, code) if given.has("json") else write_lines(lines, code)
 
 
 def write_lines(lines: Iterable[str], code: int = 0) -> int:
@@ -216,3 +315,18 @@ def write_lines(lines: Iterable[str], code: int = 0) -> int:
 def write_json(value: Any, code: int = 0) -> int:
     """Write an indented JSON document to stdout; returns the exit code."""
     return code if write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n") else 1
+
+
+def write_all(parts: Iterable[bytes]) -> int:
+    """Write the parts to stdout; returns the exit code. A closed pipe is not an error."""
+    return 0 if all(write(part) for part in parts) else 1
+
+
+def json_lines(rows: Iterable[Any]) -> Iterator[bytes]:
+    """One JSON object per line, for `write_all`."""
+    return (encode_json(row) + b"\n" for row in rows)
+
+
+def text_lines(lines: Iterable[str], *, is_whole: bool = False) -> Iterator[bytes]:
+    """Lines that have no effect on a terminal, for `write_all`. They are shortened, unless they are the content."""
+    return (f"{printable(line, max(MAX_SHOWN, is_whole * len(line)))}\n".encode(errors="replace") for line in lines)

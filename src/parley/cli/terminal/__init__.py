@@ -1,5 +1,6 @@
-"""The view of a one-shot run for a person at a terminal: `parley "prompt"` with stdout a terminal.
+"""What a person at a terminal gets: `run` shows a run of one prompt, `conversation` opens the interactive terminal.
 
-`run.run_terminal` runs it. `host.TerminalHost` is the session's client: it sees what an SDK client sees, and shows it
-on a `screen.Screen`. Nothing here is imported for `--print`, piped output or stream-json.
+`run.TerminalHost` is the client of the session of one prompt: it sees what an SDK client sees, and shows it on a
+`screen.Screen`, as `parley/terminal` does in a conversation. Nothing here is imported for `--print`, piped output or
+stream-json.
 """

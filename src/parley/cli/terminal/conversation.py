@@ -24,7 +24,7 @@ def start_conversation(options: CliOptions) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.session.launch import choose_target
+        from parley.terminal.session import choose_target
 
         return run_conversation(choose_target(options, find_cwd()), is_plain=is_plain)
 
@@ -37,24 +37,24 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
     is_plain = wants_lines(options)
     with unread_keys(is_plain):
         from parley.terminal.application import run_conversation
-        from parley.terminal.session.launch import Target
+        from parley.terminal.session import SessionTarget
 
-        target = Target(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
+        target = SessionTarget(options, find_cwd(), session_id, is_resumed=True, server=server, token=token)
         return run_conversation(target, is_plain=is_plain)
 
 
 def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     """Show a session that another process holds, without control over it; returns the exit code."""
     from parley.protocol.base import decode
-    from parley.terminal.interfaces.sizes import terminal_size
-    from parley.terminal.rendering.conversation import ConversationTranscript
+    from parley.terminal.interfaces.base import terminal_size
     from parley.terminal.rendering.style import Styles
+    from parley.terminal.rendering.transcript import TerminalTranscript
 
     def print_lines(lines: list[str]) -> None:
         write("".join(f"{line}\n" for line in lines).encode(errors="replace"), raw=True)
 
     styles = Styles.from_environment(os.environ)
-    transcript = ConversationTranscript(print_lines, styles, lambda: terminal_size()[0], monotonic)
+    transcript = TerminalTranscript(print_lines, styles, lambda: terminal_size()[0], monotonic)
     transcript.calls.shows_time = False
     transcript.note("Another process holds this session: you can watch it. Ctrl-C ends this.")
     try:

@@ -12,11 +12,11 @@ A terminal that cannot move its cursor has no live lines.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 
 from parley.cli.stdio import write
+from parley.terminal.interfaces.base import terminal_size
 from parley.terminal.rendering.text import cell_width
 
 SEQUENCE = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")
@@ -24,16 +24,6 @@ SEQUENCE = re.compile("\x1b\\[[0-9;?]*[a-zA-Z]")
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Ask the terminal to show the frame at once. Terminals that do not know it ignore it."""
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
-DEFAULT_SIZE = (80, 24)
-
-
-def terminal_size() -> tuple[int, int]:
-    """Columns and rows of the window."""
-    try:
-        columns, rows = os.get_terminal_size(1)
-    except OSError:
-        return DEFAULT_SIZE
-    return columns or DEFAULT_SIZE[0], rows or DEFAULT_SIZE[1]
 
 
 def write_stdout(text: str) -> None:

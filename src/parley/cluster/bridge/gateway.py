@@ -36,15 +36,16 @@ from parley.cluster.bridge.messages import (
     FromHost,
     LostFrame,
     OpenStream,
+    Peers,
     StreamEnded,
     decode_answer,
     decode_message,
     encode,
     is_final,
+    list_sent,
     make_stream_keys,
     size_of,
 )
-from parley.cluster.bridge.peers import Peers, list_sent
 from parley.cluster.cluster_secret import NO_SECRET, BadSignature, ClusterSecret
 from parley.cluster.subjects import owner_subject, read_shard
 

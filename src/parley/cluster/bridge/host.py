@@ -14,13 +14,17 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from starlette.requests import HTTPConnection
-from starlette.types import ASGIApp, Send
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from parley.cluster.base import Bus, ClusterError, Request, SessionKey, Subscription
-from parley.cluster.bridge.host_routes import PRINCIPAL, HostRoutes
+from parley.acp.host import Editor, SessionLink
+from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
+from parley.cluster.base import Bus, ClusterError, SessionKey, Subscription
+from parley.cluster.base import Request as BusRequest
 from parley.cluster.bridge.host_stream import HostStream, ReplyCollector, make_scope
 from parley.cluster.bridge.messages import (
     ALIVE_SECONDS,
@@ -28,25 +32,33 @@ from parley.cluster.bridge.messages import (
     Alive,
     BusFrame,
     Declined,
+    Peers,
     SocketClosed,
     StreamEnded,
     WholeReply,
     decode_message,
     decode_open,
     encode,
+    list_sent,
 )
-from parley.cluster.bridge.peers import Peers, list_sent
 from parley.cluster.cluster_hub import NEW_SESSION_ID
 from parley.cluster.cluster_secret import BadSignature, ClusterSecret
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host import Host
 from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
+from parley.cluster.resting_sessions import RestingSessions
 from parley.cluster.session_log.writer import FULL, LogFull
 from parley.cluster.subjects import all_hosts_subject, host_subject, owner_subject, read_shard, shard_subject
 from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
+from parley.gateway.editor_sessions import HubSessions
+from parley.gateway.http.app import read_days, read_query
 from parley.gateway.http.auth import Gate
-from parley.gateway.http.errors import STATUS, error_body
+from parley.gateway.http.replies import error_response, json_response
+from parley.gateway.hub import SessionHub
+from parley.gateway.refusal import STATUS, Refusal, error_body
 from parley.gateway.security.access import Principal
+from parley.jsonrpc import RpcConnection, RpcError
+from parley.protocol.base import Json, Struct
 
 WAITING_PATHS = ("/control", "/fork", "/simulate", "/delete")
 """The ends of the paths whose commands wait for the engine or for a copy."""
@@ -55,6 +67,10 @@ LIST_SECONDS = 0.5
 """How long a reply about all sessions waits for what they are committing."""
 logger = logging.getLogger(__name__)
 _replies = msgspec.msgpack.Decoder(WholeReply)
+PATH = "/internal/"
+EDITORS = PATH + "acp/"
+PRINCIPAL = "parley.principal"
+"""The key of an ASGI scope with the principal that the gateway has found."""
 
 
 class HostGate(Gate):
@@ -143,7 +159,7 @@ class BridgeHost:
 
     # Messages.
 
-    async def _on_open(self, request: Request) -> None:
+    async def _on_open(self, request: BusRequest) -> None:
         try:
             opened = decode_open(self._secret.unseal(request.subject, request.data))
         except (BadSignature, msgspec.MsgspecError) as exc:
@@ -172,7 +188,7 @@ class BridgeHost:
         self._tasks[task] = shard
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _on_message(self, request: Request) -> None:
+    async def _on_message(self, request: BusRequest) -> None:
         message = decode_message(self._secret, request)
         if isinstance(message, BusFrame):
             if (stream := self._streams.get(message.stream)) is not None:
@@ -366,3 +382,88 @@ async def add_bridge(host: Host, prefix: str) -> HostServices:
     await bridge.start()
     host.services.append(bridge)
     return HostServices(tokens, spending, limits)
+
+
+NO_EDITOR = Editor(RpcConnection(lambda line: None), ClientCapabilities())
+"""Sessions of a hub do not use the files and terminals of the editor."""
+
+
+class LinkInfo(Struct, frozen=True, kw_only=True):
+    """A session for an editor; the gateway connects to it by itself."""
+
+    id: str
+    cwd: str
+    title: str
+    servers: Json
+    may_bypass: bool
+
+
+class CallError(Struct, frozen=True, kw_only=True):
+    """Why a call was refused, as the editor is told."""
+
+    code: int
+    message: str
+    data: Any = None
+
+
+class HostRoutes:
+    """The application of a host with these routes."""
+
+    def __init__(self, app: ASGIApp, hub: SessionHub, resting: RestingSessions) -> None:
+        self._app = app
+        self._hub = hub
+        self._resting = resting
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(PATH):
+            await self._app(scope, receive, send)
+            return
+        try:
+            response = await self._handle(Request(scope, receive), scope[PRINCIPAL])
+        except Refusal as refusal:
+            response = error_response(refusal)
+        await response(scope, receive, send)
+
+    async def _handle(self, request: Request, principal: Principal) -> Response:
+        """Raises Refusal."""
+        path = request.scope["path"]
+        if path.startswith(EDITORS):
+            return await self._call(path.removeprefix(EDITORS), principal, await request.body())
+        loaded = [row["id"] for row in self._hub.database.rows("SELECT id FROM sessions")]
+        if path == f"{PATH}sessions":
+            query = read_query(request.query_params)
+            found, total = self._hub.find_sessions(principal, query)
+            matches = self._resting.search.find(principal, query.search) if query.search else {}
+            return json_response({"loaded": loaded, "sessions": found, "total": total, "matches": matches})
+        if path == f"{PATH}costs":
+            days = read_days(request.query_params)
+            self._hub.indexer.index_marked()
+            costs = self._hub.indexer.turns.costs(principal, days), self._resting.turns.costs(principal, days)
+            budget = {"usd": principal.quotas.usd, "used": self._hub.spending.of(principal.name).usd}
+            return json_response({"costs": costs, "budget": budget})
+        if path == f"{PATH}questions":
+            page = self._hub.questions.list_open(principal, request.query_params.get("session"))
+            return json_response({"loaded": loaded, **msgspec.structs.asdict(page)})
+        raise Refusal("not_found", f"hosts have no route {path}")
+
+    async def _call(self, method: str, principal: Principal, body: bytes) -> Response:
+        try:
+            return json_response(await self._serve_editor(method, principal, body))
+        except RpcError as exc:
+            return json_response(CallError(code=exc.code, message=str(exc), data=exc.data), REFUSED)
+
+    async def _serve_editor(self, method: str, principal: Principal, body: bytes) -> object:
+        """Raises RpcError."""
+        sessions = HubSessions(self._hub, principal, self._hub.log.warn)
+        openers: dict[str, Callable[[Any, Editor], Awaitable[SessionLink]]] = {
+            "create": sessions.create,
+            "find": sessions.find,
+            "fork": sessions.fork,
+        }
+        if method in openers:
+            kind = NewSessionParams if method == "create" else OpenSessionParams
+            link = await openers[method](msgspec.json.decode(body, type=kind), NO_EDITOR)
+            return LinkInfo(
+                id=link.id, cwd=link.cwd, title=link.title, servers=link.servers, may_bypass=link.may_bypass
+            )
+        return await getattr(sessions, method)(*msgspec.json.decode(body))

@@ -48,7 +48,7 @@ from parley.cluster.host_sessions import MOVED, HostedSession
 from parley.cluster.session_log.writer import LogFull
 from parley.gateway.http.frames import EXTENSION, split_lines
 from parley.gateway.questions import is_same_answer
-from parley.gateway.server_log import WHO
+from parley.gateway.reporting import WHO
 from parley.gateway.subscriber import Batch, Numbered
 
 RESPONSE = b'{"type":"control_response"'

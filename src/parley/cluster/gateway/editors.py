@@ -18,13 +18,11 @@ from parley.acp.agent import AcpAgent
 from parley.acp.host import Editor, SessionLink, SessionSummary
 from parley.acp.schema import NewSessionParams, OpenSessionParams
 from parley.cluster.base import SessionKey
-from parley.cluster.bridge.host_routes import EDITORS, CallError, LinkInfo
+from parley.cluster.bridge.host import EDITORS, CallError, LinkInfo
 from parley.cluster.bridge.messages import OpenStream
-from parley.cluster.gateway.all_hosts import merge
-from parley.cluster.gateway.merge import LIST_SESSIONS
+from parley.cluster.gateway.merge import LIST_SESSIONS, merge
 from parley.cluster.gateway.router import Router
-from parley.cluster.gateway.session_connection import SessionConnection, Target
-from parley.cluster.gateway.sockets import Register, close_restarting
+from parley.cluster.gateway.sockets import Register, SessionConnection, Target, close_restarting
 from parley.gateway.editor_sessions import GATEWAY, HISTORY_SHOWN, QUESTION, WITHDRAWN
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.editors import relay_editor

@@ -24,6 +24,7 @@ from parley.cluster.gateway.router import Router
 from parley.cluster.join import NoCluster, warn_of_exposure
 from parley.errors import UsageError
 from parley.gateway.http.auth import Gate
+from parley.gateway.reporting import ServerLog
 from parley.gateway.server import (
     GC_THRESHOLD,
     QuietServer,
@@ -41,7 +42,6 @@ from parley.gateway.server import (
     watch_signals,
 )
 from parley.gateway.server_config import read_config
-from parley.gateway.server_log import ServerLog
 
 FIRST_HOST_SECONDS = 60
 FIRST_HOST_POLL_SECONDS = 0.25

@@ -9,14 +9,10 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from parley.cluster.base import Cluster, ClusterError
-from parley.cluster.nats.bus import NatsBus
-from parley.cluster.nats.connection import NatsAddress, NatsConnection
-from parley.cluster.nats.durability import DurabilityOptions, check_durability
-from parley.cluster.nats.jetstream import JetStream
+from parley.cluster.nats.connection import NatsAddress, NatsBus, NatsConnection
+from parley.cluster.nats.jetstream import DurabilityOptions, JetStream, StreamNames, check_durability, create_streams
+from parley.cluster.nats.key_value import NatsOwnership, NatsRegistry
 from parley.cluster.nats.log import NatsLog
-from parley.cluster.nats.ownership import NatsOwnership
-from parley.cluster.nats.registry import NatsRegistry
-from parley.cluster.nats.streams import StreamNames, create_streams
 from parley.cluster.postgres_log import PostgresClusterLog
 from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.protocol.base import Struct

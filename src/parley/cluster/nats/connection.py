@@ -1,4 +1,4 @@
-"""One connection to NATS, which all four interfaces use.
+"""One connection to NATS, which all four interfaces use, and the bus on it.
 
 It reconnects for ever. While there is no connection, calls wait for one, up to their timeout: nothing is buffered that
 could be sent after its caller has given up. Errors name the server, without its password.
@@ -17,8 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from parley.cluster.base import ClusterError, NoResponders
-from parley.cluster.log_checks import make_too_long
+import msgspec
+from nats import errors
+from nats.aio.client import Client, Srv
+from nats.aio.subscription import Subscription
+
+from parley.cluster.base import ClusterError, Handler, NoResponders, Request, make_too_long
+from parley.cluster.cluster_secret import BadSignature
 from parley.protocol.base import Struct
 from parley.version import how_to_install
 
@@ -26,7 +31,6 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.aio.subscription import Subscription as NatsSubscription
 
-    from parley.cluster.nats.client import AbortingClient
 
 OLDEST_SERVER = (2, 11)
 """The first one with batch reads and with rows that expire."""
@@ -97,7 +101,7 @@ async def find_exposure(address: NatsAddress) -> list[str]:
 
 
 async def probe_server(address: NatsAddress, server: str) -> list[str]:
-    from parley.cluster.nats.client import AbortingClient
+    from parley.cluster.nats.connection import AbortingClient
 
     parts = urlsplit(server if "//" in server else f"nats://{server}")
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
@@ -188,7 +192,7 @@ class NatsConnection:
     async def open(self) -> None:
         """Raises ClusterError."""
         try:
-            from parley.cluster.nats.client import AbortingClient
+            from parley.cluster.nats.connection import AbortingClient
         except ModuleNotFoundError:
             raise ClusterError(f"NATS needs the package nats-py: {how_to_install('scale')}") from None
 
@@ -360,3 +364,90 @@ class NatsConnection:
         if text != self._last_error or self._connected.is_set():
             logger.warning("%s: %s", self.where, text)
         self._last_error = text
+
+
+class AbortingClient(Client):
+    requires_tls = False
+    """Whether a server without TLS gets nothing. nats-py takes the word of the server for it."""
+
+    def _connect_command(self) -> bytes:
+        if self.requires_tls and not self.uses_tls:
+            raise errors.Error("the server does not offer TLS; nothing was sent to it")
+        return super()._connect_command()
+
+    @property
+    def uses_tls(self) -> bool:
+        return bool(self._server_info.get("tls_required"))
+
+    async def _attempt_reconnect(self) -> None:
+        # nats-py waits until the server has read everything. A frozen one never does.
+        self.abort()
+        await super()._attempt_reconnect()
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        # nats-py does not close the socket of an attempt that failed.
+        self.abort()
+        await super()._connect_to_server(s)
+
+    def forget(self, subscription: Subscription) -> None:
+        """End a subscription without asking the server: it is not made again on another connection."""
+        subscription._stop_processing()
+        self._remove_sub(subscription._id)
+
+    def abort(self) -> None:
+        """Close the socket at once and drop what was not sent."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
+
+
+class NatsBus:
+    def __init__(self, connection: NatsConnection) -> None:
+        self._connection = connection
+
+    @property
+    def max_payload_bytes(self) -> int:
+        return self._connection.max_payload_bytes
+
+    def new_inbox(self) -> str:
+        return self._connection.new_inbox()
+
+    async def request(self, subject: str, data: bytes, timeout_seconds: float) -> bytes:
+        return (await self._connection.request(subject, data, timeout_seconds=timeout_seconds)).data
+
+    async def request_all(self, subject: str, data: bytes, timeout_seconds: float, most: int) -> list[bytes]:
+        found: list[bytes] = []
+        clock = asyncio.get_running_loop().time
+        end = clock() + timeout_seconds
+        async with self._connection.open_inbox() as inbox:
+            await self._connection.publish(subject, data, inbox.subject)
+            while len(found) < most and (reply := await inbox.receive(max(0.0, end - clock()))):
+                if (reply.headers or {}).get("Status") == "503":  # no one listens
+                    break
+                found.append(reply.data)
+        return found
+
+    async def publish(self, subject: str, data: bytes) -> None:
+        await self._connection.publish(subject, data)
+
+    async def subscribe(self, subject: str, handler: Handler) -> BusSubscription:
+        async def handle(message: Msg) -> None:
+            async def respond(data: bytes) -> None:
+                if message.reply:
+                    await self._connection.publish(message.reply, data)
+
+            try:
+                await handler(Request(message.subject, message.data, respond))
+            except (BadSignature, msgspec.MsgspecError, ValueError) as exc:
+                logger.warning("a message on %s is refused: %s", message.subject, exc)
+
+        subscription = await self._connection.subscribe(subject, handle)
+        return BusSubscription(lambda: self._connection.unsubscribe(subscription))
+
+
+class BusSubscription:
+    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
+        self._end = end
+
+    async def unsubscribe(self) -> None:
+        await self._end()

@@ -1,4 +1,9 @@
-"""Streams: store a message, read stored ones, create a stream.
+"""Streams: store a message, read stored ones, create a stream, and check how durable its server is.
+
+A server acknowledges a message before it is on the disk, unless it was started with `sync_interval: always`. Then the
+message survives a power failure only on other servers. A client cannot ask a server for this setting: only its
+monitoring port and its system account show it. So the operator gives the address of the monitoring port, or states the
+setting.
 
 Reads of one message are answered by the leader of the stream. Batches may be answered by any replica, so they may be
 older than what the leader has.
@@ -8,17 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Mapping
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley._threads import run_in_thread
 from parley.cluster.base import ClusterError, NoResponders
 from parley.cluster.nats.connection import NatsConnection
 from parley.protocol.base import Struct
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
+
 
 BATCH_MESSAGES = 1000
 """The most that a server sends for one request."""
@@ -36,6 +44,14 @@ WRONG_LAST_SEQUENCE = (10071, 10164)
 FULL = (10023, 10047, 10077)
 MESSAGE_ID = "Nats-Msg-Id"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+NANOSECONDS = 1_000_000_000
+DUPLICATE_WINDOW_SECONDS = 120
+MARKER_SECONDS = 600
+"""How long a registry remembers that a key was deleted, for watchers that were disconnected."""
+MUST_EQUAL = ("subjects", "retention", "storage", "discard", "max_age", "max_msgs", "max_msgs_per_subject")
+MUST_HAVE = ("allow_direct", "deny_delete", "allow_msg_ttl")
+SAFE_REPLICAS = 3
+MONITOR_SECONDS = 5
 
 
 class JetStreamError(ClusterError):
@@ -221,3 +237,147 @@ def parse_headers(data: bytes) -> dict[str, str]:
     """The headers of a stored message."""
     lines = data.decode(errors="replace").split("\r\n")[1:]
     return {name: value.strip() for line in lines if line for name, _, value in [line.partition(":")]}
+
+
+class StreamsDiffer(ClusterError):
+    """The streams of the cluster exist, with other settings."""
+
+
+class StreamNames:
+    """Names begin with the name of the cluster. Leases and registry are buckets that the `nats kv` tool reads."""
+
+    def __init__(self, prefix: str) -> None:
+        """Raises ClusterError."""
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", prefix):
+            raise ClusterError(f"the name of a cluster consists of letters, digits, - and _; {prefix!r} does not")
+        self.log = f"{prefix}_log"
+        self.log_subject = f"{prefix}.log"
+        self.snapshots = f"{prefix}_snapshots"
+        self.snapshots_subject = f"{prefix}.snapshots"
+        self.leases = f"KV_{prefix}_leases"
+        self.leases_subject = f"$KV.{prefix}_leases"
+        self.registry = f"KV_{prefix}_registry"
+        self.registry_subject = f"$KV.{prefix}_registry"
+
+
+def make_config(name: str, subject: str, replicas: int, **more: Any) -> dict[str, Any]:
+    """The settings that all streams share: messages never end by themselves, and a full stream refuses new ones."""
+    return {
+        "name": name,
+        "subjects": [f"{subject}.>"],
+        "num_replicas": replicas,
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_age": 0,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_msgs_per_subject": -1,
+        "duplicate_window": DUPLICATE_WINDOW_SECONDS * NANOSECONDS,
+        "allow_direct": True,
+        **more,
+    }
+
+
+async def create_streams(stream: JetStream, names: StreamNames, replicas: int, ttl_seconds: float) -> dict[str, Any]:
+    """Create what is missing; returns the settings of the log. Raises StreamsDiffer, ClusterError."""
+    ttl = round(ttl_seconds * NANOSECONDS)
+    configs = (
+        make_config(names.log, names.log_subject, replicas, deny_delete=True),
+        make_config(names.snapshots, names.snapshots_subject, replicas, deny_delete=True),
+        make_config(
+            names.leases,
+            names.leases_subject,
+            replicas,
+            max_msgs_per_subject=1,
+            max_age=ttl,
+            duplicate_window=min(ttl, DUPLICATE_WINDOW_SECONDS * NANOSECONDS),
+        ),
+        make_config(
+            names.registry,
+            names.registry_subject,
+            replicas,
+            max_msgs_per_subject=1,
+            allow_msg_ttl=True,
+            allow_rollup_hdrs=True,
+            subject_delete_marker_ttl=MARKER_SECONDS * NANOSECONDS,
+        ),
+    )
+    found = []
+    for config in configs:
+        actual = await stream.create_stream(config)
+        if differences := find_differences(config, actual):
+            raise StreamsDiffer(f"{stream.where}: the stream {config['name']} does not fit: {'; '.join(differences)}")
+        found.append(actual)
+    return found[0]
+
+
+def find_differences(wanted: dict[str, Any], actual: dict[str, Any]) -> list[str]:
+    """What an existing stream has and must not have. Replicas, limits in bytes and placement are the operator's."""
+    changed = [
+        f"{name} is {actual.get(name)!r}, not {wanted[name]!r}"
+        for name in MUST_EQUAL
+        if actual.get(name) != wanted[name]
+    ]
+    missing = [f"{name} is not set" for name in MUST_HAVE if wanted.get(name) and not actual.get(name)]
+    return changed + missing
+
+
+class DurabilityOptions(Struct, frozen=True, kw_only=True):
+    """What the operator says about the servers."""
+
+    accept_loss: bool = False
+    states_sync_always: bool = False
+    """`--sync-always`: every server has `sync_interval: always`."""
+    monitors: Sequence[str] = ()
+    """Addresses of monitoring ports, `http://HOST:8222`, one for each server. They are asked for the setting."""
+
+
+async def check_durability(config: dict[str, Any], options: DurabilityOptions) -> str | None:
+    """Why acknowledged messages could be lost; None if they are kept. `config`: the settings of the log's stream.
+
+    Raises ClusterError if a monitoring port does not answer or contradicts `--sync-always`.
+    """
+    name = config["name"]
+    if config.get("storage") != "file":
+        return f"the stream {name} is kept in {config.get('storage')} instead of files: a restart loses it"
+    if config.get("persist_mode", "default") not in ("", "default"):
+        return f"the stream {name} has persist_mode {config['persist_mode']}: messages are acknowledged early"
+    lazy = [monitor for monitor in options.monitors if not await read_sync_always(monitor)]
+    if lazy and options.states_sync_always:
+        raise ClusterError(
+            f"`--sync-always` was given, but NATS at {lazy[0]} does not have `sync_interval: always`. "
+            "Correct the configuration of the server or the option"
+        )
+    replicas = config.get("num_replicas", 1)
+    if replicas >= SAFE_REPLICAS:
+        return None
+    if lazy:
+        return f"NATS at {lazy[0]} does not have `sync_interval: always`, and {describe_replicas(name, replicas)}"
+    if options.states_sync_always or options.monitors:
+        return None
+    return (
+        f"{describe_replicas(name, replicas)}, and it is not known whether its server has `sync_interval: always`. "
+        "Give --nats-monitor or --sync-always"
+    )
+
+
+def describe_replicas(name: str, replicas: int) -> str:
+    return f"the stream {name} has {replicas} replica{'' if replicas == 1 else 's'} instead of {SAFE_REPLICAS}"
+
+
+async def read_sync_always(monitor: str) -> bool:
+    """Whether a server syncs every message to the disk, from its monitoring port. Raises ClusterError."""
+    from urllib.request import urlopen
+
+    def fetch() -> bytes:
+        with urlopen(f"{monitor.rstrip('/')}/varz", timeout=MONITOR_SECONDS) as reply:
+            return bytes(reply.read())
+
+    if not monitor.startswith(("http://", "https://")):
+        raise ClusterError(f"the address of a monitoring port begins with http:// or https://, not {monitor!r}")
+    try:
+        settings = msgspec.json.decode(await run_in_thread(fetch), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError) as exc:
+        raise ClusterError(f"the monitoring port of NATS at {monitor} does not answer: {exc}") from None
+    return bool(settings.get("jetstream", {}).get("config", {}).get("sync_always"))

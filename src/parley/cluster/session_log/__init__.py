@@ -1,1 +1,1 @@
-"""What the log of a session contains: records, how they are written, and the state that follows from them."""
+"""The log of a session in a cluster: messages, the writer, and the transcripts of the engine in it."""

@@ -1,13 +1,14 @@
-"""The messages of a log in a cluster: batches of records.
+"""The messages of a log in a cluster: batches of records. How they are made, and how a log is read.
 
     encode_batch(batch, max_bytes)    the messages of a batch: one, or several parts
     BatchReader.feed(message)         the batch that a message completes, if any
     encode_snapshot, decode_snapshot  the state of a session as the records that it follows from
+    await read_log(log, key)          the state of a session and its lines: the snapshot, and the messages after it
 
 A version may add fields to records: older hosts ignore them. A new kind of record, or one that means something else,
 raises `VERSION`. A host that meets a newer version or an unknown kind leaves the session to another one.
 
-See also: `parley.gateway.session_log.records` for what can happen, `reading.py`, `writer.py`.
+See also: `parley.gateway.session_log.records` for what can happen, `writer.py`.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from parley.cluster.base import ClusterError, LogDamaged
+from parley.cluster.base import ClusterError, Log, LogDamaged, SessionKey, Snapshot
 from parley.gateway.session_log.records import (
     AnyRecord,
     DamagedRecords,
+    LineRecord,
     UnknownRecords,
     decode_records,
     encode_records,
 )
+from parley.gateway.session_log.state import SessionState
 from parley.protocol.base import Struct
 
 VERSION = 2
+OLDEST_VERSION = 2
+"""Older logs have rows of a database instead of records. No release wrote them."""
 ENVELOPE_BYTES = 1024
 """More than a message needs besides its part of the records."""
 
@@ -112,8 +117,8 @@ class BatchReader:
 def check_version(version: int) -> None:
     """Raises NewerVersion or LogDamaged."""
     if version > VERSION:
-        raise NewerVersion(f"the log has records of version {version}, this host reads version {VERSION}")
-    if version < VERSION:
+        raise NewerVersion(f"the log has records of version {version}, this host reads up to version {VERSION}")
+    if version < OLDEST_VERSION:
         raise LogDamaged(f"the log has records of version {version}, which this Parley does not read any more")
 
 
@@ -140,3 +145,50 @@ def decode_snapshot(data: bytes) -> list[AnyRecord]:
         return read_records(zlib.decompress(packed))
     except (msgspec.MsgspecError, zlib.error) as exc:
         raise LogDamaged(f"a snapshot cannot be read: {exc}") from None
+
+
+class LoadedLog(Struct):
+    state: SessionState = msgspec.field(default_factory=SessionState)
+    lines: list[LineRecord] = msgspec.field(default_factory=list)
+    sequence: int = 0
+    """The last message that was read."""
+    tail: int = 0
+    """How many messages were read after the snapshot."""
+
+    def apply_all(self, records: Iterable[AnyRecord]) -> None:
+        """Raises LogDamaged."""
+        for record in records:
+            try:
+                self.state.apply(record)
+            except DamagedRecords as exc:
+                raise LogDamaged(str(exc)) from None
+            if isinstance(record, LineRecord):
+                self.lines.append(record)
+
+
+async def read_log(log: Log, key: SessionKey) -> LoadedLog:
+    """Raises NewerVersion, LogDamaged or ClusterError."""
+    snapshot = await log.load_snapshot(key)
+    while True:
+        try:
+            return await read_after(log, key, snapshot)
+        except LogDamaged:
+            newer = await log.load_snapshot(key)
+            if newer is None or (snapshot is not None and newer.sequence <= snapshot.sequence):
+                raise
+            snapshot = newer  # it replaced messages while they were being read
+
+
+async def read_after(log: Log, key: SessionKey, snapshot: Snapshot | None) -> LoadedLog:
+    """What follows from a snapshot and the messages after it."""
+    loaded, reader = LoadedLog(), BatchReader()
+    if snapshot is not None:
+        loaded.apply_all(decode_snapshot(snapshot.data))
+        loaded.sequence = snapshot.sequence
+    async for sequence, message in log.read(key, after=loaded.sequence):
+        batch = reader.feed(message)
+        if batch is not None:
+            loaded.apply_all(batch.records)
+        loaded.sequence = sequence
+        loaded.tail += 1
+    return loaded

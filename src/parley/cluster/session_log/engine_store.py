@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Iterator
-from typing import Protocol
 
 import msgspec
 
+from parley.cluster.session_log.writer import SessionWriter
 from parley.errors import SessionBusy, SessionError, UnknownSession
 from parley.gateway.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
 from parley.gateway.session_log.state import Transcript
-from parley.protocol.base import Json, encode_json
-from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, RepairReport, SearchHit, check_id
-from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
+from parley.protocol.base import Json
+from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, Log, RepairReport, SearchHit, Store, check_id
+from parley.stores.search_text import search_entries, summarize_entries
 
 
-class Recorder(Protocol):
-    """What transcripts are written to: a `SessionWriter`."""
-
-    def add(self, record: AnyRecord) -> int: ...
-
-    async def wait_committed(self, position: int) -> None: ...
-
-    def wait_in_thread(self, position: int) -> None: ...
-
-
-class EngineLog:
+class EngineLog(Log):
     """The transcript of a session or a subagent, held by its only writer."""
 
     def __init__(self, store: EngineStore, session_id: str, agent: str, release: Callable[[EngineLog], None]) -> None:
@@ -41,10 +31,11 @@ class EngineLog:
         self.is_lost = False
         """Whether another holder took it over."""
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *entries: Entry) -> None:
         if self.is_lost:
             raise SessionBusy(self._session_id, TAKEN_OVER)
-        self._position = self._store.append(self._session_id, self._agent, entry)
+        for entry in entries:
+            self._position = self._store.append(self._session_id, self._agent, entry)
 
     def sync(self) -> None:
         self._store.wait_in_thread(self._position)
@@ -59,10 +50,10 @@ class EngineLog:
         self._release(self)
 
 
-class EngineStore:
+class EngineStore(Store):
     """The store of one session of the gateway. Its engine may begin further transcripts, with `/clear`."""
 
-    def __init__(self, transcripts: dict[str, Transcript], recorder: Recorder | None, cwd: str = "") -> None:
+    def __init__(self, transcripts: dict[str, Transcript], recorder: SessionWriter | None, cwd: str = "") -> None:
         """Without a recorder, nothing is written: for a copy that is recorded when it is complete."""
         self.transcripts = transcripts
         self._recorder = recorder
@@ -147,21 +138,10 @@ class EngineStore:
 
     def info(self, session_id: str) -> Info | None:
         found = self.transcripts.get(session_id)
-        if found is None or not found.entries:
+        if found is None:
             return None
-        kept = found.entries
-        prompts = (first_prompt(entry.kind, entry.message) for entry in kept)
-        return Info(
-            id=session_id,
-            cwd=self._cwd,
-            title=find_title(found),
-            first_prompt=next((prompt for prompt in prompts if prompt is not None), None),
-            created=kept[0].at,
-            modified=kept[-1].at,
-            size_bytes=sum(len(encode_json(entry.message)) for entry in kept),
-            messages=sum(entry.kind in SAID for entry in kept),
-            tag=None if found.label is None else found.label.tag,
-        )
+        label = found.label or LabelRecord(session=session_id)
+        return summarize_entries(session_id, self._cwd, found.entries, label.title, label.title_at, label.tag)
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         if project not in (None, self._cwd):
@@ -171,7 +151,8 @@ class EngineStore:
 
     def rename(self, session_id: str, title: str) -> None:
         found = self._find(session_id)
-        self._label(found, LabelRecord(session=session_id, title=title, title_at=len(found.entries), tag=tag_of(found)))
+        before = found.label or LabelRecord(session=session_id)
+        self._label(found, msgspec.structs.replace(before, title=title, title_at=len(found.entries)))
 
     def tag(self, session_id: str, tag: str | None) -> None:
         found = self._find(session_id)
@@ -209,26 +190,8 @@ class EngineStore:
         return self.find_entries(session_id, agent_id)
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        words = split_words(text)
-        hits = (
-            make_hit(session_id, entry, words)
-            for session_id, found in reversed(self.transcripts.items())
-            for entry in reversed(found.entries)
-        )
-        return [hit for hit in hits if hit is not None][:limit]
+        newest_first = ((id, found.entries) for id, found in reversed(self.transcripts.items()))
+        return search_entries(newest_first, text, limit)
 
     def path(self, session_id: str) -> str:
         return ""
-
-
-def tag_of(found: Transcript) -> str | None:
-    return None if found.label is None else found.label.tag
-
-
-def find_title(found: Transcript) -> str | None:
-    """The last title that was given, by the engine or by `rename`."""
-    label = found.label
-    for entry in reversed(found.entries[0 if label is None else label.title_at :]):
-        if entry.kind == "title":
-            return str(entry.message.get("title"))
-    return None if label is None else label.title

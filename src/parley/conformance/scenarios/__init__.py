@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 
 THEMES = (
-    "basics", "invariants", "command_line", "flags", "limits", "tools", "tasks", "control", "interrupts", "input",
-    "permissions", "modes", "hooks", "mcp", "sessions", "dialects",
+    "basics", "invariants", "command_line", "tools", "control", "interrupts", "permissions", "hooks", "mcp", "sessions",
+    "dialects",
 )  # fmt: skip
 
 

@@ -5,46 +5,27 @@ from __future__ import annotations
 from parley.conformance.conditions import (
     answer_has,
     answered,
+    answered_with,
     asks_with,
+    file_is,
+    first_line,
+    hook_called,
+    last_request,
     line_has,
+    lines_are,
+    only_made,
     refused,
     require_field,
+    some_line,
     tool_succeeds,
 )
-from parley.conformance.driver import ASK, BYPASS, EngineDriver
-from parley.conformance.model import bash, say, use
+from parley.conformance.driver import ASK, BYPASS, EngineDriver, bash, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 
 OTHER_MODEL = "claude-haiku-4-5"
 THOUGHT = "Something to think about."
 PROMPT_ID = "00000000-0000-4000-8000-000000000001"
-
-
-def set_mode(log: ScenarioLog) -> None:
-    log.answer("good mode")
-    need(log.reply("bad mode").get("subtype") == "error", log.reply("bad mode"))
-    modes = [line.get("permissionMode") for line in log.all("system/status")]
-    need("acceptEdits" in modes, f"{modes}; {log.summary()}")
-    need(log.last("system/init").get("permissionMode") == "acceptEdits", log.last("system/init").get("permissionMode"))
-
-
-def set_model(log: ScenarioLog) -> None:
-    log.answer("set_model")
-    log.nth("result", 1)
-    models = [str(body.get("model")) for body in log.main_requests()]
-    need(models[-1].startswith(OTHER_MODEL), models)
-
-
-def foreign_thinking(log: ScenarioLog) -> None:
-    text = str(log.main_requests()[-1]["messages"])
-    need("one" in text and THOUGHT not in text, text)
-
-
-def unknown_request(log: ScenarioLog) -> None:
-    answer = log.reply("unknown request")
-    need(answer.get("subtype") == "error" and isinstance(answer.get("error"), str), answer)
-    need(log.nth("result", 1).get("result") == "two", log.summary())
 
 
 def rewind_off(log: ScenarioLog) -> None:
@@ -56,10 +37,15 @@ def rewind_off(log: ScenarioLog) -> None:
 @scenario(
     "control-requests",
     check("request.set_permission_mode out.system/status system.status", "trace 050",
-          "success, and a line `system/status` with the new permissionMode; an error for an unknown mode", set_mode),
-    check("request.set_model", "trace 051", f"success, and the next turn's request names {OTHER_MODEL}", set_model),
+          "success, and a line `system/status` with the new permissionMode; an error for an unknown mode",
+          answered("good mode"), refused("bad mode"), some_line("system/status", permissionMode="acceptEdits"),
+          line_has("system/init", -1, permissionMode="acceptEdits")),
+    check("request.set_model", "trace 051", f"success, and the next turn's request names {OTHER_MODEL}",
+          answered("set_model"), line_has("result", 1),
+          lambda log: need(str(log.main_requests()[-1]["model"]).startswith(OTHER_MODEL), log.main_requests()[-1])),
     check("turn.foreign-thinking request.set_model", "the Messages API: a model reads its own thinking",
-          "the request to another model is without the thinking of the first, and has its text", foreign_thinking),
+          "the request to another model is without the thinking of the first, and has its text",
+          last_request("one", lacks=THOUGHT)),
     check("request.set_max_thinking_tokens", "trace 051", "success", answered("set_max_thinking_tokens")),
     check("request.mcp_status", "trace 052", "`mcpServers`, a list", answer_has("mcp_status", "mcpServers:a")),
     check("request.get_context_usage", "control.md §6; trace 052",
@@ -69,7 +55,8 @@ def rewind_off(log: ScenarioLog) -> None:
                      "mcpTools:a", "agents:a", "gridRows:a")),
     check("request.mcp_reconnect", "trace 069", "an error for an unknown server", refused("unknown server")),
     check("control.unknown-request in.control_request envelope.error", "traces README, bad input",
-          "an unknown request is answered with an error, and the session continues", unknown_request),
+          "an unknown request is answered with an error, and the session continues",
+          refused("unknown request"), line_has("result", 1, result="two")),
     check("control.rewind-off request.rewind_files", "trace 100",
           "without checkpoints, rewind_files is an error or says canRewind false", rewind_off),
     check("control.idle-interrupt request.interrupt", "trace 071",
@@ -131,17 +118,13 @@ async def control_during_turn(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-def rewound(log: ScenarioLog) -> None:
-    need(log.facts.get("changed") == "ALPHA\n", log.summary())
-    need(log.answer("rewind_files").get("canRewind") is True, log.reply("rewind_files"))
-    need(log.files == {"a.txt": "alpha\n"}, log.files)
-    need(log.reply("unknown id").get("subtype") == "error", log.reply("unknown id"))
-
-
 @scenario(
     "rewind",
     check("request.rewind_files client_env.CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING user.uuid", "trace 100",
-          "canRewind true; the file has its old text, the new one is gone; an error for an unknown id", rewound),
+          "canRewind true; the file has its old text, the new one is gone; an error for an unknown id",
+          lambda log: need(log.facts.get("changed") == "ALPHA\n", log.summary()),
+          answered_with("rewind_files", canRewind=True), only_made("a.txt"), file_is("a.txt", "alpha\n"),
+          refused("unknown id")),
 )  # fmt: skip
 async def rewind(engine: EngineDriver) -> None:
     """With checkpoints: a file is changed and one is made; then both are taken back."""
@@ -234,22 +217,6 @@ def summarized(log: ScenarioLog) -> None:
     need("SUMMARY-OF-THINGS" in str(bodies[-1]["messages"]), str(bodies[-1]["messages"])[:500])
 
 
-def pre_compact(log: ScenarioLog) -> None:
-    calls = log.hooks("PreCompact")
-    need(len(calls) == 1 and calls[0].get("trigger") == "manual", f"{calls}; {log.summary()}")
-    need("keep it short" in str(calls[0].get("custom_instructions")), calls)
-
-
-def cleared(log: ScenarioLog) -> None:
-    require_field(log.first("conversation_reset"), "new_conversation_id", "s")
-    last = log.main_requests()[-1]
-    need(
-        "anew" in str(last["messages"]) and "SUMMARY-OF-THINGS" not in str(last["messages"]),
-        str(last["messages"])[:500],
-    )
-    need(len(log.all("result")) == 6, f"{len(log.all('result'))} results")
-
-
 @scenario(
     "compaction",
     check("system.compact_boundary out.system/compact_boundary system.status", "trace 081",
@@ -258,9 +225,13 @@ def cleared(log: ScenarioLog) -> None:
     check("compaction.summary out.system/compact_boundary", "trace 081",
           "the next request has the summary in place of the turns before it", summarized),
     check("hook.PreCompact", "trace 081",
-          "the hook is called with trigger manual and custom_instructions", pre_compact),
+          "the hook is called with trigger manual and custom_instructions",
+          hook_called("PreCompact", trigger="manual"),
+          lambda log: need("keep it short" in str(log.hooks("PreCompact")), log.hooks("PreCompact"))),
     check("top.conversation_reset out.conversation_reset", "trace 101",
-          "/clear is a turn with `conversation_reset`, and the next request has none of the turns before it", cleared),
+          "/clear is a turn with `conversation_reset`, and the next request has none of the turns before it",
+          first_line("conversation_reset", "new_conversation_id:s"), last_request("anew", lacks="SUMMARY-OF-THINGS"),
+          lines_are("result", 6)),
 )  # fmt: skip
 async def compaction(engine: EngineDriver) -> None:
     """/compact after two turns, then a turn on the summary; then /clear."""

@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable
 
 from parley.conformance.conditions import exits_with, first_line, line_has, require_field
-from parley.conformance.driver import EngineDriver, Missed
-from parley.conformance.model import bash, say, use
-from parley.conformance.registry import Play, check, checks, scenario
+from parley.conformance.driver import EngineDriver, Missed, bash, say, use
+from parley.conformance.registry import Play, Row, check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.protocol.base import Json
 
@@ -21,7 +20,7 @@ SPEC = ("--dialect", "spec001")
 STDIO = ("--stdio", "--db", "agent.db")
 
 
-def dialect_scenario(name: str) -> Callable[[Play], Play]:
+def dialect_scenario(name: str, *rows: Row) -> Callable[[Play], Play]:
     """A scenario that is skipped if the engine ends without a word, because it does not have the dialect."""
 
     def add(play: Play) -> Play:
@@ -34,7 +33,7 @@ def dialect_scenario(name: str) -> Callable[[Play], Play]:
             if not engine.log.received():
                 engine.log.skipped = "the engine does not have this dialect: it ended without a line"
 
-        scenario(name)(play_or_skip)
+        scenario(name, *rows)(play_or_skip)
         return play
 
     return add
@@ -45,19 +44,6 @@ def user(text: str, **fields: object) -> Json:
 
 
 # Dialect B.
-
-
-@dialect_scenario("dialect-b")
-async def dialect_b(engine: EngineDriver) -> None:
-    """One prompt with a command that no one may allow, and one hook."""
-    engine.model.play(bash("touch x.txt", "toolu_b"), say("done"))
-    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}]}}
-    await engine.start(
-        *SPEC, "--settings", json.dumps(settings), "--print", "--output-format", "stream-json", "--verbose", "--", "go",
-        stream=False, stdin=False,
-    )  # fmt: skip
-    await engine.wait_end()
-    engine.keep("x.txt")
 
 
 def b_init(log: ScenarioLog) -> None:
@@ -83,7 +69,7 @@ def b_tokens(log: ScenarioLog) -> None:
         require_field(log.last("result"), name, "n")
 
 
-checks(
+@dialect_scenario(
     "dialect-b",
     check("dialect.session-start init.timestamp", "seed 001; dialects.md §1",
           "system/init has `timestamp` and tools as objects with name, description and input_schema", b_init),
@@ -97,12 +83,16 @@ checks(
     check("result.input_tokens+output_tokens", "seed 001",
           "the result has input_tokens and output_tokens at the top level", b_tokens),
 )  # fmt: skip
-
-
-@dialect_scenario("dialect-b-error")
-async def dialect_b_error(engine: EngineDriver) -> None:
-    engine.model.fail(403, "permission_error", "You may not use this model")
-    await engine.one_shot(*SPEC, "--print", "--output-format", "stream-json", "--verbose", "--", "go")
+async def dialect_b(engine: EngineDriver) -> None:
+    """One prompt with a command that no one may allow, and one hook."""
+    engine.model.play(bash("touch x.txt", "toolu_b"), say("done"))
+    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}]}}
+    await engine.start(
+        *SPEC, "--settings", json.dumps(settings), "--print", "--output-format", "stream-json", "--verbose", "--", "go",
+        stream=False, stdin=False,
+    )  # fmt: skip
+    await engine.wait_end()
+    engine.keep("x.txt")
 
 
 def b_error(log: ScenarioLog) -> None:
@@ -113,17 +103,49 @@ def b_error(log: ScenarioLog) -> None:
     need(log.exit_code not in (0, None), f"exit code {log.exit_code}")
 
 
-checks(
+@dialect_scenario(
     "dialect-b-error",
     check("result.error out.system/error_B system.error", "seed 001; dialects.md §2",
           "subtype `error` with error{type: api_error, message}; exit code not 0", b_error),
 )  # fmt: skip
+async def dialect_b_error(engine: EngineDriver) -> None:
+    engine.model.fail(403, "permission_error", "You may not use this model")
+    await engine.one_shot(*SPEC, "--print", "--output-format", "stream-json", "--verbose", "--", "go")
 
 
 # Dialect C.
 
 
-@dialect_scenario("dialect-c")
+def c_tool_result(log: ScenarioLog) -> None:
+    block = require_field(log.first("system/tool_result"), "tool_result", "o")
+    need(block.get("tool_use_id") == "toolu_c" and "alpha" in str(block.get("content")), block)
+    need([call.get("name") for call in log.blocks("tool_use")][:1] == ["read"], log.blocks("tool_use"))
+
+
+def c_injected(log: ScenarioLog) -> None:
+    line = log.first("system/injected")
+    need(line.get("message_count") == 1 and line.get("content_length") == len("INJECTED-TEXT"), line)
+    need(log.told_model("INJECTED-TEXT") and len(log.all("result")) == 1, log.summary())
+
+
+@dialect_scenario(
+    "dialect-c",
+    check("flag.stdio flag.db in.control_C out.system/status_C system.status_C", "seed 002",
+          "control/status is answered by system/status with running, session_id and queued_messages",
+          first_line("system/status", "running:b", "session_id:s", "queued_messages:n")),
+    check("system.tool_result_C out.system/tool_result_C dialect.tool-result", "seed 002",
+          "a result is system/tool_result{tool_result{tool_use_id, content}}, of a tool with a lower-case name",
+          c_tool_result),
+    check("system.queued_C out.system/queued_C dialect.prompt-while-busy", "seed 002",
+          "a prompt during a turn is acknowledged: system/queued with session_id and position 1",
+          line_has("system/queued", position=1, session_id="mine")),
+    check("system.injected_C out.system/injected_C", "seed 002",
+          "it joins the running turn: system/injected with message_count and content_length, and one result",
+          c_injected),
+    check("dialect.bad-input-line system.error", "seed 002",
+          "a line that is not JSON is answered by system/error with a message",
+          first_line("system/error", "message:s"), exits_with(0)),
+)  # fmt: skip
 async def dialect_c(engine: EngineDriver) -> None:
     """A command, with a prompt and a status request while it runs."""
     engine.put({"a.txt": "alpha\n"})
@@ -144,52 +166,7 @@ async def dialect_c(engine: EngineDriver) -> None:
     await engine.finish()
 
 
-def c_tool_result(log: ScenarioLog) -> None:
-    block = require_field(log.first("system/tool_result"), "tool_result", "o")
-    need(block.get("tool_use_id") == "toolu_c" and "alpha" in str(block.get("content")), block)
-    need([call.get("name") for call in log.blocks("tool_use")][:1] == ["read"], log.blocks("tool_use"))
-
-
-def c_injected(log: ScenarioLog) -> None:
-    line = log.first("system/injected")
-    need(line.get("message_count") == 1 and line.get("content_length") == len("INJECTED-TEXT"), line)
-    need(log.told_model("INJECTED-TEXT") and len(log.all("result")) == 1, log.summary())
-
-
-checks(
-    "dialect-c",
-    check("flag.stdio flag.db in.control_C out.system/status_C system.status_C", "seed 002",
-          "control/status is answered by system/status with running, session_id and queued_messages",
-          first_line("system/status", "running:b", "session_id:s", "queued_messages:n")),
-    check("system.tool_result_C out.system/tool_result_C dialect.tool-result", "seed 002",
-          "a result is system/tool_result{tool_result{tool_use_id, content}}, of a tool with a lower-case name",
-          c_tool_result),
-    check("system.queued_C out.system/queued_C dialect.prompt-while-busy", "seed 002",
-          "a prompt during a turn is acknowledged: system/queued with session_id and position 1",
-          line_has("system/queued", position=1, session_id="mine")),
-    check("system.injected_C out.system/injected_C", "seed 002",
-          "it joins the running turn: system/injected with message_count and content_length, and one result",
-          c_injected),
-    check("dialect.bad-input-line system.error", "seed 002",
-          "a line that is not JSON is answered by system/error with a message",
-          first_line("system/error", "message:s"), exits_with(0)),
-)  # fmt: skip
-
-
 # Dialect D.
-
-
-@dialect_scenario("dialect-d")
-async def dialect_d(engine: EngineDriver) -> None:
-    """A run, a second one in between, and an unknown method."""
-    engine.model.play(bash("sleep 0.6", "toolu_d"), say("done"))
-    await engine.start(*STDIO, stream=False)
-    engine.send({"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"prompt": "go"}})
-    await engine.until(lambda line: "tool_use" in str(line), "a tool call")
-    engine.send({"jsonrpc": "2.0", "id": 2, "method": "run", "params": {"prompt": "again"}})
-    engine.send({"jsonrpc": "2.0", "id": 3, "method": "nosuch"})
-    await engine.until(lambda line: (line.get("result") or {}).get("type") == "result", "the result of the run")
-    await engine.finish()
 
 
 def d_run(log: ScenarioLog) -> None:
@@ -204,10 +181,20 @@ def d_errors(log: ScenarioLog) -> None:
     need(codes == {2: -32001, 3: -32601}, codes)
 
 
-checks(
+@dialect_scenario(
     "dialect-d",
     check("out.JSON-RPC-response-D-_D in.JSON-RPC-request-D-_D dialect.turn-end", "seed 000",
           "every event is a response with the id of the run; the last one has the result", d_run),
     check("dialect.d-errors in.JSON-RPC-request-D-_D", "seed 000; dialects.md §4",
           "a second run is refused with -32001, an unknown method with -32601", d_errors),
 )  # fmt: skip
+async def dialect_d(engine: EngineDriver) -> None:
+    """A run, a second one in between, and an unknown method."""
+    engine.model.play(bash("sleep 0.6", "toolu_d"), say("done"))
+    await engine.start(*STDIO, stream=False)
+    engine.send({"jsonrpc": "2.0", "id": 1, "method": "run", "params": {"prompt": "go"}})
+    await engine.until(lambda line: "tool_use" in str(line), "a tool call")
+    engine.send({"jsonrpc": "2.0", "id": 2, "method": "run", "params": {"prompt": "again"}})
+    engine.send({"jsonrpc": "2.0", "id": 3, "method": "nosuch"})
+    await engine.until(lambda line: (line.get("result") or {}).get("type") == "result", "the result of the run")
+    await engine.finish()

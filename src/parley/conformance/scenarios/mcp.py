@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from parley.conformance.conditions import answered, asks_for, asks_with, line_has, server_is, tool_says
-from parley.conformance.driver import ASK, EngineDriver
-from parley.conformance.model import say, use
+from parley.conformance.driver import ASK, EngineDriver, say, use
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
 from parley.conformance.scenarios.permissions import allow

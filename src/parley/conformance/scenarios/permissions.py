@@ -1,4 +1,4 @@
-"""can_use_tool in all its answers, and rules."""
+"""can_use_tool in all its answers, rules, and the permission modes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,29 @@ from parley.conformance.conditions import (
     asks_for,
     denials_are,
     ends_with,
+    line_has,
     made,
     not_made,
     only_made,
     require_field,
+    some_line,
     tool_fails,
+    tool_says,
+    tool_succeeds,
 )
-from parley.conformance.driver import ASK, EngineDriver, ErrorReply
-from parley.conformance.model import bash, say, use
+from parley.conformance.driver import ASK, BYPASS, EngineDriver, ErrorReply, bash, say, use
 from parley.conformance.registry import check, fields, scenario
 from parley.conformance.scenario_log import ScenarioLog, need
+from parley.models.script import ScriptedTurn
 from parley.protocol.base import Json
 
 TOUCH = bash("touch x.txt", "toolu_touch")
 """A command that asks in the default mode."""
+QUESTION = {
+    "question": "Which one?", "header": "Pick", "multiSelect": False,
+    "options": [{"label": "Apple", "description": "a fruit"}, {"label": "Beet", "description": "a root"}],
+}  # fmt: skip
+PLAN = "# Plan\n1. Write the file"
 
 
 def allow(request: Json) -> Json:
@@ -128,11 +137,6 @@ async def deny_interrupt(engine: EngineDriver) -> None:
     engine.keep("x.txt")
 
 
-def rule_is_added(log: ScenarioLog) -> None:
-    need(len(log.asked("can_use_tool")) == 3, f"{len(log.asked('can_use_tool'))} questions; {log.summary()}")
-    need("after.txt" in log.files, sorted(log.files))
-
-
 @scenario(
     "changed-input",
     check("permission.updated-input can_use_tool.input", "trace 031",
@@ -141,7 +145,9 @@ def rule_is_added(log: ScenarioLog) -> None:
           "`allow` without updatedInput runs the model's own command",
           lambda log: need(log.facts.get("same") is True, log.summary())),
     check("permission.updated-permissions permission_update.addRules+replaceRules rule.Bash-prefix", "trace 032",
-          "a rule for the session holds at once: the next such command is not asked for", rule_is_added),
+          "a rule for the session holds at once: the next such command is not asked for",
+          lambda log: need(len(log.asked("can_use_tool")) == 3, f"{log.asked('can_use_tool')}; {log.summary()}"),
+          made("after.txt")),
 )  # fmt: skip
 async def changed_input(engine: EngineDriver) -> None:
     """The host changes a command, allows one without input, and allows a kind of command for the session."""
@@ -218,3 +224,130 @@ async def rules(engine: EngineDriver) -> None:
     )  # fmt: skip
     await engine.turn("go", *ASK, "--allowedTools", "Bash(touch:*)", "--disallowedTools", "Bash(rm:*),Write")
     engine.keep("q1.txt", "q2.txt", "keep.txt", "w.txt")
+
+
+def write(engine: EngineDriver, name: str, id: str) -> ScriptedTurn:
+    return use("Write", {"file_path": str(engine.cwd / name), "content": "w\n"}, id)
+
+
+@scenario(
+    "accept-edits",
+    check("mode.acceptEdits flag.permission-mode", "trace 039",
+          "a file inside is written without a question; a command is asked for",
+          made("w.txt"), asks_for("toolu_curl"), line_has("system/init", permissionMode="acceptEdits")),
+)  # fmt: skip
+async def accept_edits(engine: EngineDriver) -> None:
+    engine.on("can_use_tool", {"behavior": "deny", "message": "no"})
+    engine.model.play(write(engine, "w.txt", "toolu_w"), bash("curl http://127.0.0.1:9/", "toolu_curl"), say("ok"))
+    await engine.turn("go", *ASK, "--permission-mode", "acceptEdits")
+    engine.keep("w.txt")
+
+
+@scenario(
+    "bypass",
+    check("mode.bypassPermissions", "control.md §9.2",
+          "nothing is asked for; a deny rule still denies", asks_for(), only_made("y.txt")),
+)  # fmt: skip
+async def bypass(engine: EngineDriver) -> None:
+    engine.on("can_use_tool", {"behavior": "deny", "message": "no"})
+    engine.model.play(
+        bash("touch x.txt", "toolu_x"), bash("rm x.txt && touch y.txt", "toolu_y"), bash("mv y.txt z.txt", "toolu_z"),
+        say("ok")
+    )  # fmt: skip
+    await engine.turn("go", *ASK, *BYPASS, "--disallowedTools", "Bash(mv:*)")
+    engine.keep("x.txt", "y.txt", "z.txt")
+
+
+@scenario(
+    "dont-ask",
+    check("mode.dontAsk", "trace 043",
+          "what would be asked for is denied; reading works",
+          asks_for(), not_made("x.txt"), tool_says("toolu_read", "alpha")),
+)  # fmt: skip
+async def dont_ask(engine: EngineDriver) -> None:
+    engine.put({"a.txt": "alpha\n"})
+    engine.on("can_use_tool", allow)
+    engine.model.play(
+        bash("touch x.txt", "toolu_x"), use("Read", {"file_path": str(engine.cwd / "a.txt")}, "toolu_read"), say("ok")
+    )
+    await engine.turn("go", *ASK, "--permission-mode", "dontAsk")
+    engine.keep("x.txt")
+
+
+@scenario(
+    "auto-mode",
+    check("mode.auto", "trace 050",
+          "the mode is accepted, or another one is named, and the turn ends",
+          lambda log: need(log.first("system/init").get("permissionMode") in ("auto", "default"), log.summary()),
+          ends_with(result="ok")),
+)  # fmt: skip
+async def auto_mode(engine: EngineDriver) -> None:
+    engine.on("can_use_tool", allow)
+    engine.model.play(say("ok"))
+    await engine.turn("go", *ASK, "--permission-mode", "auto")
+
+
+@scenario(
+    "plan",
+    check("tool.ExitPlanMode asked_tool.ExitPlanMode mode.plan", "trace 040",
+          "the plan is asked for; approval leaves plan mode (`system/status` with the mode), and the file is written",
+          lambda log: need(log.asked("can_use_tool")[0].get("tool_name") == "ExitPlanMode", log.summary()),
+          tool_succeeds("toolu_plan"), some_line("system/status", permissionMode="default"), made("after.txt")),
+)  # fmt: skip
+async def plan(engine: EngineDriver) -> None:
+    """A plan is approved; a file is written afterwards."""
+    engine.on("can_use_tool", allow)
+    engine.model.play(
+        use("ExitPlanMode", {"plan": PLAN}, "toolu_plan"), write(engine, "after.txt", "toolu_after"), say("ok")
+    )
+    await engine.turn("go", *ASK, "--permission-mode", "plan")
+    engine.keep("after.txt")
+
+
+@scenario(
+    "plan-rejected",
+    check("mode.plan asked_tool.ExitPlanMode", "trace 041",
+          "the message reaches the model, plan mode stays, and nothing is written",
+          tool_fails("toolu_plan", "Revise step one"), not_made("never.txt")),
+)  # fmt: skip
+async def plan_rejected(engine: EngineDriver) -> None:
+    """A plan is sent back; a file is not written."""
+    engine.on("can_use_tool", {"behavior": "deny", "message": "Revise step one"})
+    engine.model.play(
+        use("ExitPlanMode", {"plan": PLAN}, "toolu_plan"), write(engine, "never.txt", "toolu_never"), say("ok")
+    )
+    await engine.turn("go", *ASK, "--permission-mode", "plan")
+    engine.keep("never.txt")
+
+
+def question_is_asked(log: ScenarioLog) -> None:
+    asked = log.asked("can_use_tool")
+    need(len(asked) == 2 and asked[0].get("tool_name") == "AskUserQuestion", f"{asked}; {log.summary()}")
+    need("Beet" in str(asked[0].get("input")), asked[0])
+    need("Beet" in str(log.tool_result("toolu_q").get("content")), log.tool_result("toolu_q"))
+    need(log.tool_result("toolu_skipped").get("is_error") is True, log.tool_result("toolu_skipped"))
+
+
+@scenario(
+    "question",
+    check("tool.AskUserQuestion asked_tool.AskUserQuestion", "traces 044 and 045",
+          "can_use_tool has the question and its options; the answer reaches the model; a skipped one is an error",
+          question_is_asked),
+)  # fmt: skip
+async def question(engine: EngineDriver) -> None:
+    """A question with an answer, then one that is skipped."""
+
+    def answer(request: dict[str, object]) -> dict[str, object]:
+        if request.get("tool_use_id") == "toolu_skipped":
+            return {"behavior": "deny", "message": "User skipped the question"}
+        given = request.get("input")
+        return {"behavior": "allow", "updatedInput": {**(given if isinstance(given, dict) else {}),
+                                                      "answers": {"Which one?": "Beet"}}}  # fmt: skip
+
+    engine.on("can_use_tool", answer)
+    engine.model.play(
+        use("AskUserQuestion", {"questions": [QUESTION]}, "toolu_q"),
+        use("AskUserQuestion", {"questions": [QUESTION]}, "toolu_skipped"),
+        say("ok"),
+    )
+    await engine.turn("go", *ASK)

@@ -8,8 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from parley.conformance.conditions import require_field
-from parley.conformance.driver import BYPASS, EngineDriver, read_body
-from parley.conformance.model import bash, say
+from parley.conformance.driver import BYPASS, EngineDriver, bash, read_body, say
 from parley.conformance.registry import check, scenario
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, need
 

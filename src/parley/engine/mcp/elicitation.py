@@ -13,7 +13,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.errors import SessionError
 from parley.host import HostError, HostGone
-from parley.jsonrpc import RpcError
+from parley.jsonrpc import INVALID_PARAMS, RpcError
 from parley.mcp.content import clean, clean_value
 from parley.mcp.server_connection import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
@@ -21,7 +21,6 @@ from parley.protocol.messages.occasional import ElicitationComplete
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
 
 ACTIONS = ("accept", "decline", "cancel")
-INVALID_PARAMS = -32602
 DISPLAY_KEY = "anthropic/permissionDisplay"
 DISPLAY_FIELDS = {"title": "title", "display_name": "displayName", "description": "description"}
 """How a server can title its question: our field, and its key in `_meta`."""

@@ -7,7 +7,7 @@ written and for one that is read after a restart.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.grants import Grants
@@ -16,7 +16,7 @@ from parley.engine.context.history import History
 from parley.engine.context.system_prompt import find_date
 from parley.errors import SessionError
 from parley.protocol.base import Json, Message, to_builtins
-from parley.stores.base import FOREIGN, USAGE, AwaitableLog, BatchLog, Entry, Log, later_time
+from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
 
 SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
 """When the log is synced to the device: at every entry, before effects and at the end of a turn, or never."""
@@ -174,16 +174,9 @@ class Journal:
         return at if at > self._last_at else later_time(at, self._last_at)
 
     def _write(self, *entries: Entry) -> None:
-        """Write entries that belong together, at once if the log can."""
-        if len(entries) > 1 and not hasattr(self.log, "append_all"):
-            for entry in entries:
-                self._write(entry)
-            return
+        """Write entries that belong together."""
         try:
-            if len(entries) > 1:
-                cast(BatchLog, self.log).append_all(entries)
-            else:
-                self.log.append(entries[0])
+            self.log.append(*entries)
             has_milestone = any(map(is_milestone, entries))
             if self._sync == SYNC_TURN and self._sync_in_background:
                 self._is_sync_due = self._is_sync_due or has_milestone
@@ -204,12 +197,7 @@ class Journal:
             return
         self._is_sync_due = False
         try:
-            if hasattr(self.log, "wait_synced"):
-                await cast(AwaitableLog, self.log).wait_synced()
-            else:
-                from parley._threads import run_in_thread
-
-                await run_in_thread(self.log.sync)
+            await self.log.wait_synced()
         except SessionError as exc:
             self.report_lost(exc)
             raise

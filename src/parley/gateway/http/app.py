@@ -1,9 +1,11 @@
-"""The handlers of the routes. `routes.py` says which route has which."""
+"""The handlers of the routes, one method each. `routes.py` says which route has which."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import cache, partial
+from typing import TypeVar
 
 import msgspec
 from starlette.datastructures import QueryParams
@@ -11,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.websockets import WebSocket
 
+from parley.errors import UsageError
 from parley.gateway.http.api_types import (
     AcceptedPrompt,
     ClientEvents,
@@ -25,8 +28,6 @@ from parley.gateway.http.api_types import (
     TokenList,
 )
 from parley.gateway.http.auth import PEER, Gate
-from parley.gateway.http.console.overview import OverviewHandlers
-from parley.gateway.http.console.session_views import SessionHandlers
 from parley.gateway.http.event_stream import (
     EventStream,
     format_client_event,
@@ -34,25 +35,50 @@ from parley.gateway.http.event_stream import (
     format_line,
     join_events,
 )
-from parley.gateway.http.query import read_prefix
-from parley.gateway.http.replies import ask_engine, json_response, read_as, read_body
+from parley.gateway.http.replies import (
+    LARGEST,
+    ask_engine,
+    json_response,
+    read_as,
+    read_body,
+    read_number,
+    read_prefix,
+    read_text,
+)
 from parley.gateway.http.sockets import attach, make_filter, read_cursor, serve_socket, take_turn
-from parley.gateway.hub import SessionHub
+from parley.gateway.hub import ASKS_CLIENTS, SessionHub
+from parley.gateway.index.session_list import LARGEST_PAGE, SessionQuery
+from parley.gateway.index.tool_calls import RuleSimulation, read_rule
 from parley.gateway.live_session import ENVIRONMENT_REFUSED, LiveSession
 from parley.gateway.questions import Question
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.security.quotas import Unsent
 from parley.gateway.security.tokens import TokenRequest
+from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.session_options import SessionRequest
+from parley.gateway.wire_log import WireLog, make_recording
+from parley.inspector.recording import Record
 from parley.inspector.redaction import WireRedactor
 from parley.protocol.base import Json
 
 MOST_WAITING = 1000
 """How many changed questions may wait for a client that reads slowly."""
+STATES = frozenset({"idle", "running", "requires_action", "failed"})
+MOST_DAYS = 3660
+MOST_LINES = 2000
+PAGE_LINES = 200
+PAGE_BYTES = 1024 * 1024
+"""How large a page of lines may be. A longer line is a page of its own."""
+MOST_FILES = 100
+MARGIN = 200
+"""How many records before and after a page are searched for parts of secrets."""
 
 
-class Api(OverviewHandlers, SessionHandlers):
+T = TypeVar("T")
+
+
+class Api:
     def __init__(self, gate: Gate, hub: SessionHub, encode_document: Callable[[str], bytes]) -> None:
         """`encode_document` gives `openapi` and `asyncapi`."""
         self._gate = gate
@@ -254,3 +280,180 @@ class Api(OverviewHandlers, SessionHandlers):
     async def show_metrics(self, request: Request, principal: Principal) -> Response:
         page = self._hub.metrics.render(self._hub.gauges())
         return Response(page, media_type="text/plain; version=0.0.4")
+
+    # What the console shows.
+
+    async def list_sessions(self, request: Request, principal: Principal) -> Response:
+        query = read_query(request.query_params)
+        limited = msgspec.structs.replace(query, limit=min(query.limit, LARGEST_PAGE))
+        found, total = self._hub.find_sessions(principal, limited)
+        return json_response({"sessions": found, "total": total})
+
+    async def watch_sessions(self, request: Request, principal: Principal) -> Response:
+        """Server-sent events: sessions that change or are deleted."""
+        watcher = self._hub.events.watch(principal)
+
+        async def take() -> list[bytes]:
+            return [b"".join(map(format_event, await watcher.take()))]
+
+        return EventStream(take, lambda: self._hub.events.end(watcher), self._hub.stopped)
+
+    async def show_costs(self, request: Request, principal: Principal) -> Response:
+        days = read_days(request.query_params)
+        self._hub.indexer.index_marked()
+        used = self._hub.spending.of(principal.name)
+        budget = {"usd": principal.quotas.usd, "used": used.usd}
+        return json_response({**self._hub.indexer.turns.costs(principal, days), "budget": budget})
+
+    async def show_principal(self, request: Request, principal: Principal) -> Response:
+        scopes = sorted(principal.scopes)
+        return json_response({"name": principal.name, "tenant": principal.tenant, "scopes": scopes})
+
+    async def show_schema(self, request: Request, principal: Principal) -> Response:
+        return Response(await asyncio.to_thread(encode_schema), media_type="application/json")
+
+    async def list_lines(self, request: Request, principal: Principal) -> Response:
+        """The stored lines before a number, by default the newest; or the lines around a message."""
+        session = self._session(request, principal)
+        query = request.query_params
+        limit = max(1, read_number(query, "limit", PAGE_LINES, MOST_LINES))
+        before = read_number(query, "before", LARGEST, code="invalid_cursor")
+        if uuid := read_text(query, "around_uuid"):
+            number = await self._find_message(request, principal, session.log, uuid)
+            if number is None:
+                raise Refusal("unknown_message", f"the session has no message {uuid!r:.100}")
+            before = number + limit // 2 + 1
+        return Response(encode_page(session.log, before, limit), media_type="application/json")
+
+    async def list_prompts(self, request: Request, principal: Principal) -> Response:
+        session = self._session(request, principal)
+        await self._hub.indexer.catch_up(session.id)
+        return json_response(self._hub.indexer.search.prompts(session.id))
+
+    async def list_turns(self, request: Request, principal: Principal) -> Response:
+        session = self._session(request, principal)
+        await self._hub.indexer.catch_up(session.id)
+        return json_response(self._hub.indexer.turns.of_session(session.id))
+
+    async def list_files(self, request: Request, principal: Principal) -> Response:
+        """Completes a path in the working directory."""
+        query = request.query_params
+        limit = read_number(query, "limit", 20, MOST_FILES)
+        asked = {"subtype": "file_suggestions", "query": read_text(query, "query")}
+        found = await ask_engine(self._session(request, principal), principal, asked)
+        return json_response({"files": [one["path"] for one in found["suggestions"][:limit]]})
+
+    async def show_rewind(self, request: Request, principal: Principal) -> Response:
+        """What a rewind of the files to a message would change."""
+        asked = {"user_message_id": read_text(request.query_params, "uuid"), "dry_run": True, "diffs": True}
+        session = self._session(request, principal)
+        found = await ask_engine(session, principal, {"subtype": "rewind_files", **asked})
+        return json_response({"files": found["diffs"]})
+
+    async def list_wire(self, request: Request, principal: Principal) -> Response:
+        """What the session and its engine said to each other after a number."""
+        query = request.query_params
+        wire = self._wire(request, principal)
+        limit = max(1, read_number(query, "limit", PAGE_LINES, MOST_LINES))
+        after = read_number(query, "after", 0, code="invalid_cursor")
+        last = wire.last()
+
+        def make() -> bytes:
+            return msgspec.json.encode({"lines": read_wire(wire, self._redactor, after, limit), "last": last})
+
+        return Response(await self._work(request, principal, make), media_type="application/json")
+
+    async def download_recording(self, request: Request, principal: Principal) -> Response:
+        """The same as a conversation that a test can play."""
+        wire = self._wire(request, principal)
+        session_id = request.path_params["session_id"]
+        info = self._hub.describe(principal, session_id)
+        argv = (*self._hub.session_argv(session_id), *ASKS_CLIENTS)
+
+        def make() -> bytes:
+            records = self._redactor.redact(wire.read(0, LARGEST, LARGEST))
+            return make_recording(info.cwd, argv, records)
+
+        headers = {"Content-Disposition": f'attachment; filename="{session_id}.talk"'}
+        made = await self._work(request, principal, make)
+        return Response(made, headers=headers, media_type="text/plain; charset=utf-8")
+
+    async def simulate_rule(self, request: Request, principal: Principal) -> Response:
+        """What a rule would have decided about past calls, for a person who is about to add it."""
+        body = await read_body(request)
+        session, request_id = self._session(request, principal), request.path_params["request_id"]
+        if self._hub.questions.find(session.id, request_id) is None:
+            raise Refusal("unknown_question", f"the session has not asked {request_id!r}")
+        settings = self._hub.settings
+        try:
+            rule, behavior = read_rule(body)
+        except UsageError as exc:
+            raise Refusal("invalid_body", str(exc)) from None
+        simulation = RuleSimulation(rule, behavior, settings.argv, settings.environment)
+        self._hub.indexer.index_marked()
+        calls = self._hub.indexer.tool_calls.newest(principal)
+        return json_response(await self._work(request, principal, partial(simulation.run, calls)))
+
+    async def _find_message(self, request: Request, principal: Principal, log: SessionLog, uuid: str) -> int | None:
+        """The number of a message. Raises Refusal, SessionError."""
+        number: int | None = None
+        start: int | None = 0
+        while number is None and start is not None:
+            number, start = await self._work(request, principal, partial(log.find, uuid, start))
+        return number
+
+    async def _work(self, request: Request, principal: Principal, work: Callable[[], T]) -> T:
+        """Work in a thread, when it is the turn of the tenant. Raises Refusal if the client is gone by then."""
+        return await self._hub.threads.run(principal.tenant, work, request.is_disconnected)
+
+    def _wire(self, request: Request, principal: Principal) -> WireLog:
+        """Raises Refusal."""
+        wire = self._hub.wire(self._session(request, principal).id)
+        if wire is None:
+            raise Refusal("no_wire_log", "the server was started with --no-wire-log")
+        wire.flush()
+        return wire
+
+    def _session(self, request: Request, principal: Principal) -> LiveSession:
+        """To be called after the body was read: a session may be unloaded while a client sends one slowly."""
+        return self._hub.get(principal, request.path_params["session_id"])
+
+
+def read_days(query: QueryParams) -> int:
+    """How many days of costs are wanted. Raises Refusal."""
+    return read_number(query, "days", 30, MOST_DAYS)
+
+
+def read_query(query: QueryParams) -> SessionQuery:
+    """Raises Refusal."""
+    states = frozenset(filter(None, query.get("state", "").split(",")))
+    if unknown := states - STATES:
+        known = ", ".join(sorted(STATES))
+        raise Refusal("invalid_query", f"state {min(unknown)!r:.50} is unknown (choose from {known})")
+    return SessionQuery(
+        search=read_text(query, "search").strip(),
+        states=states,
+        limit=read_number(query, "limit", LARGEST_PAGE),
+        offset=read_number(query, "offset", 0),
+    )
+
+
+@cache
+def encode_schema() -> bytes:
+    from parley.protocol.schema import build_schema
+
+    return msgspec.json.encode(build_schema())
+
+
+def read_wire(wire: WireLog, redactor: WireRedactor, after: int, limit: int) -> list[Record]:
+    """A page of records. A secret may start on the page before, or end on the next."""
+    records = redactor.redact(wire.read(after - MARGIN, limit + 2 * MARGIN, PAGE_BYTES))
+    return [record for record in records if record[0] > after][:limit]
+
+
+def encode_page(log: SessionLog, before: int, limit: int) -> bytes:
+    """Lines are not decoded: they are JSON already. Raises SessionError."""
+    lines = log.read_before(before, limit, PAGE_BYTES)
+    first, last = (lines[0].number, lines[-1].number) if lines else (0, 0)
+    rows = [[line.number, line.at, msgspec.Raw(line.data)] for line in lines]
+    return msgspec.json.encode({"lines": rows, "first": first, "last": last})

@@ -11,11 +11,11 @@ import msgspec
 from starlette.requests import HTTPConnection
 
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import WHO
 from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.security.quotas import OpenConnections, Peer, RateLimiter, TokenUse
 from parley.gateway.security.tokens import LOCAL, OWN_NAMES, Tokens, digest
 from parley.gateway.server_config import Limits
-from parley.gateway.server_log import WHO
 from parley.protocol.base import Json, Struct
 
 SUBPROTOCOL = "parley"

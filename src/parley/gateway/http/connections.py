@@ -14,8 +14,8 @@ from collections.abc import Callable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from parley.gateway.http.auth import PEER, Gate
-from parley.gateway.http.errors import error_body, status_of
 from parley.gateway.http.frames import END_SECONDS, FrameSocket
+from parley.gateway.refusal import error_body, status_of
 from parley.gateway.security.quotas import Peer
 
 MOST_HEADERS = 100

@@ -13,8 +13,17 @@ from typing import Any, get_origin
 import msgspec
 
 from parley.gateway.http.api_types import ErrorReply
-from parley.gateway.http.endpoints import JSON, Endpoint, OpenEndpoint, Parameter
-from parley.gateway.http.routes import AFTER, ENDPOINTS, OPEN_ENDPOINTS, PARTIAL, SOCKETS
+from parley.gateway.http.routes import (
+    AFTER,
+    ENDPOINTS,
+    JSON,
+    OPEN_ENDPOINTS,
+    PARTIAL,
+    SOCKETS,
+    Endpoint,
+    OpenEndpoint,
+    Parameter,
+)
 from parley.gateway.own_messages import Auth, QuestionDecided, Resync
 from parley.gateway.questions import Question
 from parley.protocol.base import Json, Message

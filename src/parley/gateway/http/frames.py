@@ -22,8 +22,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from parley.gateway.http.auth import ADMITTED, PEER, Admitted
-from parley.gateway.http.errors import close_code
-from parley.gateway.refusal import Refusal
+from parley.gateway.refusal import Refusal, close_code
 from parley.gateway.subscriber import Batch, Numbered
 
 if TYPE_CHECKING:

@@ -1,20 +1,26 @@
-"""JSON in requests and replies."""
+"""Requests and replies: JSON bodies, parameters of URLs, headers, and replies at the pace of their client.
+
+Nothing that the API sends may run, be framed, be guessed at or be kept by a browser (`ReplyHeaders`). A proxy may serve
+the gateway under a path of its own (`PathPrefix`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from starlette.datastructures import MutableHeaders, QueryParams
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parley.gateway.http.auth import ADMITTED, PEER, Admitted, Gate
-from parley.gateway.http.errors import error_response
 from parley.gateway.http.frames import PART_BYTES
 from parley.gateway.live_session import LiveSession
-from parley.gateway.refusal import Refusal
+from parley.gateway.refusal import Refusal, error_body, status_of
 from parley.gateway.security.access import Principal
 from parley.gateway.security.quotas import Peer, TokenUse, Unsent
 from parley.protocol.base import Json
@@ -25,6 +31,19 @@ BODY_SECONDS = 60
 """How long the body of a request may take to arrive."""
 
 T = TypeVar("T")
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""A route that sets one of them keeps its own."""
+LARGEST = 2**53 - 1
+"""The largest number that JavaScript knows exactly."""
+PREFIX = "x-forwarded-prefix"
+"""The header by which a proxy tells the path that it has removed."""
+PREFIX_PATH = re.compile(r"(?:/[\w.~-]+)*", re.ASCII)
 
 
 class PacedReplies:
@@ -146,3 +165,69 @@ async def receive_body(request: Request) -> bytearray:
     if admitted is not None:  # the body may have come long after the head
         admitted.check_current()
     return body
+
+
+def error_response(refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
+    status = status_of(refusal.code)
+    if status == 401:
+        headers = {"WWW-Authenticate": "Bearer"}
+    return Response(error_body(refusal.code, str(refusal)), status, headers, "application/json")
+
+
+class ReplyHeaders:
+    """The middleware."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)
+
+
+class PathPrefix:
+    """The middleware for a proxy that does not remove its path, or does not tell."""
+
+    def __init__(self, app: ASGIApp, prefix: str) -> None:
+        self._app = app
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._prefix and scope["type"] in ("http", "websocket"):
+            path = scope["path"]
+            if path == self._prefix or path.startswith(f"{self._prefix}/"):
+                scope["path"] = path[len(self._prefix) :] or "/"
+                scope["raw_path"] = scope["path"].encode()
+            others = [(name, value) for name, value in scope["headers"] if name != PREFIX.encode()]
+            scope["headers"] = [*others, (PREFIX.encode(), self._prefix.encode())]
+        await self._app(scope, receive, send)
+
+
+def read_prefix(connection: HTTPConnection) -> str:
+    """The path before ours in the URL that the client has used. It only becomes a part of what that client gets."""
+    given = connection.headers.get(PREFIX, "").rstrip("/")
+    return given if PREFIX_PATH.fullmatch(given) else ""
+
+
+def read_number(query: QueryParams, name: str, default: int, most: int = LARGEST, code: str = "invalid_query") -> int:
+    """Raises Refusal."""
+    given = query.get(name)
+    if given is None:
+        return default
+    if not (given.isascii() and given.isdigit() and len(given) <= 16 and int(given) <= most):
+        raise Refusal(code, f"{name} must be a number from 0 to {most}, not {given!r:.50}")
+    return int(given)
+
+
+def read_text(query: QueryParams, name: str, most_chars: int = 1000) -> str:
+    """Raises Refusal."""
+    given = query.get(name, "")
+    if len(given) > most_chars:
+        raise Refusal("invalid_query", f"{name} is longer than {most_chars} characters")
+    return given

@@ -1,12 +1,15 @@
 """The routes of the gateway, one row each, and the application that is made from them.
 
-A row says who may use a route, what it takes and what it gives. `documents.py` describes the same rows.
+A row says who may use a route, what it takes and what it gives. The check of scopes and the documents of the API
+(`documents.py`) are made from the same rows, and a gateway of a cluster serves them, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import groupby
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -23,41 +26,213 @@ from parley.gateway.http.api_types import (
     ClientEvents,
     ControlReply,
     ControlRequestBody,
+    CostReport,
     CreatedSession,
     CreatedToken,
     Delegation,
+    FileNames,
     ForkRequest,
+    FoundSessions,
+    LinePage,
     Nothing,
     PromptRequest,
+    RewindPreview,
+    RuleReport,
+    RuleRequest,
+    SentPrompt,
     ServerStatus,
+    TokenHolder,
     TokenList,
+    TurnFigures,
+    WirePage,
 )
 from parley.gateway.http.app import Api
 from parley.gateway.http.auth import ADMITTED, Gate
-from parley.gateway.http.console.routes import CONSOLE_ENDPOINTS, LIST_SESSIONS
-from parley.gateway.http.console.static_files import StaticFiles
-from parley.gateway.http.endpoints import EVENTS, TEXT, Endpoint, OpenEndpoint, Parameter, SocketEndpoint
-from parley.gateway.http.errors import error_response
-from parley.gateway.http.replies import PacedReplies
-from parley.gateway.http.reply_headers import ReplyHeaders
+from parley.gateway.http.replies import PacedReplies, ReplyHeaders, error_response
+from parley.gateway.http.static_files import StaticFiles
 from parley.gateway.hub import SessionHub
 from parley.gateway.index.session_list import SessionInfo
 from parley.gateway.questions import Question, QuestionList
 from parley.gateway.refusal import Refusal
-from parley.gateway.security.access import Scope
+from parley.gateway.reporting import RequestLog
+from parley.gateway.security.access import Principal, Scope
 from parley.gateway.security.tokens import TokenRequest
-from parley.gateway.server_log import RequestLog
 from parley.gateway.session_options import SessionRequest, require
-from parley.protocol.base import Json
+from parley.protocol.base import Json, Struct
 
 CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID")
 """The headers that pages of other origins may send."""
 CORS_SECONDS = 600
 """How long a browser remembers that an origin is allowed."""
 
+JSON = "application/json"
+EVENTS = "text/event-stream"
+TEXT = "text/plain"
+
+
+class Parameter(Struct, frozen=True):
+    """A parameter of the URL, or a header."""
+
+    name: str
+    description: str
+    type: Any = str
+    place: str = "query"
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """A route that needs a token."""
+
+    method: str
+    path: str
+    handler: Callable[[Any, Request, Principal], Awaitable[Response]]
+    """A method of `Api`."""
+    summary: str
+    scope: Scope | None = None
+    """What every request needs; None if that depends on the request."""
+    takes: Any = None
+    """The class of the body."""
+    gives: Any = None
+    """The class of the reply; None for none."""
+    status: int = 200
+    media: str = JSON
+    parameters: tuple[Parameter, ...] = ()
+
+
+class OpenEndpoint(Struct, frozen=True, kw_only=True):
+    """A GET that needs no token."""
+
+    path: str
+    handler: Callable[[Any, Request], Awaitable[Response]]
+    summary: str
+    gives: Any
+    others: tuple[int, ...] = ()
+    """Further statuses that have the same body."""
+
+
+class SocketEndpoint(Struct, frozen=True, kw_only=True):
+    """A WebSocket."""
+
+    path: str
+    name: str
+    handler: Callable[..., Awaitable[None]]
+    summary: str
+
+
 AFTER = Parameter("after", "Only the lines after this one: its number, or SESSION:NUMBER.")
 LAST_EVENT = Parameter("Last-Event-ID", "The same, as browsers send it when they connect again.", place="header")
 PARTIAL = Parameter("partial", "With stream events, the parts of a message that is being written.", bool)
+LIMIT = Parameter("limit", "How many at most.", int)
+
+LIST_SESSIONS = Endpoint(
+    method="GET",
+    path="/sessions",
+    handler=Api.list_sessions,
+    summary="The sessions of your tenant, the last used first",
+    scope=Scope.VIEW,
+    gives=FoundSessions,
+    parameters=(
+        Parameter("search", "Only those with these words in the title, the folder, a prompt or an answer."),
+        Parameter("state", "Only those in one of these states, separated by commas."),
+        LIMIT,
+        Parameter("offset", "How many to leave out.", int),
+    ),
+)
+CONSOLE_ENDPOINTS = (
+    Endpoint(method="GET", path="/me", handler=Api.show_principal, summary="What the token may do", gives=TokenHolder),
+    Endpoint(method="GET", path="/schema.json", handler=Api.show_schema, summary="The schema of a line", gives=Json),
+    Endpoint(
+        method="GET",
+        path="/costs",
+        handler=Api.show_costs,
+        summary="What the sessions of your tenant cost",
+        scope=Scope.VIEW,
+        gives=CostReport,
+        parameters=(Parameter("days", "Of how many days, today included (UTC).", int),),
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/events",
+        handler=Api.watch_sessions,
+        summary="Sessions that change or are deleted, as server-sent events",
+        scope=Scope.VIEW,
+        gives=str,
+        media=EVENTS,
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/lines",
+        handler=Api.list_lines,
+        summary="Stored lines with their times, by default the newest",
+        scope=Scope.VIEW,
+        gives=LinePage,
+        parameters=(
+            Parameter("before", "Only the lines before this number.", int),
+            Parameter("around_uuid", "The lines around the message with this id."),
+            LIMIT,
+        ),
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/index",
+        handler=Api.list_prompts,
+        summary="The prompts of a session, oldest first",
+        scope=Scope.VIEW,
+        gives=list[SentPrompt],
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/turns",
+        handler=Api.list_turns,
+        summary="The turns of a session, oldest first",
+        scope=Scope.VIEW,
+        gives=list[TurnFigures],
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/files",
+        handler=Api.list_files,
+        summary="Files in the working directory that match a query",
+        scope=Scope.PROMPT,
+        gives=FileNames,
+        parameters=(Parameter("query", "A part of the path."), LIMIT),
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/rewind",
+        handler=Api.show_rewind,
+        summary="What a rewind of the files to a message would change",
+        scope=Scope.PROMPT,
+        gives=RewindPreview,
+        parameters=(Parameter("uuid", "The id of the prompt."),),
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/wire",
+        handler=Api.list_wire,
+        summary="The lines between the session and its engine, without secrets",
+        scope=Scope.APPROVE,
+        gives=WirePage,
+        parameters=(Parameter("after", "Only the lines after this number.", int), LIMIT),
+    ),
+    Endpoint(
+        method="GET",
+        path="/sessions/{session_id}/wire/recording",
+        handler=Api.download_recording,
+        summary="The same as a conversation that a test can play",
+        scope=Scope.APPROVE,
+        gives=str,
+        media=TEXT,
+    ),
+    Endpoint(
+        method="POST",
+        path="/questions/{session_id}/{request_id}/simulate",
+        handler=Api.simulate_rule,
+        summary="What a permission rule would have decided about past calls",
+        scope=Scope.APPROVE,
+        takes=RuleRequest,
+        gives=RuleReport,
+    ),
+)
 
 SOCKETS = (
     SocketEndpoint(path="/ws", name="socket", handler=Api.socket, summary="A new session"),

@@ -22,12 +22,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from parley.errors import SessionError, UsageError
 from parley.gateway.http.auth import ADMITTED, SUBPROTOCOL, Admitted, Gate, token_in_message
-from parley.gateway.http.errors import close_code
 from parley.gateway.http.frames import PART_BYTES, find_line_socket, shorten_reason
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
 from parley.gateway.own_messages import Resync
-from parley.gateway.refusal import Refusal
+from parley.gateway.refusal import Refusal, close_code
 from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_options import SessionRequest, require
 from parley.gateway.subscriber import Batch

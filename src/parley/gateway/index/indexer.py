@@ -21,18 +21,20 @@ import msgspec
 
 from parley.errors import SessionError
 from parley.gateway.database import Database
-from parley.gateway.index.line_reading import (
+from parley.gateway.index.tables import (
+    EndedTurn,
+    Search,
     StoredLine,
+    Turns,
     decode_line,
     read_error,
     read_model,
     read_prompt,
     read_said,
+    read_uses,
     shorten,
 )
-from parley.gateway.index.search import Search
 from parley.gateway.index.tool_calls import ToolCalls
-from parley.gateway.index.turns import EndedTurn, Turns, read_uses
 from parley.gateway.session_log.records import LineRecord, SummaryRecord
 from parley.gateway.session_log.rows import SessionRows
 from parley.gateway.session_log.session_log import SessionLog

@@ -12,7 +12,7 @@ import msgspec
 from parley.compose.setup.permission_check import PermissionChecker
 from parley.errors import UsageError
 from parley.gateway.database import Database
-from parley.gateway.index.line_reading import StoredLine, shorten
+from parley.gateway.index.tables import StoredLine, shorten
 from parley.gateway.security.access import Principal, Scope
 from parley.permissions.rule import Behavior, MalformedRule, parse_rule
 from parley.protocol.base import Json, Struct

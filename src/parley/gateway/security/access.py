@@ -1,26 +1,13 @@
-"""Who may do what: scopes, and what each line of a client needs."""
+"""Who may do what: scopes, what each line of a client needs, and what replies hide from those who may only look."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
+import msgspec
+
 from parley.protocol.base import Json, Struct
-
-
-class Scope(StrEnum):
-    ADMIN = "admin"
-    """Everything, for all tenants; manage tokens."""
-    CREATE = "create"
-    """Create, fork and delete sessions."""
-    PROMPT = "prompt"
-    """Send prompts and control requests."""
-    APPROVE = "approve"
-    """Answer questions, and change what needs no question."""
-    VIEW = "view"
-    """Read sessions and their lines."""
-
-
-IMPLIED = {Scope.CREATE: {Scope.VIEW}, Scope.PROMPT: {Scope.VIEW}, Scope.APPROVE: {Scope.VIEW}, Scope.ADMIN: set(Scope)}
 
 VIEWING = frozenset(
     {
@@ -92,6 +79,23 @@ AGENT_FIELDS = frozenset(
 USER_SETTINGS = "userSettings"
 ASKING_MODES = frozenset({"default", "plan", "dontAsk"})
 """Permission modes in which nothing runs that an approver would have been asked about."""
+SERVER_FIELDS = frozenset({"name", "status", "serverInfo", "transport", "scope", "source", "required", "tools"})
+
+
+class Scope(StrEnum):
+    ADMIN = "admin"
+    """Everything, for all tenants; manage tokens."""
+    CREATE = "create"
+    """Create, fork and delete sessions."""
+    PROMPT = "prompt"
+    """Send prompts and control requests."""
+    APPROVE = "approve"
+    """Answer questions, and change what needs no question."""
+    VIEW = "view"
+    """Read sessions and their lines."""
+
+
+IMPLIED = {Scope.CREATE: {Scope.VIEW}, Scope.PROMPT: {Scope.VIEW}, Scope.APPROVE: {Scope.VIEW}, Scope.ADMIN: set(Scope)}
 
 
 class Quotas(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -180,3 +184,28 @@ def is_harmless(field: str, value: object) -> bool:
     if field == "mcpServers":  # names of servers that the session has
         return not isinstance(value, list) or all(isinstance(server, str) for server in value)
     return field in AGENT_FIELDS or not value
+
+
+def hide_settings(answer: Json) -> Json:
+    return {"effective": {}, "sources": [], "applied": answer.get("applied", {}), "inert": []}
+
+
+def hide_servers(answer: Json) -> Json:
+    servers = answer.get("mcpServers", ())
+    return {"mcpServers": [{key: value for key, value in one.items() if key in SERVER_FIELDS} for one in servers]}
+
+
+HIDDEN: dict[str, Callable[[Json], Json]] = {"get_settings": hide_settings, "mcp_status": hide_servers}
+"""How to leave secrets out of a reply, by the subtype of the request."""
+
+
+def without_secrets(subtype: str, line: bytes) -> bytes:
+    """The line of a reply as a client without the scope 'approve' gets it."""
+    hide = HIDDEN.get(subtype)
+    if hide is None:
+        return line
+    message = msgspec.json.decode(line)
+    response = message.get("response")
+    if isinstance(response, dict) and isinstance(response.get("response"), dict):
+        response["response"] = hide(response["response"])
+    return msgspec.json.encode(message)

@@ -21,6 +21,7 @@ from parley.gateway.database import Database
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Quotas, Scope, expand
 from parley.protocol.base import Struct
+from parley.workspace.private_database import Schema
 
 BOOTSTRAP = "admin"
 """The name of the token that the server was started with."""
@@ -30,7 +31,10 @@ OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
 """The names that no other token can have."""
 
 
-SCHEMA = """
+SCHEMA = Schema(
+    "tokens",
+    1,
+    """
 CREATE TABLE tokens (
     name TEXT PRIMARY KEY,
     hash BLOB NOT NULL UNIQUE,
@@ -39,8 +43,8 @@ CREATE TABLE tokens (
     created_at REAL NOT NULL,
     expires_at REAL
 );
-"""
-VERSION = 1
+""",
+)
 NAME = "^[^/]*[^/.][^/]*$"
 """Names without a slash that are not only dots: as a part of a path, these would mean something else."""
 NOWHERE: tuple[str, ...] = ()
@@ -84,7 +88,7 @@ class TokenInfo(Struct, frozen=True, kw_only=True):
 class Tokens:
     def __init__(self, path: Path, bootstrap: str | None) -> None:
         """`bootstrap`: the token of the administrator, which is not stored. Raises SessionError."""
-        self._database = Database(path, SCHEMA, VERSION)
+        self._database = Database(path, SCHEMA)
         self.set_bootstrap(bootstrap)
 
     def close_database(self) -> None:

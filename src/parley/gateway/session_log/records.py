@@ -96,7 +96,7 @@ class UsedRecord(Record, frozen=True, kw_only=True, tag="used"):
     """The totals of the engine at its last result, from which the next growth is counted."""
 
 
-class TurnFigures(Struct, frozen=True):
+class KeptTurn(Struct, frozen=True):
     """What is kept of the turn of a deleted session: figures, no text."""
 
     number: int
@@ -113,7 +113,7 @@ class DeletedRecord(Record, frozen=True, kw_only=True, tag="deleted"):
     """The session was deleted. What it has cost is still known."""
 
     title: str = ""
-    turns: Sequence[TurnFigures] = ()
+    turns: Sequence[KeptTurn] = ()
 
 
 # Lines and prompts.

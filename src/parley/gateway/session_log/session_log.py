@@ -39,6 +39,7 @@ from parley.gateway.session_log.records import (
 )
 from parley.gateway.session_log.state import SessionState
 from parley.protocol.base import Struct
+from parley.workspace import private_files
 
 MAGIC = b"parley1\n"
 """The first bytes of the file: what it is, and the version of its format."""
@@ -69,7 +70,7 @@ class SessionLog:
         self._positions = array("Q")
         """Where the frame of each line begins. A line may be long, so none is read to find another."""
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._file = private_files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, make_folders=False)
         except OSError as exc:
             raise SessionError(f"cannot open {path}: {exc.strerror}") from None
         try:

@@ -144,6 +144,7 @@ class SessionState(Struct):
             case PromptTakenRecord():
                 self.prompts[record.uuid] = Prompt(record.line, record.digest, record.unread_by)
                 self.open_prompts[record.uuid] = None
+                self.unread_prompts.pop(record.uuid, None)
                 if record.unread_by is not None:
                     self.unread_prompts[record.uuid] = None
             case PromptFinishedRecord() if record.uuid in self.prompts:

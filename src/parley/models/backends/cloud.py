@@ -51,17 +51,19 @@ class CloudModel:
     """A client of the `anthropic` package for one cloud."""
 
     cloud: ClassVar[str]
-    """Its name in the settings."""
+    """Its row in the catalog of backends."""
+    client_class: ClassVar[str]
+    """Of the package."""
 
     def __init__(
         self,
-        make: Callable[..., Any],
+        options: Json,
         deadlines: Deadlines | None = None,
         warn: Callable[[str], None] = lambda text: None,
         trust: Trust | None = None,
         secrets: Collection[str] = (),
     ) -> None:
-        self._make = make
+        self._options = options
         self._secrets = secrets
         """What the package may send: it finds keys and headers in the environment by itself."""
         self._trust = trust
@@ -73,25 +75,21 @@ class CloudModel:
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
         # The cloud's own client follows SSL_CERT_FILE and SSL_CERT_DIR; other certificates must be passed to it.
-        make: Any = cls
         options = setup.cloud_options(cls.cloud)
-        made: Model = make(
+        return cls(
             options,
             deadlines=setup.deadlines(),
             warn=setup.warn,
             trust=setup.extra_trust(),
             secrets=find_secrets({**setup.environment, **options}),
         )
-        return made
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
         while True:
             request = self._forms.apply(request)
-            fields, betas = (
-                drop_fields(build_body(request, {}), self._dropped.names),
-                collect_betas(request, self._dropped.names),
-            )
+            dropped = self._dropped.names
+            fields, betas = drop_fields(build_body(request, {}), dropped), collect_betas(request, dropped)
             try:
                 async for event in self._events(fields, betas):
                     yield event
@@ -143,18 +141,31 @@ class CloudModel:
 
     async def _open_client(self) -> Any:
         if self._client is None:
-            import httpx2
-
-            # The engine does its own retries and timeouts.
-            times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
-            self._client = await asyncio.to_thread(self._build_client, times)
+            self._client = await asyncio.to_thread(self._build_client)
         return self._client
 
-    def _build_client(self, times: Any) -> Any:
+    def _build_client(self) -> Any:
         import anthropic
+        import httpx2
 
         more = {} if self._trust is None else {"http_client": anthropic.DefaultAsyncHttpxClient(verify=self._trust())}
-        return self._make(max_retries=0, timeout=times, **more)
+        # The engine does its own retries and timeouts.
+        times = httpx2.Timeout(None, connect=self._deadlines.connect_seconds)
+        return getattr(anthropic, self.client_class)(**self._options, max_retries=0, timeout=times, **more)
+
+
+class Bedrock(CloudModel):
+    """Claude on Amazon Bedrock."""
+
+    cloud: ClassVar[str] = "bedrock"
+    client_class: ClassVar[str] = "AsyncAnthropicBedrock"
+
+
+class Vertex(CloudModel):
+    """Claude on Google Vertex AI."""
+
+    cloud: ClassVar[str] = "vertex"
+    client_class: ClassVar[str] = "AsyncAnthropicVertex"
 
 
 def convert_error(exc: Exception) -> ModelError:
@@ -181,31 +192,3 @@ def error_content(exc: anthropic.APIStatusError) -> bytes:
         text = body.get("message") or body.get("Message")
         return msgspec.json.encode({"error": {"message": str(text or body)}})
     return bytes(exc.response.content)
-
-
-class Bedrock(CloudModel):
-    """Claude on Amazon Bedrock."""
-
-    cloud: ClassVar[str] = "bedrock"
-
-    def __init__(self, options: Json, **more: Any) -> None:
-        def make(**limits: Any) -> Any:
-            from anthropic import AsyncAnthropicBedrock
-
-            return AsyncAnthropicBedrock(**options, **limits)
-
-        super().__init__(make, **more)
-
-
-class Vertex(CloudModel):
-    """Claude on Google Vertex AI."""
-
-    cloud: ClassVar[str] = "vertex"
-
-    def __init__(self, options: Json, **more: Any) -> None:
-        def make(**limits: Any) -> Any:
-            from anthropic import AsyncAnthropicVertex
-
-            return AsyncAnthropicVertex(**options, **limits)
-
-        super().__init__(make, **more)

@@ -7,7 +7,7 @@ the signature of its thinking block (the data of a redacted one), so it is part 
     unpack(block, "gpt-5")              -> item
     unpack(block, "another model")      -> None
 
-Other backends leave such blocks out. `responses_request.py` sends the items, `responses_stream.py` receives them.
+Other backends leave such blocks out. `responses.py` sends and receives the items.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -118,23 +118,30 @@ def fetch(source: PluginSource, target: Path) -> None:
 
 def download(url: str, target: Path, max_bytes: int = MOST_BYTES) -> Path:
     """Raises InvalidSource. Every address on the way must be https, or on this machine."""
-    from http.client import HTTPException
-    from urllib.request import HTTPRedirectHandler, build_opener
+    import ssl
 
-    def check(address: str) -> None:
+    import httpx2
+
+    def check(request: httpx2.Request) -> None:
+        address = str(request.url)
         if not address.startswith("https://") and not (address.startswith("http://") and is_loopback(address)):
             raise InvalidSource(f"{address:.200} is not an https address")
 
-    class CheckedRedirects(HTTPRedirectHandler):
-        def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
-            check(newurl)
-            return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-    check(url)
     try:
-        with build_opener(CheckedRedirects).open(url, timeout=DOWNLOAD_SECONDS) as reply, target.open("xb") as new:
-            copy_exactly(reply, new, max_bytes, url)
-    except (OSError, HTTPException, ValueError) as exc:
+        with (
+            httpx2.Client(
+                verify=ssl.create_default_context(),
+                timeout=DOWNLOAD_SECONDS,
+                follow_redirects=True,
+                event_hooks={"request": [check]},  # called for each redirect, too
+            ) as client,
+            client.stream("GET", url, headers={"accept-encoding": "identity"}) as reply,
+            target.open("xb") as new,
+        ):
+            if reply.is_error:
+                raise InvalidSource(f"{url} cannot be downloaded: HTTP status {reply.status_code}")
+            copy_exactly(reply.iter_raw(), new, max_bytes, url)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as exc:
         raise InvalidSource(f"{url} cannot be downloaded: {exc}") from None
     return target
 
@@ -386,14 +393,14 @@ def prepare_member(
 
 def write_member(packed: IO[bytes], place: Path, size_bytes: int, mode: int) -> None:
     with place.open("xb") as new:
-        copy_exactly(packed, new, size_bytes, place.name)
+        copy_exactly(iter(lambda: packed.read(1 << 16), b""), new, size_bytes, place.name)
     place.chmod(0o700 if mode & stat.S_IXUSR else 0o600)
 
 
-def copy_exactly(packed: IO[bytes], new: IO[bytes], size_bytes: int, name: str) -> None:
-    """Copy a file of a known or largest size. Raises InvalidSource if it is longer."""
+def copy_exactly(chunks: Iterable[bytes], new: IO[bytes], size_bytes: int, name: str) -> None:
+    """Write a file of a known or largest size. Raises InvalidSource if it is longer."""
     left = size_bytes
-    while chunk := packed.read(1 << 16):
+    for chunk in chunks:
         left -= len(chunk)
         if left < 0:
             raise InvalidSource(f"{name!a:.200} is larger than {size_bytes:,} bytes, its stated or largest size")

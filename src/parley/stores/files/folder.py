@@ -1,4 +1,4 @@
-"""The store with a directory per session: `sessions/<session>/{session.json,messages.jsonl,state.json}`.
+"""The layout with a directory per session: `sessions/<session>/{session.json,messages.jsonl,state.json}`.
 
 `messages.jsonl` is the log, in the same lines and with the same checksums as in Claude Code's layout. Only the log is
 read back. `session.json` describes the session and `state.json` its state (mode, model, todos, usage, cost) for other
@@ -14,14 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from parley.errors import SessionError, UnknownSession
+from parley.errors import SessionError
 from parley.protocol.base import Json
-from parley.stores.base import Entry, Info, SearchHit, StoreSetup, check_id, is_id
-from parley.stores.files.base import FileStore, log_exists, translate_os_errors
+from parley.stores.base import Entry, Info, Log, StoreSetup, is_id
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.files.lease import acquire, is_leased
-from parley.stores.files.session_summary import list_page, search_files, sort_by_age, summarize, write_tag, write_title
-from parley.stores.files.transcript import BELOW, Transcript, TranscriptReader
+from parley.stores.files.session_summary import sort_by_age, summarize
+from parley.stores.files.store import FileStore, log_exists, translate_os_errors
+from parley.stores.files.transcript import BELOW, Transcript
 from parley.tools.catalog import find_traits
 from parley.workspace import private_files
 
@@ -29,7 +28,7 @@ PROTOCOL_VERSION = "2024-11-05"
 MESSAGES, SESSION, STATE = "messages.jsonl", "session.json", "state.json"
 
 
-class FolderLog:
+class FolderLog(Log):
     def __init__(self, folder: Path, session_id: str, transcript: Transcript, warn: Callable[[str], None]) -> None:
         self._folder = folder
         self._session_id = session_id
@@ -38,10 +37,11 @@ class FolderLog:
         self._state: Json = {}
         self._is_new = True
 
-    def append(self, entry: Entry) -> None:
-        self._transcript.append(entry)
-        fold(self._state, entry)
-        if self._is_new or entry.kind == "result":
+    def append(self, *entries: Entry) -> None:
+        self._transcript.append(*entries)
+        for entry in entries:
+            fold(self._state, entry)
+        if self._is_new or any(entry.kind == "result" for entry in entries):
             self._is_new = False
             self._describe()
 
@@ -92,89 +92,44 @@ class FolderStore(FileStore):
     """The sessions of all projects below one directory."""
 
     def __init__(self, root: Path, context: EntryContext, warn: Callable[[str], None] = lambda text: None) -> None:
+        super().__init__(root / "leases", context, warn)
         self._root = root / "sessions"
-        self._leases = root / "leases"
-        self._context = context
-        self._warn = warn
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> FolderStore:
         return cls(setup.path, setup.context, setup.warn)
 
-    def exists(self, session_id: str) -> bool:
+    def _new_path(self, session_id: str) -> Path:
+        return self._root / session_id / MESSAGES
+
+    def _find(self, session_id: str) -> Path | None:
         with translate_os_errors():
-            return is_id(session_id) and log_exists(self._messages(session_id))
+            is_there = is_id(session_id) and log_exists(self._new_path(session_id))
+        return self._new_path(session_id) if is_there else None
 
-    def is_held(self, session_id: str) -> bool:
-        return is_leased(self._leases / check_id(session_id))
-
-    def create(self, session_id: str) -> FolderLog:
-        return self._open_log(check_id(session_id))
-
-    def open(self, session_id: str, *, steal: bool = False) -> FolderLog:
-        self._path_of_existing(session_id)
-        return self._open_log(session_id, steal=steal)
-
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        return TranscriptReader(self._path_of_existing(session_id), session_id, self._warn).entries(after)
-
-    def _open_log(self, session_id: str, *, steal: bool = False) -> FolderLog:
-        lease = acquire(self._leases / session_id, session_id, steal=steal)
-        path = self._messages(session_id)
-        transcript = Transcript(path, session_id, self._context, lease, self._warn)
-        return FolderLog(path.parent, session_id, transcript, self._warn)
-
-    def newest(self) -> str | None:
-        found = self.list(self._context.cwd, limit=1)
-        return found[0].id if found else None
-
-    def info(self, session_id: str) -> Info | None:
-        return summarize(self._messages(session_id), session_id) if is_id(session_id) else None
-
-    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
-        if project is None:
-            return list_page(self._files(), limit, offset)
-        here = os.path.realpath(project)
-        found = list_page(self._files(), None, 0)
-        homes = {cwd: os.path.realpath(cwd) for cwd in {info.cwd for info in found}}
-        return [info for info in found if homes[info.cwd] == here][offset:][:limit]
-
-    def rename(self, session_id: str, title: str) -> None:
-        write_title(self._path_of_existing(session_id), session_id, title)
-        write_session_json(self._messages(session_id).parent, session_id)
-
-    def tag(self, session_id: str, tag: str | None) -> None:
-        write_tag(self._path_of_existing(session_id), session_id, tag)
-        write_session_json(self._messages(session_id).parent, session_id)
-
-    def delete(self, session_id: str) -> None:
-        path = self._path_of_existing(session_id)
-        with acquire(self._leases / session_id, session_id):
-            try:
-                private_files.remove_tree(path.parent, below=1)
-            except OSError as exc:
-                raise SessionError(f"cannot delete the session at {path.parent}: {exc.strerror}") from None
-
-    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        return search_files(self._files(), text, limit)
-
-    def path(self, session_id: str) -> str:
-        return str(self._messages(session_id))
-
-    def _files(self) -> builtins.list[tuple[str, Path]]:
-        """The ids and logs of all sessions, most recently written first."""
+    def _files(self, project: str | None) -> builtins.list[tuple[str, Path]]:
+        """Those of all projects: `list` selects by the directory in the transcripts."""
         with translate_os_errors():
             found = sort_by_age(self._root.glob(f"*/{MESSAGES}"), self._warn)
         return [(file.parent.name, file) for file in found]
 
-    def _messages(self, session_id: str) -> Path:
-        return self._root / session_id / MESSAGES
+    def _remove(self, path: Path, session_id: str) -> None:
+        private_files.remove_tree(path.parent, below=1)
 
-    def _path_of_existing(self, session_id: str) -> Path:
-        """Raises UnknownSession."""
-        if not self.exists(session_id):
-            raise UnknownSession(session_id)
-        return self._messages(session_id)
+    def _make_log(self, transcript: Transcript, path: Path, session_id: str) -> Log:
+        return FolderLog(path.parent, session_id, transcript, self._warn)
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        if project is None:
+            return super().list(project, limit, offset)
+        here = os.path.realpath(project)
+        found = super().list()
+        homes = {cwd: os.path.realpath(cwd) for cwd in {info.cwd for info in found}}
+        return [info for info in found if homes[info.cwd] == here][offset:][:limit]
+
+    def _label(self, session_id: str, line: Json) -> None:
+        super()._label(session_id, line)
+        write_session_json(self._new_path(session_id).parent, session_id)
 
 
 def write_session_json(folder: Path, session_id: str) -> None:

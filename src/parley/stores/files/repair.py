@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.stores.base import RepairReport
-from parley.stores.checksum_chain import ChainBroken, ChecksumChain
+from parley.stores.files.checksum_chain import ChainBroken, ChecksumChain
 from parley.stores.files.transcript import is_intact_copy, was_ours
 from parley.workspace import private_files
 
@@ -27,11 +28,18 @@ def repair_file(path: Path, session_id: str) -> RepairReport | None:
         if end == size:
             return None
         aside = free_name(path)
-        kept = path.with_name(f"{path.name}.mended")
-        copy_range(path, kept, 0, end)
-        copy_range(path, aside, end, size)
-        with private_files.open_folder(path.parent, below=BELOW) as (folder, _):
-            os.rename(kept.name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        with (
+            open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file,
+            private_files.open_folder(path.parent, below=BELOW) as (folder, owner),
+            private_files.replacing(folder, path.name, sync=True) as kept,
+        ):
+            copy_range(file, kept, end)
+            damaged = private_files.open_in(folder, owner, str(aside), private_files.NEW)
+            try:
+                copy_range(file, damaged, size - end)
+                os.fsync(damaged)
+            finally:
+                os.close(damaged)
     except OSError as exc:
         raise SessionError(f"cannot repair the session at {path}: {exc.strerror}") from None
     return RepairReport(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
@@ -76,19 +84,11 @@ def free_name(path: Path) -> Path:
     return next(name for name in names if not os.path.lexists(name))
 
 
-def copy_range(source: Path, target: Path, begin: int, end: int) -> None:
-    """Copy a range of a file to a new file and sync it to disk. Raises OSError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    with (
-        open(private_files.open_file(source, os.O_RDONLY, below=BELOW), "rb") as file,
-        open(private_files.open_file(target, flags, below=BELOW), "wb") as part,
-    ):
-        file.seek(begin)
-        while begin < end and (block := file.read(min(BLOCK, end - begin))):
-            part.write(block)
-            begin += len(block)
-        part.flush()
-        os.fsync(part.fileno())
+def copy_range(source: BinaryIO, target: int, size: int) -> None:
+    """Copy the next `size` bytes of a file. Raises OSError."""
+    while size > 0 and (block := source.read(min(BLOCK, size))):
+        private_files.write_all(target, block)
+        size -= len(block)
 
 
 def truncate_partial_line(file: int) -> bool:

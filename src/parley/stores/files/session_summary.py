@@ -7,7 +7,6 @@ one takes effect.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -19,9 +18,9 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionError
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import Info, SearchHit
-from parley.stores.files.transcript import BELOW, TAIL_BYTES, TranscriptReader
-from parley.stores.search_text import first_prompt, make_hit, split_words
+from parley.stores.base import AgentInfo, Entry, Info, SearchHit
+from parley.stores.files.transcript import AGENT_BELOW, BELOW, TAIL_BYTES, TranscriptReader
+from parley.stores.search_text import first_prompt, search_entries
 from parley.workspace import private_files
 
 TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))
@@ -146,16 +145,6 @@ def utc(seconds: float) -> str:
     return f"{whole}.{int(seconds * 1000) % 1000:03}Z"
 
 
-def write_title(path: Path, session_id: str, title: str) -> None:
-    """Raises SessionError."""
-    append_label(path, {"type": "custom-title", "customTitle": title, "sessionId": session_id})
-
-
-def write_tag(path: Path, session_id: str, tag: str | None) -> None:
-    """Raises SessionError."""
-    append_label(path, {"type": "tag", "tag": tag or "", "sessionId": session_id})
-
-
 def append_label(path: Path, line: Json) -> None:
     """Append a line without a checksum, because the holder of the session may write at the same time.
 
@@ -164,7 +153,7 @@ def append_label(path: Path, line: Json) -> None:
     try:
         file = private_files.open_file(path, os.O_RDWR | os.O_APPEND, below=BELOW)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)  # the holder may be removing a partial line
+            private_files.lock(file)  # the holder may be removing a partial line
             before = os.fstat(file)
             size = before.st_size
             torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
@@ -182,19 +171,26 @@ def append_label(path: Path, line: Json) -> None:
 
 
 def search_files(files: Iterable[tuple[str, Path]], text: str, limit: int) -> list[SearchHit]:
-    query_words = split_words(text)
-    found: list[SearchHit] = []
-    for session_id, path in files:
-        if len(found) >= limit:
-            break
-        found += reversed(list(find_hits(path, session_id, query_words)))
-    return found[:limit]
+    """Search transcripts, most recently written first."""
+    return search_entries(((session_id, sound_entries(path, session_id)) for session_id, path in files), text, limit)
 
 
-def find_hits(path: Path, session_id: str, query_words: list[str]) -> Iterator[SearchHit]:
+def sound_entries(path: Path, session_id: str) -> Iterator[Entry]:
+    """The entries of a transcript, up to the first damage."""
+    with suppress(DamagedSession, SessionError):
+        yield from TranscriptReader(path, session_id).entries()
+
+
+def list_agents(session_path: Path) -> list[AgentInfo]:
+    """The subagents of a session that have a transcript."""
+    found = sorted((session_path.with_suffix("") / "subagents").glob("agent-*.jsonl"))
+    return [AgentInfo(id=path.stem.removeprefix("agent-"), meta=read_meta(path)) for path in found]
+
+
+def read_meta(path: Path) -> Json:
+    """The content of the sidecar file; {} if it cannot be read."""
     try:
-        for entry in TranscriptReader(path, session_id).entries():
-            if (found := make_hit(session_id, entry, query_words)) is not None:
-                yield found
-    except (DamagedSession, SessionError):
-        return  # the part before the damage was searched
+        data = private_files.read(path.with_suffix(".meta.json"), below=AGENT_BELOW)
+        return msgspec.json.decode(data, type=Json)
+    except (OSError, msgspec.DecodeError):
+        return {}

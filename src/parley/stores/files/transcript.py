@@ -8,15 +8,15 @@ Programs that list sessions look for the title and the tag near the start and th
 They are lines of their own. `LabelTracker` repeats them after enough other lines; otherwise an older title would be
 found, or none.
 
-See also: the lines of an entry (entry_codec.py), the checksums (../checksum_chain.py), the holder (lease.py).
+See also: the lines of an entry (entry_codec.py), the checksums (checksum_chain.py), lines of others (foreign_lines.py),
+the holder (../lease.py).
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -26,8 +26,8 @@ import msgspec
 
 from parley.errors import DamagedSession, SessionBusy, SessionError
 from parley.protocol.base import Json, Struct, encode_json
-from parley.stores.base import FOREIGN, TAKEN_OVER, Entry
-from parley.stores.checksum_chain import (
+from parley.stores.base import FOREIGN, TAKEN_OVER, Entry, Log
+from parley.stores.files.checksum_chain import (
     DIGITS,
     OWN,
     ChainBroken,
@@ -46,7 +46,7 @@ from parley.stores.files.entry_codec import (
     TranscriptEncoder,
     decode_entry,
 )
-from parley.stores.files.lease import Lease
+from parley.stores.lease import Lease
 from parley.workspace import private_files
 
 BELOW, AGENT_BELOW = 2, 4
@@ -153,12 +153,12 @@ class TranscriptReader:
 
     def _find_abandoned(self, file: BinaryIO) -> frozenset[str]:
         """The uuids of lines on inactive branches. Reads the file from its start and rewinds it."""
-        from parley.stores.files import branches
+        from parley.stores.files.foreign_lines import find_abandoned, is_straight
 
         found: frozenset[str] = frozenset()
-        if not branches.is_straight(file):
+        if not is_straight(file):
             file.seek(0)
-            found = branches.find_abandoned(intact_lines(file, self._session_id))
+            found = find_abandoned(intact_lines(file, self._session_id))
         file.seek(0)
         return found
 
@@ -196,7 +196,7 @@ class TranscriptReader:
 
     def _validate(self, found: Entry, number: int) -> Entry | None:
         """Return an entry of another program if it is valid; otherwise warn and return None."""
-        from parley.stores.entry_validation import find_problem
+        from parley.stores.files.foreign_lines import find_problem
 
         if (problem := find_problem(found)) is None:
             return found
@@ -256,7 +256,7 @@ def is_label(raw: bytes) -> bool:
         return False
 
 
-class Transcript:
+class Transcript(Log):
     """The log of a session as a transcript file."""
 
     def __init__(
@@ -285,17 +285,14 @@ class Transcript:
         self._names_leaf = self._leaf_due = False
         """Whether the file has `last-prompt` lines, and whether the next message needs one."""
 
-    def append(self, entry: Entry) -> None:
-        self.append_all((entry,))
-
-    def append_all(self, entries: Sequence[Entry]) -> None:
+    def append(self, *entries: Entry) -> None:
         try:
             file = self._ensure_open()
-            fcntl.flock(file, fcntl.LOCK_EX)  # a process that steals the session waits here for a write in progress
+            private_files.lock(file)  # a process that steals the session waits here for a write in progress
             try:
                 self._write(file, self._encoder.encode(entries))
             finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
+                private_files.unlock(file)
         except OSError as exc:
             raise write_error(self._path, exc.errno, exc.strerror) from None
 

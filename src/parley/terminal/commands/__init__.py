@@ -32,14 +32,14 @@ def load(module: str, function: str) -> Callable[[View, str], Awaitable[None]]:
 
 COMMANDS: tuple[TerminalCommand, ...] = (
     TerminalCommand("agents", "List the subagents that the model can start", load("overview", "show_agents")),
-    TerminalCommand("context", "Show what fills the context window", load("usage", "show_context")),
-    TerminalCommand("cost", "Show what the session has used and cost", load("usage", "show_cost")),
+    TerminalCommand("context", "Show what fills the context window", load("overview", "show_context")),
+    TerminalCommand("cost", "Show what the session has used and cost", load("overview", "show_cost")),
     TerminalCommand("doctor", "Check the installation and the configuration", load("overview", "run_doctor")),
     TerminalCommand("export", "Write the conversation to a text file", load("sessions", "export"), "[FILE]"),
     TerminalCommand("help", "List the commands", load("overview", "show_help")),
     TerminalCommand("keys", "List the keys", load("overview", "show_keys")),
     TerminalCommand("mcp", "Show MCP servers; reconnect, enable or disable one", load("mcp", "manage_servers")),
-    TerminalCommand("memory", "Open a memory file (CLAUDE.md)", load("memory", "open_memory")),
+    TerminalCommand("memory", "Open a memory file (CLAUDE.md)", load("overview", "open_memory")),
     TerminalCommand("model", "Choose the model", load("overview", "choose_model"), "[MODEL]"),
     TerminalCommand(
         "permissions",

@@ -1,8 +1,8 @@
-"""`/help`, `/keys`, `/status`, `/agents`, `/doctor`, `/model` and `/theme`: small pages, each from one request."""
+"""Small pages, each from one request: `/help`, `/keys`, `/status`, `/agents`, `/doctor`, `/model`, `/theme`, `/cost`,
+`/context`, and `/memory` for the instructions that every session here gets, in files named CLAUDE.md."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Iterable
@@ -11,15 +11,25 @@ from typing import Any
 from parley.protocol.base import Json
 from parley.terminal.base import Row, View
 from parley.terminal.commands import COMMANDS
-from parley.terminal.rendering.tables import pad
+from parley.terminal.programs import run_program
+from parley.terminal.rendering.calls import format_seconds
+from parley.terminal.rendering.style import THEMES, Styles
+from parley.terminal.rendering.tables import format_count, format_table, pad
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
-from parley.terminal.rendering.themes import THEMES
 from parley.workspace.search_path import with_absolute_python_path
 
 DOCTOR_SECONDS = 60
 MAX_NAME_CELLS = 26
-UNTOLD = frozenset({"help", "model", "context", "usage", "cost"})
+ANSWERED_HERE = frozenset({"help", "model", "context", "usage", "cost"})
 """Commands of the engine that the terminal answers itself."""
+BLOCKS = " ▏▎▍▌▋▊▉"
+"""Parts of a cell in eighths."""
+MAX_BAR_CELLS = 40
+MIN_BAR_CELLS = 8
+NUMBERS = ("INPUT", "OUTPUT", "CACHE READ", "CACHE WRITE", "COST")
+FIGURES_CELLS = 16
+"""Room for tokens and per cent after a bar."""
+MAX_SHOWN_BYTES = 20_000
 
 
 def list_pairs(pairs: Iterable[tuple[str, str]], view: View) -> list[str]:
@@ -47,7 +57,7 @@ async def show_help(view: View, argument: str) -> None:
     theirs = [
         (f"/{row.get('name', '')} {row.get('argumentHint', '')}".rstrip(), str(row.get("description", "")))
         for row in await view.client.supported_commands()
-        if row.get("name") not in UNTOLD
+        if row.get("name") not in ANSWERED_HERE
     ]
     if theirs:
         lines += ["", styles.bold("Commands of the session"), *list_pairs(theirs, view)]
@@ -87,23 +97,11 @@ def describe_agent(agent: Json) -> str:
 async def run_doctor(view: View, argument: str) -> None:
     """Runs `parley doctor`, which checks this machine, in a process of its own."""
     environment = with_absolute_python_path({**os.environ, **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"})
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "parley", "doctor"),
-        cwd=local_folder(view),
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
+    argv = (sys.executable, "-P", "-m", "parley", "doctor")
     try:
-        async with asyncio.timeout(DOCTOR_SECONDS):
-            output, _ = await process.communicate()
+        _, output = await run_program(argv, environment, DOCTOR_SECONDS, cwd=local_folder(view), with_errors=True)
     except TimeoutError:
         raise OSError(f"parley doctor has not finished within {DOCTOR_SECONDS} s") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
     text = reveal_text(output.decode(errors="replace").rstrip())
     view.print([line for part in text.split("\n") for line in wrap(part, view.width)])
 
@@ -134,7 +132,7 @@ async def choose_theme(view: View, argument: str) -> None:
     """The theme is stored in the user's settings, unless the session is on another machine."""
     name = argument
     if not name:
-        rows = [Row(one, one, describe_theme(one), "●" if one == view.theme.name else " ") for one in THEMES]
+        rows = [Row(one, one, describe_theme(one), "●" if one == view.styles.theme.name else " ") for one in THEMES]
         picked = await view.choose("Theme", rows, search=False)
         if picked is None:
             return
@@ -160,3 +158,121 @@ def local_folder(view: View) -> str:
 def is_local(view: View) -> bool:
     """Whether the session runs on this machine, with this user's files."""
     return view.options.engine in ("process", "local")
+
+
+async def show_cost(view: View, argument: str) -> None:
+    view.print(format_cost(await view.client.get_usage(), view.styles, view.width))
+
+
+def format_cost(usage: Json, styles: Styles, width: int) -> list[str]:
+    """The totals, and a row for each model."""
+    session = usage.get("session") or {}
+    seconds = [session.get(key, 0) / 1000 for key in ("total_api_duration_ms", "total_duration_ms")]
+    parts = [
+        styles.bold(format_dollars(session.get("total_cost_usd"))),
+        f"{format_seconds(seconds[0])} in model calls",
+        f"{format_seconds(seconds[1])} since the start",
+        f"+{session.get('total_lines_added', 0)} -{session.get('total_lines_removed', 0)} lines",
+    ]
+    models = session.get("model_usage") or {}
+    if not models:
+        return [" · ".join(parts), styles.dim("No model calls yet.")]
+    rows = [
+        (
+            reveal_line(name),
+            *(f"{used.get(key, 0):,}" for key in ("inputTokens", "outputTokens")),
+            *(f"{used.get(key, 0):,}" for key in ("cacheReadInputTokens", "cacheCreationInputTokens")),
+            format_dollars(used.get("costUSD")),
+        )
+        for name, used in models.items()
+    ]
+    header, *lines = format_table(("MODEL", *NUMBERS), rows, right=NUMBERS, width=width)
+    return [" · ".join(parts), "", styles.dim(header), *lines]
+
+
+def format_dollars(cost_usd: Any) -> str:
+    """The engine does not know the price of every model."""
+    if not isinstance(cost_usd, int | float):
+        return "cost unknown"
+    return f"${cost_usd:.4f}" if cost_usd else "$0"
+
+
+async def show_context(view: View, argument: str) -> None:
+    usage: Any = await view.client.get_context_usage()
+    view.print(format_context(usage, view.styles, view.width))
+
+
+def format_context(usage: Json, styles: Styles, width: int) -> list[str]:
+    """A bar for each category, as a part of the window, and what the larger ones consist of."""
+    most, categories = max(1, usage["maxTokens"]), usage["categories"]
+    names = [reveal_line(str(row["name"])) for row in categories]
+    name_cells = min(max(map(cell_width, names), default=0), max(8, width // 3))
+    bar_cells = max(MIN_BAR_CELLS, min(MAX_BAR_CELLS, width - name_cells - FIGURES_CELLS - 4))
+    title = f"{reveal_line(str(usage['model']))}: {format_count(usage['totalTokens'])} of {format_count(most)} tokens"
+    lines = [styles.bold(shorten(f"{title} ({usage['percentage']:.0f} %)", width)), ""]
+    for name, row in zip(names, categories, strict=True):
+        share = row["tokens"] / most
+        is_free = row.get("kind") != "used"  # free, or kept free for compaction
+        bar = styles.dim(draw_free(share, bar_cells)) if is_free else styles.accent(draw_bar(share, bar_cells))
+        figures = f"{format_count(row['tokens']):>7} {100 * share:5.1f} %"
+        lines.append(f"{pad(shorten(name, name_cells), False, name_cells)}  {bar}  {figures}")
+    return [*lines, *list_parts(usage, styles, width)]
+
+
+def draw_bar(share: float, cells: int) -> str:
+    """A bar of this part of the cells, to an eighth of a cell; what is there at all can be seen."""
+    eighths = min(8 * cells, round(share * 8 * cells)) or (1 if share > 0 else 0)
+    whole, part = divmod(eighths, 8)
+    return ("█" * whole + (BLOCKS[part] if part else "")).ljust(cells)
+
+
+def draw_free(share: float, cells: int) -> str:
+    return ("░" * int(share * cells)).ljust(cells)
+
+
+def list_parts(usage: Json, styles: Styles, width: int) -> list[str]:
+    """Memory files, MCP tools and agents with their tokens, largest first."""
+    lines: list[str] = []
+    for title, key, name in (("Memory files", "memoryFiles", "path"), ("MCP tools", "mcpTools", "name")):
+        parts = sorted(usage.get(key) or (), key=lambda part: -part.get("tokens", 0))
+        if parts:
+            lines += ["", styles.bold(title)]
+            lines += [
+                shorten(f"  {format_count(part.get('tokens', 0)):>6}  {reveal_line(str(part.get(name, '')))}", width)
+                for part in parts
+            ]
+    return lines
+
+
+async def open_memory(view: View, argument: str) -> None:
+    """Opens the file in an editor; one of a session on another machine is only shown."""
+    files = await view.client.get_memory_files()
+    rows = [
+        Row(str(one["path"]), str(one.get("label") or one["path"]), describe_file(one), "●" if one["exists"] else "○")
+        for one in files
+    ]
+    if not rows:
+        view.print([view.styles.dim("The session reads no memory files.")])
+        return
+    title = "Memory files (● exists, ○ does not exist yet)"
+    picked = await view.choose(title, rows, search=False)
+    if picked is None:
+        return
+    if not is_local(view):
+        found = await view.client.read_file(picked.key, MAX_SHOWN_BYTES)
+        view.print(wrap(reveal_text(str(found.get("contents", ""))), view.width))
+        return
+    os.makedirs(os.path.dirname(picked.key), exist_ok=True)
+    await view.edit(picked.key)
+    view.print(wrap(describe_edit(picked.key), view.width))
+
+
+def describe_edit(path: str) -> str:
+    """What became of a file after the editor was closed."""
+    if not os.path.exists(path):
+        return "The editor wrote no file."
+    return f"Sessions that start from now on read {reveal_line(path)}."
+
+
+def describe_file(file: dict[str, object]) -> str:
+    return f"{file['path']}{'' if file['exists'] else ' (new)'}"

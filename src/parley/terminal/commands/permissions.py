@@ -13,8 +13,7 @@ from parley.permissions.rule import split_rule
 from parley.protocol.base import Json
 from parley.sdk.permissions import PermissionUpdate
 from parley.terminal.base import Row, View
-from parley.terminal.rendering.decisions import format_decision
-from parley.terminal.rendering.requests import PLACES
+from parley.terminal.rendering.requests import PLACES, format_decision
 from parley.terminal.rendering.text import reveal_line, shorten, wrap
 from parley.tools.catalog import find_traits
 

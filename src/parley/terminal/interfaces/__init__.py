@@ -1,5 +1,5 @@
 """Two kinds of terminals behind one interface: `screen` with live lines, `plain` line by line.
 
-`base.Interface` is what a conversation needs of a terminal, and `base.Actions` what keys do. `picker` is the list that
-questions and commands pick from, without I/O.
+`base.Interface` is what a conversation needs of a terminal. `picker` is the list that questions and commands pick from,
+without I/O.
 """

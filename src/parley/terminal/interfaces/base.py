@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from parley.terminal.base import Row
 from parley.terminal.interfaces.picker import Picker
 
+if TYPE_CHECKING:
+    from prompt_toolkit.data_structures import Point
+    from prompt_toolkit.layout.screen import Screen
 
-class Actions(Protocol):
-    """What the keys do, and what the live lines show."""
-
-    def submit(self, text: str) -> None: ...
-    def escape(self) -> None: ...
-    def cancel(self) -> None: ...
-    def end_of_input(self) -> None: ...
-    def cycle_mode(self) -> None: ...
-    def expand_output(self) -> None: ...
-    def expand_thinking(self) -> None: ...
-    def search_history(self) -> None: ...
-    def fold_paste(self, text: str) -> str: ...
-    def paste_image(self) -> None: ...
-    def edit_prompt(self) -> None: ...
-    def take_back(self) -> str | None: ...
-    def live_lines(self) -> list[str]: ...
-    def queue_lines(self) -> list[str]: ...
-    def status_lines(self, columns: int) -> list[str]: ...
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether the next prompt would be sent at once."""
+DEFAULT_SIZE = (80, 24)
 
 
-class Interface(Protocol):
+class Dialogs(Protocol):
+    """How a person is asked."""
+
+    async def wait_for_pause(self) -> None:
+        """Wait while a prompt is being typed, so that a key for it does not answer a question."""
+
+    async def pick(self, picker: Picker) -> list[Row] | None:
+        """The picked rows; None after Escape."""
+
+    async def ask(self, prompt: str, initial: str = "") -> str | None:
+        """A line of text; None after Escape."""
+
+
+class Interface(Dialogs, Protocol):
     """A terminal."""
 
     @property
@@ -67,14 +63,25 @@ class Interface(Protocol):
     def take_pending(self) -> list[str]:
         """The lines that were not printed before the end."""
 
-    async def pick(self, picker: Picker) -> list[Row] | None:
-        """Let the person pick; None after Escape."""
-
-    async def ask(self, prompt: str, initial: str = "") -> str | None:
-        """Ask for a line of text; None after Escape."""
-
-    async def wait_for_pause(self) -> None:
-        """Wait while a prompt is being typed, so that a key for it does not answer a question."""
-
     async def edit(self, path: str, folders: Sequence[str]) -> None:
         """Open a file in the person's editor, which is in none of the folders, and wait until it is closed."""
+
+
+def terminal_size() -> tuple[int, int]:
+    """Columns and rows of the window."""
+    try:
+        columns, rows = os.get_terminal_size(1)
+    except OSError:
+        return DEFAULT_SIZE
+    return columns or DEFAULT_SIZE[0], rows or DEFAULT_SIZE[1]
+
+
+def count_wrapped_rows(screen: Screen, cursor: Point, columns: int) -> tuple[int, int]:
+    """After a terminal wrapped a drawn screen: how many rows are above the cursor, and how many there are in all."""
+    heights = [max(1, -(-row_width(screen, row) // columns)) for row in range(screen.height)]
+    return sum(heights[: cursor.y]) + cursor.x // columns, sum(heights)
+
+
+def row_width(screen: Screen, row: int) -> int:
+    """The cells of a row up to the last that is not blank."""
+    return max((x + char.width for x, char in screen.data_buffer[row].items() if char.char.strip()), default=0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from prompt_toolkit.filters import Condition, emacs_mode, vi_navigation_mode
+from prompt_toolkit.filters import Always, Condition, Filter, emacs_mode, vi_navigation_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
 
@@ -88,16 +90,16 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
 
     @keys.add(Keys.BracketedPaste, filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        buffer.insert_text(screen.actions.fold_paste(event.data))
+        buffer.insert_text(screen.actions.pastes.fold(event.data))
 
     @keys.add("c-v", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        screen.actions.paste_image()
+        screen.actions.run_task(screen.actions.paste_image())
 
     @keys.add("c-g", filter=is_free)
     @keys.add("c-x", "c-e", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        screen.actions.edit_prompt()
+        screen.actions.run_task(screen.actions.edit_prompt())
 
     return keys
 
@@ -108,34 +110,18 @@ def bind_session(screen: ConversationScreen) -> KeyBindings:
     is_free = Condition(lambda: screen.picker is None and screen.asked is None)
     is_plain = is_free & (emacs_mode | vi_navigation_mode) & Condition(lambda: screen.input.complete_state is None)
 
-    @keys.add("escape", filter=is_plain)
-    def _(event: KeyPressEvent) -> None:
-        actions.escape()
-
-    @keys.add("c-c", filter=is_free)
-    @keys.add("<sigint>")
-    def _(event: KeyPressEvent) -> None:
-        actions.cancel()
-
-    @keys.add("c-d", filter=is_free & Condition(lambda: not screen.input.text))
-    def _(event: KeyPressEvent) -> None:
-        actions.end_of_input()
-
-    @keys.add("s-tab", filter=is_free)
-    def _(event: KeyPressEvent) -> None:
-        actions.cycle_mode()
-
-    @keys.add("c-o")
-    def _(event: KeyPressEvent) -> None:
-        actions.expand_output()
-
-    @keys.add("c-t")
-    def _(event: KeyPressEvent) -> None:
-        actions.expand_thinking()
-
-    @keys.add("c-r", filter=is_free)
-    def _(event: KeyPressEvent) -> None:
-        actions.search_history()
+    bound: tuple[tuple[str, Filter, Callable[[], object]], ...] = (
+        ("escape", is_plain, actions.escape),
+        ("c-c", is_free, actions.cancel),
+        ("<sigint>", Always(), actions.cancel),
+        ("c-d", is_free & Condition(lambda: not screen.input.text), actions.leave),
+        ("s-tab", is_free, actions.cycle_mode),
+        ("c-o", Always(), actions.expand_output),
+        ("c-t", Always(), actions.expand_thinking),
+        ("c-r", is_free, lambda: actions.run_task(actions.search_history())),
+    )
+    for key, when, act in bound:
+        keys.add(key, filter=when)(partial(call, act))
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
@@ -146,6 +132,10 @@ def bind_session(screen: ConversationScreen) -> KeyBindings:
         event.app.renderer.clear()
 
     return keys
+
+
+def call(act: Callable[[], object], event: KeyPressEvent) -> None:
+    act()
 
 
 def bind_picker(screen: ConversationScreen) -> KeyBindings:

@@ -12,20 +12,23 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import Row
-from parley.terminal.interfaces.base import Actions
+from parley.terminal.interfaces.base import terminal_size
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.interfaces.sizes import terminal_size
 from parley.terminal.rendering.text import reveal_line
 from parley.workspace.search_path import environment_for
+
+if TYPE_CHECKING:
+    from parley.terminal.application import ConversationApplication
 
 PROMPT = "> "
 
 
 class PlainInterface:
-    def __init__(self, actions: Actions, environment: Mapping[str, str]) -> None:
+    def __init__(self, actions: ConversationApplication, environment: Mapping[str, str]) -> None:
         self._actions = actions
         self._editor = environment.get("VISUAL") or environment.get("EDITOR") or "vi"
         self._asked: asyncio.Future[str | None] | None = None
@@ -71,7 +74,7 @@ class PlainInterface:
         if self._asked is not None and not self._asked.done():
             self._asked.set_result(line)
         elif line is None:
-            self._actions.end_of_input()
+            self._actions.leave()
         else:
             self._actions.submit(line)
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
@@ -41,13 +41,15 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import Row
-from parley.terminal.interfaces.base import Actions
+from parley.terminal.interfaces.base import count_wrapped_rows, terminal_size
 from parley.terminal.interfaces.picker import Picker
-from parley.terminal.interfaces.sizes import count_wrapped_rows, terminal_size
-from parley.terminal.prompts.prompt_log import PromptLog
+from parley.terminal.prompts import PromptLog
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import mask_hidden, reveal_line, shorten
 from parley.workspace.search_path import environment_for
+
+if TYPE_CHECKING:
+    from parley.terminal.application import ConversationApplication
 
 BEGIN_FRAME, END_FRAME = "\x1b[?2026h", "\x1b[?2026l"
 """Ask the terminal to show the frame at once. Terminals that do not know it ignore it."""
@@ -156,7 +158,7 @@ class InlineApplication(Application[None]):
 
 
 class ConversationScreen:
-    def __init__(self, actions: Actions, styles: Styles, settings: PromptSettings) -> None:
+    def __init__(self, actions: ConversationApplication, styles: Styles, settings: PromptSettings) -> None:
         self.actions = actions
         self.styles = styles
         self.picker: Picker | None = None
@@ -248,7 +250,7 @@ class ConversationScreen:
     def _live_lines(self) -> list[str]:
         columns, rows = terminal_size()
         room = max(0, rows - self._rows_below(columns, rows) - 2)
-        lines = self.actions.live_lines()
+        lines = self.actions.live_lines
         return lines[max(0, len(lines) - room) :] if room else []
 
     def _rows_below(self, columns: int, rows: int) -> int:

@@ -1,7 +1,7 @@
-"""Tool calls and background tasks as lines on the terminal.
+"""Tool calls, subagents and background tasks as lines on the terminal.
 
 A running call is a live line with a spinner; when it ends, one line is printed: what it did, how it ended, how long it
-took. Calls of a subagent are indented below the line of the call that started it.
+took. The calls of a subagent have no lines of their own: the line of the agent counts its steps and tokens.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from parley.protocol.base import Json, encode_json
 from parley.protocol.blocks import ToolResult, ToolUse
+from parley.protocol.messages.system import TaskUsage
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, shorten, wrap
 from parley.tools.catalog import JUDGED_BY_CALL, describe_activity, find_traits
@@ -23,56 +24,51 @@ SEPARATOR = " · "
 MAX_REASON_LINES = 3
 
 
-def format_seconds(seconds: float) -> str:
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def spinner_frame(now: float) -> str:
-    return SPINNER[int(now * FRAMES_PER_SECOND) % len(SPINNER)]
-
-
-class RunningCall:
+class ShownCall:
     """A call that has no result yet."""
 
-    def __init__(self, call: ToolUse, depth: int, started_at: float) -> None:
+    def __init__(self, call: ToolUse, started_at: float) -> None:
         self.call = call
-        self.depth = depth
         self.started_at = started_at
-        self.is_announced = False
-        """Whether a line about its start is printed: one that has lines of its own below it."""
         self.is_dialog = False
         """Whether the call is a question to the person, who has seen it and its answer."""
 
 
+class RunningAgent:
+    """A subagent or a background task."""
+
+    def __init__(self, title: str, started_at: float) -> None:
+        self.title = title
+        self.started_at = started_at
+        self.activity = ""
+        self.steps = 0
+        self.tokens = 0
+
+    def figures(self, seconds: str) -> str:
+        parts = [f"{self.steps} step{'s'[: self.steps != 1]}"] if self.steps else []
+        parts += [f"{self.tokens:,} tokens"] if self.tokens else []
+        return SEPARATOR.join([*parts, seconds])
+
+
 class CallLines:
-    """The lines of calls and tasks."""
+    """The lines of calls, with one line for each subagent and background task."""
 
     def __init__(self, styles: Styles, width: Callable[[], int], clock: Callable[[], float]) -> None:
         self._styles = styles
         self._width = width
         self._clock = clock
-        self.running: dict[str, RunningCall] = {}
+        self.running: dict[str, ShownCall] = {}
         self.shows_time = True
         """False while messages of the past are shown."""
-        self._tasks: dict[str, str] = {}
-        """The background tasks that run: description by id."""
+        self.asked: set[str | None] = set()
+        """The calls that wait for an answer of the person."""
+        self._agents: dict[str, RunningAgent] = {}
+        """By the id of the task."""
+        self._waiting: dict[str, str] = {}
+        """The task that a call waits for."""
 
-    def start(self, call: ToolUse, parent_id: str | None) -> list[str]:
-        """A call begins; returns the lines to print."""
-        parent = self.running.get(parent_id) if parent_id is not None else None
-        depth = 0 if parent_id is None else 1 if parent is None else parent.depth + 1
-        self.running[call.id] = RunningCall(call, depth, self._clock())
-        return [] if parent is None else self.announce(parent)
-
-    def announce(self, running: RunningCall) -> list[str]:
-        """The line above those that belong to a call, once."""
-        if running.is_announced:
-            return []
-        running.is_announced = True
-        return [self._fit(running.depth, "▸", describe(running.call), "")]
+    def start(self, call: ToolUse) -> None:
+        self.running[call.id] = ShownCall(call, self._clock())
 
     def resume(self, call_id: str, *, is_dialog: bool) -> None:
         """The call runs from now on: until here it waited for an answer."""
@@ -83,79 +79,105 @@ class CallLines:
     def finish(self, result: ToolResult, meta: Json) -> list[str]:
         """The line of a call that has ended. `meta` is its entry in `tool_result_meta`."""
         running = self.running.pop(result.tool_use_id, None)
-        if running is None:
-            return []
-        styles, elapsed = self._styles, self._elapsed(running.started_at)
+        agent = self._agents.pop(self._waiting.pop(result.tool_use_id, ""), None)
+        if running is None or running.is_dialog:
+            return []  # the person has seen a dialog, and answered it
+        styles, elapsed = self._styles, ""
+        if self.shows_time:
+            elapsed = f"{SEPARATOR}{format_seconds(self._clock() - running.started_at)}"
         if meta.get("permission_decision", {}).get("decision") == "reject":
             return self._explain(running, styles.warning("⊘"), "denied", first_line(result))
         if "non_execution_kind" in meta:
-            return [self._fit(running.depth, styles.warning("⊘"), describe(running.call), "interrupted")]
+            return [self._fit(styles.warning("⊘"), describe(running.call), "interrupted")]
         if result.is_error:
             return self._explain(running, styles.bad("✗"), f"failed{elapsed}", first_line(result))
-        if running.is_dialog:
-            return []
-        return [self._fit(running.depth, styles.good("✓"), describe(running.call), f"ok{elapsed}")]
+        outcome = f"ok{elapsed}" if agent is None else self._figures(agent)
+        return [self._fit(styles.good("✓"), describe(running.call), outcome)]
 
-    def _elapsed(self, since: float) -> str:
-        return f"{SEPARATOR}{format_seconds(self._clock() - since)}" if self.shows_time else ""
-
-    def _explain(self, running: RunningCall, mark: str, outcome: str, reason: str) -> list[str]:
+    def _explain(self, running: ShownCall, mark: str, outcome: str, reason: str) -> list[str]:
         """The line of a call that did not succeed; its reason is on the next line if it does not fit."""
-        what, depth = describe(running.call), running.depth
-        if cell_width(f"{INDENT * depth}? {what}{SEPARATOR}{outcome}: {reason}") <= self._width():
-            return [self._fit(depth, mark, what, f"{outcome}: {reason}")]
-        room = max(1, self._width() - len(INDENT) * (depth + 1))
-        reasons = wrap(reason, room)[:MAX_REASON_LINES]
-        return [
-            self._fit(depth, mark, what, outcome),
-            *(INDENT * (depth + 1) + self._styles.dim(line) for line in reasons),
-        ]
+        what = describe(running.call)
+        if cell_width(f"? {what}{SEPARATOR}{outcome}: {reason}") <= self._width():
+            return [self._fit(mark, what, f"{outcome}: {reason}")]
+        reasons = wrap(reason, max(1, self._width() - len(INDENT)))[:MAX_REASON_LINES]
+        return [self._fit(mark, what, outcome), *(INDENT + self._styles.dim(line) for line in reasons)]
 
     def live_lines(self) -> list[str]:
-        """A line for every call that runs."""
-        now = self._clock()
-        return [
-            self._fit(one.depth, spinner_frame(now), describe(one.call), format_whole(now - one.started_at))
-            for one in self.running.values()
-            if not (one.is_announced and self._has_children(one))
+        """A line for every call, agent and task that runs."""
+        now, lines = self._clock(), []
+        for call_id, running in self.running.items():
+            agent = self._agents.get(self._waiting.get(call_id, ""))
+            if call_id in self.asked:
+                continue
+            if agent is None:
+                seconds = format_whole(now - running.started_at)
+                lines.append(self._fit(spinner_frame(now), describe(running.call), seconds))
+            else:
+                lines.append(self._live_agent(agent, now, describe(running.call)))
+        awaited = set(self._waiting.values())
+        return lines + [
+            self._live_agent(agent, now, agent.title) for id, agent in self._agents.items() if id not in awaited
         ]
 
-    def _has_children(self, one: RunningCall) -> bool:
-        calls = list(self.running.values())
-        return any(other.depth > one.depth for other in calls[calls.index(one) + 1 :])
-
-    # Background tasks.
-
-    def start_task(self, task_id: str, description: str) -> list[str]:
-        self._tasks[task_id] = description
-        return [self._fit(1, "▸", f"In the background: {reveal_line(description)}", "")]
-
-    def finish_task(self, task_id: str, status: str) -> list[str]:
-        description = self._tasks.pop(task_id, None)
-        if description is None:
-            return []
-        styles = self._styles
-        mark = styles.good("✓") if status == "completed" else styles.bad("✗")
-        return [self._fit(1, mark, f"In the background: {reveal_line(description)}", reveal_line(status))]
+    def _live_agent(self, agent: RunningAgent, now: float, title: str) -> str:
+        activity = f"{SEPARATOR}{agent.activity}" if agent.activity else ""
+        return self._fit(spinner_frame(now), title + activity, agent.figures(format_whole(now - agent.started_at)))
 
     @property
-    def tasks(self) -> list[str]:
-        return list(self._tasks.values())
+    def is_moving(self) -> bool:
+        return bool(self.running.keys() - self.asked or self._agents)
 
-    def note(self, parent_id: str, text: str) -> list[str]:
-        """What a subagent says, on one line."""
-        parent = self.running.get(parent_id)
-        above = [] if parent is None else self.announce(parent)
-        depth = 1 if parent is None else parent.depth + 1
-        return [*above, self._fit(depth, " ", "", reveal_line(text))]
+    def forget(self) -> None:
+        """The session was replaced by another."""
+        self.running.clear()
+        self._agents.clear()
+        self._waiting.clear()
 
-    def _fit(self, depth: int, mark: str, what: str, outcome: str) -> str:
+    # Subagents and background tasks.
+
+    def start_agent(self, task_id: str, description: str, call_id: str | None) -> list[str]:
+        """`call_id`: the call that waits for it; None for a task in the background."""
+        agent = self._agents[task_id] = RunningAgent(reveal_line(description), self._clock())
+        if call_id is not None:
+            self._waiting[call_id] = task_id
+            return []
+        return [self._fit("▸", f"In the background: {agent.title}", "")]
+
+    def step(self, call_id: str, activity: str) -> None:
+        """A call of a subagent begins."""
+        agent = self._agents.get(self._waiting.get(call_id, ""))
+        if agent is not None:
+            agent.steps, agent.activity = agent.steps + 1, activity
+
+    def progress(self, task_id: str, activity: str, usage: TaskUsage) -> None:
+        agent = self._agents.get(task_id)
+        if agent is not None:
+            agent.activity, agent.tokens = reveal_line(activity), usage.total_tokens
+            agent.steps = max(agent.steps, usage.tool_uses)
+
+    def finish_agent(self, task_id: str, status: str, usage: TaskUsage | None) -> list[str]:
+        agent = self._agents.get(task_id)
+        if agent is None:
+            return []
+        if usage is not None:
+            agent.tokens, agent.steps = usage.total_tokens, max(agent.steps, usage.tool_uses)
+        if task_id in self._waiting.values():
+            return []  # the line of the call says it
+        del self._agents[task_id]
+        mark = self._styles.good("✓") if status == "completed" else self._styles.bad("✗")
+        outcome = f"{reveal_line(status)}{SEPARATOR}{self._figures(agent)}"
+        return [self._fit(mark, f"In the background: {agent.title}", outcome)]
+
+    def _figures(self, agent: RunningAgent) -> str:
+        return agent.figures(format_seconds(self._clock() - agent.started_at))
+
+    def _fit(self, mark: str, what: str, outcome: str) -> str:
         """One line that fits: the end of `what` is left out, or else that of the outcome."""
-        room = self._width() - len(INDENT) * depth - 2
+        room = self._width() - 2
         outcome = shorten(outcome, room)
         gap = SEPARATOR if what and outcome else ""
         what = shorten(what, max(0, room - cell_width(outcome) - len(gap)))
-        return f"{INDENT * depth}{mark} {what}{self._styles.dim((gap if what else '') + outcome)}"
+        return f"{mark} {what}{self._styles.dim((gap if what else '') + outcome)}"
 
 
 def describe(call: ToolUse) -> str:
@@ -184,6 +206,17 @@ def first_line(result: ToolResult) -> str:
         content = "\n".join(str(block["text"]) for block in content if isinstance(block.get("text"), str))
     lines = [line for line in (content or "").splitlines() if line.strip()]
     return reveal_line(lines[0][:MAX_INPUT_CHARS]) if lines else "no reason was given"
+
+
+def spinner_frame(now: float) -> str:
+    return SPINNER[int(now * FRAMES_PER_SECOND) % len(SPINNER)]
+
+
+def format_seconds(seconds: float) -> str:
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
 def format_whole(seconds: float) -> str:

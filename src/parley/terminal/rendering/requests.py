@@ -1,6 +1,8 @@
-"""Permission requests as lines: what would run, why it is asked about, what an answer would change. Pure."""
+"""Permission requests and decisions as lines: what would run, why it is asked about, what an answer changes. Pure."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from parley.protocol.base import Json, encode_json
 from parley.terminal.rendering.style import Styles
@@ -94,14 +96,29 @@ def value_text(value: object) -> str:
     return reveal_text(value if isinstance(value, str) else encode_json(value).decode()).rstrip("\n")
 
 
-def list_options(options: list[Json], styles: Styles, width: int) -> list[str]:
-    """The numbered choices of a question."""
-    lines: list[str] = []
-    for number, option in enumerate(options, 1):
-        about = reveal_line(str(option.get("description", "")))
-        label = f"  {number}. {reveal_line(str(option.get('label', '')))}"
-        parts = break_lines(f"{label} – {about}" if about else label, width, 5)
-        lines += [parts[0], *(f"     {part}" for part in parts[1:])]
-        if isinstance(option.get("preview"), str):
-            lines += [f"       {styles.code(line)}" for line in reveal_text(option["preview"]).split("\n")]
-    return lines
+def format_decision(result: Json, *, mode_source: str = "", is_offered: bool = True) -> Iterator[str]:
+    """`result`: the answer to `check_permission`. `mode_source`: where the mode is set."""
+    yield reveal_line(f"{result['decision']}: {result['outcome']}")
+    yield from format_rows(
+        ("tool", result["tool"] if is_offered else f"{result['tool']} (not offered to the model)"),
+        ("input", encode_json(result["input"]).decode()),
+        ("mode", f"{result['mode']} ({mode_source})" if mode_source else result["mode"]),
+        ("source", result["source"]),
+        ("reason", result["reason"]),
+        ("rule", format_rule(result["rule"])),
+        ("path", result["blocked_path"] or ""),
+        ("message", result["message"]),
+    )
+
+
+def format_rows(*pairs: tuple[str, str]) -> Iterator[str]:
+    return (f"  {name:10} {reveal_line(value)}" for name, value in pairs if value)
+
+
+def format_rule(rule: Json | None) -> str:
+    if rule is None:
+        return ""
+    where = rule["source"]
+    if "file" in rule:
+        where += f", {rule['file']}" + ("" if rule["line"] is None else f":{rule['line']}")
+    return f"{rule['behavior']} {rule['text']} ({where})"

@@ -3,16 +3,44 @@
     style = Styles(color=True)
     style.dim("2 turns") -> "\\x1b[2m2 turns\\x1b[0m"
 
-`NO_COLOR` turns colours off and leaves bold, dim and italic; a terminal that is `dumb` gets no sequences at all.
+A theme has codes of the sixteen named colours, which every terminal has. `NO_COLOR` turns colours off and leaves bold,
+dim and italic; a terminal that is `dumb` gets no sequences at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from parley.terminal.rendering.themes import DARK, Theme
+from dataclasses import dataclass
 
 RESET = "\x1b[0m"
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The codes of one set of colours. An empty code leaves the text as it is."""
+
+    name: str
+    code: str = "36"
+    good: str = "32"
+    bad: str = "1;31"
+    warning: str = "33"
+    accent: str = "35"
+    added: str = "32"
+    removed: str = "31"
+
+
+DARK = Theme("dark")
+THEMES = {
+    theme.name: theme
+    for theme in (
+        DARK,
+        Theme("light", code="34", warning="35", accent="34"),
+        Theme("high-contrast", code="96", good="92", bad="1;91", warning="93", accent="95", added="92", removed="91"),
+        Theme("color-blind", code="36", good="34", bad="1;33", warning="33", accent="36", added="34", removed="33"),
+        Theme("plain", code="", good="", bad="1", warning="", accent="", added="", removed=""),
+    )
+}
+"""The themes by name, the default first. `plain` has no colours."""
 
 
 class Styles:

@@ -1,13 +1,13 @@
 """A conversation as lines: what is finished is printed once, what is still open is live.
 
-    transcript = Transcript(print_lines, styles, width, clock)
+    transcript = TerminalTranscript(print_lines, styles, width, clock)
     transcript.show(message)        a message of the session
     transcript.advance()            prints the lines that will not change any more, once per frame
     transcript.live_lines()         how the rest looks now
 
-It knows nothing of the terminal. The one-shot view of the CLI and the conversation use it.
+It knows nothing of the terminal. A run of one prompt and a conversation use it.
 
-See also: `answer.py` for the text of the model, `calls.py` for tool calls.
+See also: `calls.py` for the lines of tool calls, `details.py` for what is shown below them, `markdown.py` for answers.
 """
 
 from __future__ import annotations
@@ -15,23 +15,95 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from parley.protocol.base import UNSET, Message, Struct
-from parley.protocol.blocks import Text, ToolResult, ToolUse
+from parley.protocol.blocks import Text, Thinking, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
+from parley.protocol.messages.occasional import CompactBoundary
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import ApiRetry, Informational, Status, TaskNotification, TaskStarted
+from parley.protocol.messages.system import (
+    ApiRetry,
+    Informational,
+    Status,
+    TaskNotification,
+    TaskProgress,
+    TaskStarted,
+    TaskUsage,
+)
 from parley.sdk.runtime.wording import failure_reason, retry_text, text_of
-from parley.terminal.rendering.answer import Answer, PlainAnswer
-from parley.terminal.rendering.calls import CallLines, format_seconds, format_whole, spinner_frame
+from parley.terminal.rendering.calls import CallLines, describe, format_seconds, format_whole, spinner_frame
+from parley.terminal.rendering.details import WorkList, changed_lines, name_images, output_text, paint_diff
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten, wrap
+from parley.tools.catalog import find_traits
 
 EXTRA_MODULES = ("rich", "markdown_it")
 PHASES = {"requesting": "Waiting for the model", "compacting": "Compacting the conversation"}
+MAX_DIFF_LINES = 24
+MAX_OUTPUT_LINES = 3
+"""How much of the output of a command is shown below its line."""
+MAX_KEPT_CHARS = 2_000_000
+"""How much of an output is kept to be shown in full."""
+PROMPT_MARK = "> "
+INTERRUPTED = "[Request interrupted by user"
+"""How the engine tells the model that a turn was interrupted."""
+LOCAL_OUTPUT = "<local-command-stdout>"
+"""How it tells the model what a command of the person did."""
+
+
+class Answer(Protocol):
+    """The answer of the model while it arrives: what is finished is printed for good, the rest is shown live."""
+
+    def feed(self, text: str) -> None: ...
+
+    def take(self) -> list[str]:
+        """The lines that will not change any more, each once."""
+
+    def open_lines(self) -> list[str]:
+        """How the rest looks now."""
+
+    def finish(self) -> list[str]:
+        """The lines of the rest."""
+
+
+class PlainAnswer:
+    """The text as it is, line by line, for an installation without the extra `tui`."""
+
+    def __init__(self, width: Callable[[], int]) -> None:
+        self._width = width
+        self._rest = ""
+
+    def feed(self, text: str) -> None:
+        self._rest += text
+
+    def take(self) -> list[str]:
+        finished, newline, self._rest = self._rest.rpartition("\n")
+        return reveal_text(finished).split("\n") if newline else []
+
+    def open_lines(self) -> list[str]:
+        return wrap(reveal_text(self._rest), self._width()) if self._rest else []
+
+    def finish(self) -> list[str]:
+        rest, self._rest = self._rest, ""
+        return reveal_text(rest).split("\n") if rest else []
+
+
+@cache
+def has_extra() -> bool:
+    """Whether what formats Markdown is installed. Found without importing it, which another thread may be doing."""
+    return all(find_spec(name) is not None for name in EXTRA_MODULES)
+
+
+def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
+    """Formats Markdown if the extra is installed, which is imported here."""
+    if not has_extra():
+        return PlainAnswer(width)
+    from parley.terminal.rendering.markdown import MarkdownAnswer
+
+    return MarkdownAnswer(width, styles)
 
 
 class StreamDelta(Struct, frozen=True):
@@ -53,22 +125,7 @@ class ModelStreamEvent(Struct, frozen=True):
     content_block: StartedBlock = StartedBlock()
 
 
-@cache
-def has_extra() -> bool:
-    """Whether what formats Markdown is installed. Found without importing it, which another thread may be doing."""
-    return all(find_spec(name) is not None for name in EXTRA_MODULES)
-
-
-def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
-    """Formats Markdown if the extra is installed, which is imported here."""
-    if not has_extra():
-        return PlainAnswer(width)
-    from parley.terminal.rendering.markdown import MarkdownAnswer
-
-    return MarkdownAnswer(width, styles)
-
-
-class Transcript:
+class TerminalTranscript:
     def __init__(
         self,
         print_lines: Callable[[list[str]], None],
@@ -81,6 +138,7 @@ class Transcript:
         self._width = width
         self._clock = clock
         self.calls = CallLines(styles, width, clock)
+        self.work = WorkList()
         self._answer: Answer | None = None
         self._streamed = ""
         """The text of the block that arrives."""
@@ -89,10 +147,21 @@ class Transcript:
         self.phase = ""
         self._since = 0.0
         self._printed = ""
-        """What was printed last: `text`, `call` or `note`."""
-        self.results: list[Result] = []
+        """What was printed last: `text`, `call`, `prompt`, `output` or `note`."""
+        self.has_result = False
         self.is_interrupted = False
         """The person interrupted a turn, or left the prompt with Escape."""
+        self.last_output: tuple[str, str] | None = None
+        """The last call with an output: its description, and the output in full."""
+        self.last_thinking = ""
+        self.more_hint = ""
+        """How to see the rest of an output, if there is a way."""
+        self.seen_diffs: set[str | None] = set()
+        """The calls whose changes were shown with a question."""
+        self.echoes = True
+        """Whether prompts are printed when they are sent. A terminal that edits lines itself shows them already."""
+        self.own_prompts: set[str] = set()
+        """The uuids of prompts that were printed when they were sent."""
 
     shown: dict[type[Message], Callable[[Any, Any], None]]
     """How each message is shown. Others are for programs."""
@@ -121,25 +190,69 @@ class Transcript:
         if lines and self._printed not in ("", "text"):
             lines = ["", *lines]
         calls = self.calls.live_lines()
-        if calls or not self.awaited:
+        if calls or not self._awaited:
             return [*lines, *calls]
         now = self._clock()
-        status = f"{spinner_frame(now)} {self.awaited}… {format_whole(now - self._since)}"
+        status = f"{spinner_frame(now)} {self._awaited}… {format_whole(now - self._since)}"
         return [*lines, self.styles.dim(shorten(status + hint, self._width()))]
-
-    def printed_question(self) -> None:
-        """Something else printed a question, and its answer."""
-        self._printed = "call"
 
     @property
     def is_moving(self) -> bool:
         """Whether the live lines change with time."""
-        return bool(self.awaited or self.calls.running)
+        return bool(self._awaited) or self.calls.is_moving
 
     @property
-    def awaited(self) -> str:
-        """What is shown as awaited; empty for nothing."""
-        return self.phase
+    def _awaited(self) -> str:
+        """What is shown as awaited; empty for nothing, or if it is the person."""
+        return "" if self.calls.asked else self.phase
+
+    # What the terminal itself prints.
+
+    def show_prompt(self, text: str, note: str = "") -> None:
+        """A prompt, as it was sent."""
+        self.finish_answer()
+        lines = wrap(reveal_text(text), max(10, self._width() - len(PROMPT_MARK)))
+        marked = [f"{PROMPT_MARK if index == 0 else '  '}{line}" for index, line in enumerate(lines)]
+        self._printed = self._printed and "note"  # an empty line before each prompt
+        self.print("prompt", [*map(self.styles.bold, marked), *([self.styles.dim(f"  {note}")] if note else [])])
+
+    def show_question(self, lines: list[str], *, is_new: bool = False) -> None:
+        """Lines of a question, or of its answer. There is an empty line before a new question."""
+        self.finish_answer()
+        self._printed = self._printed and ("note" if is_new else "call")
+        self.print("call", lines)
+
+    def note(self, text: str) -> None:
+        """A remark of the terminal itself."""
+        self.print("note", self._in_width(text, self.styles.dim))
+
+    def warn(self, text: str) -> None:
+        self.print("note", self._in_width(text, self.styles.warning))
+
+    def _in_width(self, text: str, paint: Callable[[str], str]) -> list[str]:
+        return [paint(line) for line in wrap(reveal_text(text), self._width())]
+
+    def print(self, kind: str, lines: list[str]) -> None:
+        """Print lines, with an empty line before them if they are of another kind than the last."""
+        if lines:
+            gap = [""] if self._printed not in ("", kind) else []
+            self._printed = kind
+            self._print_lines([*gap, *lines])
+
+    def finish_answer(self) -> None:
+        if self._answer is not None:
+            answer, self._answer, self._streamed = self._answer, None, ""
+            self.print("text", answer.take() + answer.finish())
+
+    def enter(self, phase: str) -> None:
+        if phase != self.phase:
+            self.phase, self._since = phase, self._clock()
+
+    def settle(self) -> None:
+        """What was shown is over: nothing is awaited."""
+        self.finish_answer()
+        self.calls.forget()
+        self.enter("")
 
     # Messages.
 
@@ -175,14 +288,18 @@ class Transcript:
             self._answer.feed(text)
 
     def _show_assistant(self, message: Assistant) -> None:
-        parent = message.parent_tool_use_id if isinstance(message.parent_tool_use_id, str) else None
+        parent = message.parent_tool_use_id
         for block in message.message.content:
-            if isinstance(block, ToolUse):
+            if isinstance(block, ToolUse) and isinstance(parent, str):
+                self.calls.step(parent, describe(block))
+            elif isinstance(parent, str):
+                continue
+            elif isinstance(block, ToolUse):
                 self.finish_answer()
-                self.print("call", self.calls.start(block, parent))
+                self.calls.start(block)
                 self.enter("")
-            elif isinstance(block, Text) and parent is not None:
-                self.print("call", self.calls.note(parent, block.text))
+            elif isinstance(block, Thinking):
+                self.last_thinking = block.thinking
             elif isinstance(block, Text) and message.is_api_error_message is not True and message.error is UNSET:
                 self._show_text(block.text, keeps_lines=message.local_command_source is not UNSET)
 
@@ -195,14 +312,61 @@ class Transcript:
         self._texts.append(text)
 
     def _show_user(self, message: User) -> None:
+        if isinstance(message.parent_tool_use_id, str):
+            return
         content = message.message.content
+        if isinstance(content, str) or not any(isinstance(block, ToolResult) for block in content):
+            self._show_other_prompt(message)
+            return
         metas = message.tool_result_meta if isinstance(message.tool_result_meta, list) else []
-        for block in content if isinstance(content, list) else ():
+        for block in content:
             if isinstance(block, ToolResult):
                 meta = next((meta for meta in metas if meta.get("id") == block.tool_use_id), {})
+                running = self.calls.running.get(block.tool_use_id)
                 self.print("call", self.calls.finish(block, meta))
+                if running is not None and not running.is_dialog:
+                    self.print("call", self._detail(running.call, block, message.tool_use_result))
         if not self.calls.running:
             self.enter("Waiting for the model")
+
+    def _show_other_prompt(self, message: User) -> None:
+        """A prompt that was sent by another client of the session, or in an earlier turn."""
+        if message.isSynthetic is True or message.uuid in self.own_prompts:
+            return
+        content = message.message.content
+        texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
+        if "".join(texts).startswith((INTERRUPTED, LOCAL_OUTPUT)):
+            return  # the result, or the command, says it
+        images = name_images(None if isinstance(content, str) else [block.json for block in content])
+        if any(text.strip() for text in texts) or images:
+            self.show_prompt("\n".join(texts), " ".join(images))
+
+    def _detail(self, call: ToolUse, result: ToolResult, detail: Any) -> list[str]:
+        """What is shown below the line of a call."""
+        traits, text = find_traits(call.name), output_text(result.content)
+        if text.strip():
+            self.last_output = describe(call), text[:MAX_KEPT_CHARS]
+        if result.is_error:
+            return []
+        if traits.work_list and self.work.update(call.input, detail):
+            return self.work.lines(self.styles, self._width())
+        if call.id in self.seen_diffs:
+            return []
+        if changed := changed_lines(detail):
+            return paint_diff(changed, self.styles, self._width(), MAX_DIFF_LINES)
+        lines = [f"    {self.styles.dim(line)}" for line in name_images(result.content)]
+        if traits.effect == "runs_commands":
+            lines += self._excerpt(text)
+        return lines
+
+    def _excerpt(self, text: str) -> list[str]:
+        """The first lines of an output, and how many there are."""
+        lines = [line for line in reveal_text(text).split("\n") if line.strip()]
+        room = max(1, self._width() - 4)
+        shown = [f"    {self.styles.dim(shorten(line, room))}" for line in lines[:MAX_OUTPUT_LINES]]
+        rest = len(lines) - len(shown)
+        more = [self.styles.dim(f"    … {rest} more line{'s'[: rest != 1]}{self.more_hint}")] if rest > 0 else []
+        return [*shown, *more]
 
     def _show_status(self, message: Status) -> None:
         if isinstance(message.status, str):
@@ -216,11 +380,21 @@ class Transcript:
         self.warn(message.content)
 
     def _show_task(self, message: TaskStarted) -> None:
-        if message.is_backgrounded is True and message.ambient is not True:
-            self.print("call", self.calls.start_task(message.task_id, message.description))
+        if message.ambient is not True:
+            is_background = message.is_backgrounded is True
+            call_id = message.tool_use_id if isinstance(message.tool_use_id, str) and not is_background else None
+            lines = self.calls.start_agent(message.task_id, message.description, call_id)
+            self.print("call", lines if is_background else [])
+
+    def _show_progress(self, message: TaskProgress) -> None:
+        self.calls.progress(message.task_id, message.description, message.usage)
 
     def _show_task_end(self, message: TaskNotification) -> None:
-        self.print("call", self.calls.finish_task(message.task_id, message.status))
+        usage = message.usage if isinstance(message.usage, TaskUsage) else None
+        self.print("call", self.calls.finish_agent(message.task_id, message.status, usage))
+
+    def _show_compaction(self, message: CompactBoundary) -> None:
+        self.note("The conversation was compacted: a summary replaces the messages above.")
 
     def _show_result(self, message: Result) -> None:
         self.finish_answer()
@@ -234,43 +408,20 @@ class Transcript:
         elif text.strip() and not "\n\n".join(self._texts).endswith(text):
             self.print("text", self.render(text))
         self._texts.clear()
-        self.results.append(message)
-        tasks = self.calls.tasks
-        self.enter(f"Waiting for background tasks: {reveal_line(', '.join(tasks))}" if tasks else "Finishing")
-
-    # Lines.
-
-    def warn(self, text: str) -> None:
-        self.print("note", self._in_width(text, self.styles.warning))
-
-    def _in_width(self, text: str, paint: Callable[[str], str]) -> list[str]:
-        return [paint(line) for line in wrap(reveal_text(text), self._width())]
-
-    def print(self, kind: str, lines: list[str]) -> None:
-        """Print lines, with an empty line before them if they are of another kind than the last."""
-        if lines:
-            gap = [""] if self._printed not in ("", kind) else []
-            self._printed = kind
-            self._print_lines([*gap, *lines])
-
-    def finish_answer(self) -> None:
-        if self._answer is not None:
-            answer, self._answer, self._streamed = self._answer, None, ""
-            self.print("text", answer.take() + answer.finish())
-
-    def enter(self, phase: str) -> None:
-        if phase != self.phase:
-            self.phase, self._since = phase, self._clock()
+        self.has_result = True
+        self.enter("")
 
 
-Transcript.shown = {
-    StreamEvent: Transcript._show_event,
-    Assistant: Transcript._show_assistant,
-    User: Transcript._show_user,
-    Status: Transcript._show_status,
-    ApiRetry: Transcript._show_retry,
-    Informational: Transcript._show_information,
-    TaskStarted: Transcript._show_task,
-    TaskNotification: Transcript._show_task_end,
-    Result: Transcript._show_result,
+TerminalTranscript.shown = {
+    StreamEvent: TerminalTranscript._show_event,
+    Assistant: TerminalTranscript._show_assistant,
+    User: TerminalTranscript._show_user,
+    Status: TerminalTranscript._show_status,
+    ApiRetry: TerminalTranscript._show_retry,
+    Informational: TerminalTranscript._show_information,
+    TaskStarted: TerminalTranscript._show_task,
+    TaskProgress: TerminalTranscript._show_progress,
+    TaskNotification: TerminalTranscript._show_task_end,
+    CompactBoundary: TerminalTranscript._show_compaction,
+    Result: TerminalTranscript._show_result,
 }

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import signal
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -20,9 +21,7 @@ import msgspec
 from parley.errors import ParleyError
 from parley.protocol.base import Json
 from parley.protocol.framing import Framer
-from parley.testing.fake import messages
-from parley.testing.fake.link import ClientLink, FakeOptions
-from parley.testing.fake.messages import FakeMessages
+from parley.testing.fake.link import INITIALIZED, ClientLink, FakeMessages, FakeOptions, failure, success
 from parley.testing.fake.scenario import (
     MAX_LINE_BYTES,
     CallStep,
@@ -161,13 +160,13 @@ class FakeEngine:
             await asyncio.sleep(rule.delay_ms / 1000)
         if self._hanging.is_set() or (rule is not None and rule.silent):
             return
-        default = messages.INITIALIZED if subtype == "initialize" else {"still_queued": []}
+        default = INITIALIZED if subtype == "initialize" else {"still_queued": []}
         body = default if subtype in ("initialize", "interrupt") else {}
         if rule is not None and rule.response is not None:
             body = rule.response
         request_id = request_id if rule is None or rule.id is None else rule.id
         error = None if rule is None else rule.error
-        self._link.send(messages.success(request_id, body) if error is None else messages.failure(request_id, error))
+        self._link.send(success(request_id, body) if error is None else failure(request_id, error))
         self._heard.setdefault(subtype, asyncio.Event()).set()
         if subtype == "interrupt" and self._turn is not None:
             self._turn.cancel("interrupt")
@@ -228,25 +227,43 @@ class FakeEngine:
     # Steps.
 
     async def _do(self, step: PlacedStep, progress: TurnProgress) -> None:
-        await STEP_HANDLERS[type(step.do)](self, step, progress)
+        do = step.do
+        match do:
+            case SayStep():
+                progress.text = do.say + "x" * (do.pad_to_bytes - len(do.say.encode()))
+                await self._link.send_block({"type": "text", "text": progress.text}, do)
+            case ThinkStep():
+                block = {"type": "thinking", "thinking": do.think, "signature": "c2NyaXB0ZWQ="}
+                await self._link.send_block(block, do)
+            case CallStep():
+                await self._call(step, do, progress)
+            case HookStep():
+                await self._run_hook(step, do)
+            case RequestStep():
+                answer = await self._link.request(do.request, do.id)
+                self._check(step, do.expect, answer.get("response") or answer)
+            case SendStep():
+                await self._link.write(msgspec.json.encode(do.send), do)
+            case RawStep():
+                self._transport.write(do.raw.encode() + (b"\n" if do.newline else b""))
+            case WaitStep():
+                await asyncio.sleep(do.wait_ms / 1000)
+                self._waited_ms += do.wait_ms
+            case WaitForStep():
+                await self._wait_for(step, do)
+            case StderrStep():
+                self._stderr(do.stderr)
+            case ExitStep():
+                raise Exited(do.exit)
+            case KillStep():
+                raise Exited(-int(signal.Signals[do.kill]))
+            case HangStep():
+                self._hanging.set()
+                await asyncio.Event().wait()
 
-    async def say(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, SayStep)
-        text = step.do.say
-        text += "x" * (step.do.pad_to_bytes - len(text.encode()))
-        progress.text = text
-        await self._link.send_block({"type": "text", "text": text}, step.do)
-
-    async def think(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, ThinkStep)
-        await self._link.send_block(
-            {"type": "thinking", "thinking": step.do.think, "signature": "c2NyaXB0ZWQ="}, step.do
-        )
-
-    async def call(self, step: PlacedStep, progress: TurnProgress) -> None:
+    async def _call(self, step: PlacedStep, do: CallStep, progress: TurnProgress) -> None:
         """Call a tool: hooks, permission, the tool, hooks, its result."""
-        assert isinstance(step.do, CallStep)
-        do, id = step.do, step.do.id or self._make.new_id("toolu_")
+        id = do.id or self._make.new_id("toolu_")
         progress.num_turns += 1
         await self._link.send_block({"type": "tool_use", "id": id, "name": do.call, "input": do.input})
         progress.open_call = id
@@ -289,35 +306,15 @@ class FakeEngine:
             return found.get("content", found), found.get("isError") is True
         return do.result if do.result is not None else "done", False
 
-    async def hook(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, HookStep)
-        replies = await self._hooks(step.do.hook, step.do.input, always=True)
-        if step.do.expect is not None and not replies:
-            raise self._mismatch(step, "no hook of the client", f"one for {step.do.hook}")
+    async def _run_hook(self, step: PlacedStep, do: HookStep) -> None:
+        replies = await self._hooks(do.hook, do.input, always=True)
+        if do.expect is not None and not replies:
+            raise self._mismatch(step, "no hook of the client", f"one for {do.hook}")
         for reply in replies:
-            self._check(step, step.do.expect, reply)
+            self._check(step, do.expect, reply)
 
-    async def request(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, RequestStep)
-        answer = await self._link.request(step.do.request, step.do.id)
-        self._check(step, step.do.expect, answer.get("response") or answer)
-
-    async def send(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, SendStep)
-        await self._link.write(msgspec.json.encode(step.do.send), step.do)
-
-    async def raw(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, RawStep)
-        self._transport.write(step.do.raw.encode() + (b"\n" if step.do.newline else b""))
-
-    async def wait(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, WaitStep)
-        await asyncio.sleep(step.do.wait_ms / 1000)
-        self._waited_ms += step.do.wait_ms
-
-    async def wait_for(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, WaitForStep)
-        heard = self._heard.setdefault(step.do.wait_for, asyncio.Event())
+    async def _wait_for(self, step: PlacedStep, do: WaitForStep) -> None:
+        heard = self._heard.setdefault(do.wait_for, asyncio.Event())
         waits = [asyncio.ensure_future(event.wait()) for event in (heard, self._input_ended)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -325,25 +322,7 @@ class FakeEngine:
             for wait in waits:
                 wait.cancel()
         if not heard.is_set():
-            raise self._mismatch(step, "the end of the input", f"the control request {step.do.wait_for}")
-
-    async def write_stderr(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, StderrStep)
-        self._stderr(step.do.stderr)
-
-    async def exit(self, step: PlacedStep, progress: TurnProgress) -> None:
-        assert isinstance(step.do, ExitStep)
-        raise Exited(step.do.exit)
-
-    async def kill(self, step: PlacedStep, progress: TurnProgress) -> None:
-        import signal
-
-        assert isinstance(step.do, KillStep)
-        raise Exited(-int(signal.Signals[step.do.kill]))
-
-    async def hang(self, step: PlacedStep, progress: TurnProgress) -> None:
-        self._hanging.set()
-        await asyncio.Event().wait()
+            raise self._mismatch(step, "the end of the input", f"the control request {do.wait_for}")
 
     async def _hooks(self, event: str, input: Json, *, always: bool = False) -> list[Json]:
         """Run the hooks of the client for an event; their replies."""
@@ -372,24 +351,6 @@ class TurnProgress:
         self.num_turns = 1
         self.denials: list[Json] = []
         self.open_call: str | None = None
-
-
-Handler = Callable[[FakeEngine, PlacedStep, TurnProgress], Awaitable[None]]
-STEP_HANDLERS: Mapping[type, Handler] = {
-    SayStep: FakeEngine.say,
-    ThinkStep: FakeEngine.think,
-    CallStep: FakeEngine.call,
-    HookStep: FakeEngine.hook,
-    RequestStep: FakeEngine.request,
-    SendStep: FakeEngine.send,
-    RawStep: FakeEngine.raw,
-    WaitStep: FakeEngine.wait,
-    WaitForStep: FakeEngine.wait_for,
-    StderrStep: FakeEngine.write_stderr,
-    ExitStep: FakeEngine.exit,
-    KillStep: FakeEngine.kill,
-    HangStep: FakeEngine.hang,
-}
 
 
 def text_of(message: Json) -> str:

@@ -31,12 +31,20 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from parley.errors import UsageError
+from parley.evals.toml_errors import KeyLines, KeyPath, parse_path
 from parley.protocol.base import Json, Struct
-from parley.testing.fake.line_numbers import LineFinder
 from parley.version import PROTOCOL_LEVEL
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 MAX_LINE_BYTES = 256 * 1024 * 1024
+NAMES = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "object": "a table",
+    "array": "a list",
+}
 
 
 class OutputStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -253,29 +261,34 @@ def read_scenario(text: str, name: str = "scenario") -> Scenario:
         reason = str(exc).partition(" (at ")[0]
         where = f":{place[1]}:{place[2]}" if place else f":{text.count(chr(10)) + 1}"
         raise UsageError(f"{name}{where}: {reason}; expected TOML") from None
-    return make_scenario(found, name, LineFinder(text))
+    return make_scenario(found, name, KeyLines(text))
 
 
-def make_scenario(data: Json, name: str, lines: LineFinder | None = None) -> Scenario:
+def make_scenario(data: Json, name: str, lines: KeyLines | None = None) -> Scenario:
     """A scenario from what a file contains. Raises UsageError."""
-    lines = lines or LineFinder("")
+    lines = lines or KeyLines("")
     try:
         file = msgspec.convert(data, ScenarioFile)
     except msgspec.ValidationError as exc:
-        raise UsageError(explain(exc, name, lines, ScenarioFile)) from None
-    start = read_steps(file.start, name, lines, "start")
+        raise UsageError(explain(exc, name, lines)) from None
+    start = read_steps(file.start, name, lines, ("start",))
     turns = [
-        PlacedTurn(lines.turn(at), turn.prompt, read_steps(turn.steps, name, lines, f"turn[{at}].steps"), turn.result)
+        PlacedTurn(
+            line=lines.find(("turn", at)),
+            prompt=turn.prompt,
+            steps=read_steps(turn.steps, name, lines, ("turn", at, "steps")),
+            result=turn.result,
+        )
         for at, turn in enumerate(file.turn)
     ]
     return Scenario(name, file, start, turns)
 
 
-def read_steps(steps: Sequence[Json], name: str, lines: LineFinder, where: str) -> list[PlacedStep]:
+def read_steps(steps: Sequence[Json], name: str, lines: KeyLines, where: KeyPath) -> list[PlacedStep]:
     """Raises UsageError."""
     placed = []
     for at, step in enumerate(steps):
-        line = lines.step(where, at)
+        line = lines.find((*where, at))
         kinds = [key for key in step if key in STEPS]
         if not kinds:
             found = ", ".join(f"`{key}`" for key in step) or "an empty step"
@@ -290,18 +303,13 @@ def read_steps(steps: Sequence[Json], name: str, lines: LineFinder, where: str) 
     return placed
 
 
-def explain(exc: msgspec.ValidationError, name: str, lines: LineFinder, kind: type[Struct]) -> str:
+def explain(exc: msgspec.ValidationError, name: str, lines: KeyLines) -> str:
     """The message for an error outside the steps."""
-    path = str(exc).partition(" - at `$")[2]
-    path = path.rstrip("`").lstrip(".")
-    key = unknown_key(str(exc)) or re.split(r"[.\[]", path)[-1].rstrip("]")
-    line, in_turn = 1, re.match(r"turn\[(\d+)\]", path)
-    if in_turn:
-        line, kind = lines.turn(int(in_turn[1])), ScenarioTurn
-    elif path.startswith("on"):
-        kind = RequestRule
-    line = lines.key(key, line)
-    return f"{name}:{line}: {explain_reason(exc, kind)}"
+    path = parse_path(str(exc).partition(" - at `$")[2].rstrip("`"))
+    key = unknown_key(str(exc))
+    line = lines.find(path if key is None else (*path, key))
+    kinds: dict[Any, type[Struct]] = {"turn": ScenarioTurn, "on": RequestRule}
+    return f"{name}:{line}: {explain_reason(exc, kinds.get(path[0] if path else None, ScenarioFile))}"
 
 
 def explain_reason(exc: msgspec.ValidationError, kind: type[Any]) -> str:
@@ -316,10 +324,6 @@ def explain_reason(exc: msgspec.ValidationError, kind: type[Any]) -> str:
             f"found {NAMES.get(wrong[2], wrong[2])}, expected {NAMES.get(wrong[1], wrong[1])} as `{path.rstrip('`')}`"
         )
     return f"{reason} (`{path.rstrip('`')}`)" if path else reason
-
-
-NAMES = {"str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "object": "a table"}
-NAMES["array"] = "a list"
 
 
 def unknown_key(text: str) -> str | None:

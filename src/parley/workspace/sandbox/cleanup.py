@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -32,6 +31,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from parley.workspace import private_files
 from parley.workspace.sandbox.protected_entries import (
     SETTLED_NANOSECONDS,
     FolderIndex,
@@ -66,7 +66,7 @@ class PlaceholderRecord:
     def hold(self) -> None:
         """Remove what is left of sandboxes that were killed, and keep what is created from now on. Raises OSError."""
         self._remove_if_alone()
-        fcntl.flock(self._file, fcntl.LOCK_SH)
+        private_files.lock(self._file, shared=True)
 
     def create(self, path: str) -> bool:
         """Create a placeholder. Returns False if the path exists by now. Raises OSError."""
@@ -93,7 +93,8 @@ class PlaceholderRecord:
 
     def _remove_if_alone(self) -> bool:
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not private_files.lock(self._file, timeout_seconds=0):
+                return False
         except OSError:
             return False
         for line in reversed(os.pread(self._file, 1 << 20, 0).splitlines()):

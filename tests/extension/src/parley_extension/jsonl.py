@@ -21,7 +21,7 @@ import msgspec
 
 from parley.errors import SessionBusy, UnknownSession
 from parley.protocol.base import Json
-from parley.stores.base import AgentInfo, Entry, Info, RepairReport, SearchHit, StoreSetup, check_id, is_id
+from parley.stores.base import AgentInfo, Entry, Info, Log, RepairReport, SearchHit, Store, StoreSetup, check_id, is_id
 from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
 from parley.stores.selection import StoreKind
 
@@ -46,7 +46,7 @@ def write_whole(path: Path, data: bytes) -> None:
     os.replace(scratch, path)
 
 
-class JsonlLog:
+class JsonlLog(Log):
     """One log; `note` is called after each entry."""
 
     def __init__(self, path: Path, may_write: Callable[[], None], note: Callable[[Entry], None]) -> None:
@@ -55,12 +55,13 @@ class JsonlLog:
         self._note = note
         self.release: Callable[[], None] = lambda: None
 
-    def append(self, entry: Entry) -> None:
+    def append(self, *entries: Entry) -> None:
         self._may_write()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(entry) + b"\n")
-        self._note(entry)
+            file.write(b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries))
+        for entry in entries:
+            self._note(entry)
 
     def sync(self) -> None:
         if self._path.exists():
@@ -74,7 +75,7 @@ class JsonlLog:
         self.release()
 
 
-class JsonlStore:
+class JsonlStore(Store):
     def __init__(self, root: Path, cwd: str) -> None:
         self._root = root
         self._cwd = cwd

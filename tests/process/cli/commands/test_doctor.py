@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from parley.cli.commands.doctor.installation import EXTRAS
+from parley.cli.commands.doctor import EXTRAS
 from parley.models.script import read_script
 from parley.testing.model_server import running
 from parley.version import __version__

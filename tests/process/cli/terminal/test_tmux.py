@@ -42,11 +42,11 @@ def test_an_answer_streams_around_questions_that_are_answered_in_turn(tmp_path: 
     )
     with TmuxHarness(tmp_path, rows=40) as tmux:
         tmux.start(*script, "go")
-        for command, key in (("one", "y"), ("two", "a"), ("three", "n")):
+        for command, key in (("one", "y"), ("two", "l"), ("three", "r")):
             tmux.wait_for(f"    mkdir {command}\n  why:")
-            tmux.wait_for("n no · esc interrupt")
+            tmux.wait_for("esc ends the turn")
             tmux.press(key)
-            tmux.wait_for("Why not?" if key == "n" else f"Running mkdir {command} · ok")
+            tmux.wait_for("Why not?" if key == "r" else f"Running mkdir {command} · ok")
         tmux.type("enough")
         tmux.press("Enter")
         shown = tmux.wait_for("exit=0")
@@ -58,12 +58,12 @@ def test_an_answer_streams_around_questions_that_are_answered_in_turn(tmp_path: 
     assert rules == ["Bash(mkdir two *)"]
     assert [re.sub(r" · [0-9.]+ s.*", "", line) for line in lines] == [
         "First answer.",
-        "  → yes, once",
+        "  → Yes, once",
         "✓ Running mkdir one · ok",
-        "  → yes, always",
+        "  → Yes, always here: allow Bash(mkdir two *)",
         "✓ Running mkdir two · ok",
         "✗ Running mkdir two · failed",  # allowed by now; it exists
-        "  → no: enough",
+        "  → No: enough",
         "⊘ Running mkdir three · denied: The user denied this call. Their reason: enough",
         "The end.",
     ]
@@ -93,14 +93,14 @@ def test_ctrl_z_gives_the_terminal_back_until_it_continues(tmp_path: Path) -> No
         tmux.type("set -m")
         tmux.press("Enter")
         tmux.start(*script, "go")
-        tmux.wait_for("n no · esc interrupt")
+        tmux.wait_for("esc ends the turn")
         tmux.press("C-z")
         tmux.wait_for("Stopped")
         tmux.type("stty -a | grep -o '[-]*icanon'; fg")
         tmux.press("Enter")
         assert "\nicanon\n" in tmux.wait_for("\nicanon\n")
         tmux.wait_for("fg\n")
-        while "→ yes" not in tmux.text:
+        while "→ Yes" not in tmux.text:
             tmux.press("y")
         tmux.wait_for("Done.")
 

@@ -13,7 +13,7 @@ from parley.compose.composer import Composer
 from parley.engine.approval.request import input_digest
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
-from parley.stores.files.claude import project_key
+from parley.stores.files.store import project_key
 from tests.helpers.session import Json, SessionHarness
 
 WRITE = "{ name = 'Write', id = 't1', input = { file_path = 'new.txt', content = 'x' } }"

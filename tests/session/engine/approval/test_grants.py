@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from parley.stores.base import Entry
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from tests.helpers.session import Json, SessionHarness
 
 SESSION = "00000000-0000-4000-8000-00000000000a"

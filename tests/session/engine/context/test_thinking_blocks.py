@@ -15,9 +15,8 @@ import pytest
 
 from parley.models.base import ModelRequest
 from parley.models.catalog import thinking_owner
-from parley.testing.http import request_error
-from parley.testing.model_server import ModelServer
-from parley.testing.source import SourceAnswer
+from parley.testing.messages_api import request_error
+from parley.testing.model_server import ModelServer, SourceAnswer
 from tests.helpers.mcp import answer
 from tests.helpers.session import Json, SessionHarness, counted
 from tests.helpers.strict_model import Reply, StrictModel

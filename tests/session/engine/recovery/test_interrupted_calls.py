@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from parley.engine.recovery import interrupted_calls
+from parley.stores.base import Entry
 from parley.workspace.base import Scope
 from tests.helpers.session import Json, SessionHarness
 
@@ -63,12 +63,13 @@ async def left_behind(folder: Path, script: str, at: str) -> str:
         log = harness.session.config.storage.log
         kept, append = [], log.append
 
-        def dying(entry: Any) -> None:
+        def dying(*entries: Entry) -> None:
             """Nothing gets to the disk any more from a certain entry on."""
-            if at in kept:
-                return
-            append(entry)
-            kept.append(entry.kind)
+            for entry in entries:
+                if at in kept:
+                    return
+                append(entry)
+                kept.append(entry.kind)
 
         log.append = dying  # type: ignore[method-assign]
         harness.prompt("go")

@@ -12,7 +12,7 @@ import pytest
 
 from parley.engine.turn.client_tools import CLIENT_CLOSED, parse_client_tools
 from parley.errors import UsageError
-from parley.stores.files.claude import project_key
+from parley.stores.files.store import project_key
 from tests.helpers.session import Json, SessionHarness
 
 WEATHER = {

@@ -8,10 +8,10 @@ import subprocess
 import pytest
 
 from parley.cli.commands.catalog import BY_NAME, COMMANDS, Action, Command, Flag
-from parley.cli.commands.reference.completion import complete
-from parley.cli.commands.reference.help import format_action, format_command
-from parley.cli.commands.reference.man import format_page
-from parley.cli.commands.subcommand import GivenArgs, run_command, usage_line
+from parley.cli.commands.completion import complete
+from parley.cli.commands.help import format_action, format_command
+from parley.cli.commands.man import format_page
+from parley.cli.commands.subcommand import GivenArgs, find_handler, run_command, run_subcommand, usage_line
 from parley.cli.main import REFUSED, SUBCOMMANDS
 from parley.errors import InvalidArguments, UsageError
 from parley.protocol.options import BY_FLAG, ROWS
@@ -38,12 +38,14 @@ def parse(*argv: str) -> GivenArgs:
         found.append(given)
         return 0
 
-    assert run_command(TOY, argv, dict.fromkeys(TOY.actions, keep)) == 0
+    assert run_command(TOY, argv, keep) == 0
     return found[0]
 
 
-def test_every_subcommand_has_a_row_and_every_row_a_module() -> None:
-    assert BY_NAME.keys() == SUBCOMMANDS.keys()
+def test_every_subcommand_is_declared_and_every_action_has_a_function() -> None:
+    assert BY_NAME.keys() == SUBCOMMANDS
+    for command in COMMANDS.values():
+        assert all(callable(find_handler(command.name, action)) for action in command.actions)
     assert not BY_NAME.keys() & REFUSED.keys()
 
 
@@ -115,7 +117,7 @@ def test_wrong_usage_is_an_error_with_a_line_of_usage(argv: tuple[str, ...], rea
 
 def test_a_command_that_claude_code_has_too_exits_with_its_code() -> None:
     with pytest.raises(UsageError) as raised:
-        run_command(COMMANDS["mcp"], ["get"], {})
+        run_subcommand("mcp", ["get"])
 
     assert raised.value.exit_code == 1
 

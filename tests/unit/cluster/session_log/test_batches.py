@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from parley.cluster.base import LogDamaged
 from parley.cluster.session_log.batches import (
     ENVELOPE_BYTES,
+    OLDEST_VERSION,
     VERSION,
     Batch,
     BatchReader,
+    LoadedLog,
     Message,
     NewerVersion,
     decode_snapshot,
     encode_batch,
     encode_snapshot,
 )
-from parley.cluster.session_log.reading import LoadedLog
 from parley.gateway.session_log.records import (
     AgentRecord,
     AnyRecord,
@@ -89,7 +90,7 @@ def test_a_missing_part_is_damage() -> None:
 
 def test_records_of_a_newer_version_are_not_read() -> None:
     message = msgspec.msgpack.encode(Message(v=VERSION + 1, epoch=1, host="new", data=b""))
-    with pytest.raises(NewerVersion, match=f"version {VERSION + 1}, this host reads version {VERSION}"):
+    with pytest.raises(NewerVersion, match=f"version {VERSION + 1}, this host reads up to version {VERSION}"):
         BatchReader().feed(message)
 
 
@@ -112,8 +113,8 @@ def test_a_message_that_is_none_is_damage() -> None:
 
 
 def test_records_of_an_older_version_are_not_read() -> None:
-    message = msgspec.msgpack.encode(Message(v=VERSION - 1, epoch=1, host="old", data=b""))
-    with pytest.raises(LogDamaged, match=f"version {VERSION - 1}, which this Parley does not read any more"):
+    message = msgspec.msgpack.encode(Message(v=OLDEST_VERSION - 1, epoch=1, host="old", data=b""))
+    with pytest.raises(LogDamaged, match=f"version {OLDEST_VERSION - 1}, which this Parley does not read any more"):
         BatchReader().feed(message)
 
 

@@ -87,10 +87,11 @@ class WatchedLog(MemoryLog):
         super().__init__("s", {}, {})
         self._on_decision = on_decision
 
-    def append(self, entry: Entry) -> None:
-        super().append(entry)
-        if entry.kind == "permission":
-            self._on_decision(entry.message)
+    def append(self, *entries: Entry) -> None:
+        super().append(*entries)
+        for entry in entries:
+            if entry.kind == "permission":
+                self._on_decision(entry.message)
 
 
 def no_hooks() -> HookDispatcher:

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from parley.gateway.index.line_reading import decode_line
-from parley.gateway.index.turns import ModelUse, read_uses
+from parley.gateway.index.tables import ModelUse, decode_line, read_uses
 
 
 def use(usd: float | None, tokens: int) -> dict[str, float | None]:

@@ -18,13 +18,13 @@ from parley.gateway.session_log.records import (
     EngineChangedRecord,
     EngineEndedRecord,
     EngineStartedRecord,
+    KeptTurn,
     LineRecord,
     PromptCancelledRecord,
     PromptFinishedRecord,
     PromptReadRecord,
     PromptTakenRecord,
     TitledRecord,
-    TurnFigures,
     UsedRecord,
     WithdrawnRecord,
     decode_records,
@@ -66,9 +66,7 @@ def test_a_state_is_the_same_after_its_own_records(happened: list[AnyRecord], is
         state.apply(CopiedRecord(source="s", lines=3, total_tokens=5, total_usd=1.0))
     state.apply_all(happened)
     if is_deleted:
-        state.apply(
-            DeletedRecord(title="t", turns=[TurnFigures(1, 2.0, "m", None, 3.0, False, [("m", None, 1, 2, 3)])])
-        )
+        state.apply(DeletedRecord(title="t", turns=[KeptTurn(1, 2.0, "m", None, 3.0, False, [("m", None, 1, 2, 3)])]))
     copy.apply_all(decode_records(encode_records(state.records())))
     assert sorted(copy.prompts) == sorted(state.prompts)
     assert set(copy.open_prompts) == set(state.open_prompts)

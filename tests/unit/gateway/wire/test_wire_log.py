@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from parley.gateway.wire.wire_log import WireLog
+from parley.gateway.wire_log import WireLog
 from parley.inspector.recording import Direction
 
 LINE = json.dumps({"type": "x", "text": "y" * 100}).encode() + b"\n"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from parley.errors import DamagedSession
 from parley.stores.base import Entry
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from tests.helpers.store_conformance import CONVERSATION, FIRST, user, write
 
 TALK = [user(seq, f"prompt {seq} " + "x" * (seq * 7)) for seq in range(8)]

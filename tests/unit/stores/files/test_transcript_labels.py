@@ -9,8 +9,8 @@ import pytest
 
 from parley.errors import SessionError
 from parley.stores.base import Entry, Info
-from parley.stores.files.claude import ClaudeStore
 from parley.stores.files.entry_codec import EntryContext
+from parley.stores.files.store import ClaudeStore
 from parley.stores.files.transcript import TAIL_BYTES
 from tests.helpers.store_conformance import FIRST, note, user, write
 

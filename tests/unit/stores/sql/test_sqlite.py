@@ -17,7 +17,7 @@ import pytest
 from parley.errors import DamagedSession, SessionError
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.sql.sqlite import SqliteStore
-from parley.stores.sql.sqlite_file import translate_errors
+from parley.workspace.private_database import translate_errors
 from tests.helpers import paths
 from tests.helpers.store_conformance import CONVERSATION, FIRST, SECOND, Place, every_claim, kept, user, write
 
@@ -26,6 +26,7 @@ import sys
 from pathlib import Path
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.sql.sqlite import SqliteStore
+from parley.workspace.private_database import translate_errors
 from tests.helpers.store_conformance import user
 log = SqliteStore(Path(sys.argv[1]), EntryContext(cwd="/", version="")).create(sys.argv[2])
 for seq in range(int(sys.argv[3])):
@@ -77,13 +78,15 @@ def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
         store(tmp_path).list()
 
 
-def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2, 99])
+def test_a_database_of_another_version_is_left_unchanged(tmp_path: Path, version: int) -> None:
     write(store(tmp_path), FIRST, *CONVERSATION)
-    with closing(sqlite3.connect(tmp_path / "sessions.db")) as database, database:
-        database.execute("UPDATE parley_version SET version = 99")
+    spoil(tmp_path, f"UPDATE parley_version SET version = {version}")
+    before = (tmp_path / "sessions.db").read_bytes()
 
-    with pytest.raises(SessionError, match="has schema version"):
+    with pytest.raises(SessionError, match=f"schema version {version} of sessions; this Parley reads only version 3"):
         store(tmp_path).create(SECOND)
+    assert (tmp_path / "sessions.db").read_bytes() == before
 
 
 def test_looking_into_a_database_that_is_not_there_makes_none(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def spoil(path: Path, statement: str) -> None:
 
 def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, *(user(seq, f"plum {seq}") for seq in range(4)))
-    spoil(tmp_path, "UPDATE entries SET message = replace(message, 'plum 2', 'plan 2')")
+    spoil(tmp_path, "UPDATE parley_entries SET message = replace(message, 'plum 2', 'plan 2')")
 
     with pytest.raises(DamagedSession, match=r"damaged at entry 2 in .*sessions\.db"):
         kept(store(tmp_path))
@@ -132,36 +135,22 @@ def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(tmp_path: Path)
 
 def test_a_repaired_session_continues_and_is_deleted_with_what_was_put_aside(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, *(user(seq, "x") for seq in range(3)))
-    spoil(tmp_path, "DELETE FROM entries WHERE seq = 1")
+    spoil(tmp_path, "DELETE FROM parley_entries WHERE seq = 1")
     store(tmp_path).repair(FIRST)
     write(store(tmp_path), FIRST, user(1, "again"))
     assert kept(store(tmp_path)) == [user(0, "x"), user(1, "again")]
 
     store(tmp_path).delete(FIRST)
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as database:
-        assert database.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM parley_entries").fetchone() == (0,)
 
 
 def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, user(0, "x"))
-    spoil(tmp_path, "UPDATE entries SET message = 'no json'")
+    spoil(tmp_path, "UPDATE parley_entries SET message = 'no json'")
     store(tmp_path).delete(FIRST)
 
     assert store(tmp_path).list() == []
-
-
-def test_a_database_without_checksums_gets_them_from_the_next_entry_on(tmp_path: Path) -> None:
-    write(store(tmp_path), FIRST, user(0, "old"), user(1, "old"))
-    spoil(tmp_path, "ALTER TABLE entries DROP COLUMN checksum")
-    spoil(tmp_path, "DROP TABLE agents")
-    spoil(tmp_path, "UPDATE parley_version SET version = 1")
-    write(store(tmp_path), FIRST, user(2, "new"))
-    assert kept(store(tmp_path)) == [user(0, "old"), user(1, "old"), user(2, "new")]
-    assert list(store(tmp_path).read(FIRST, after=0)) == [user(1, "old"), user(2, "new")]
-
-    spoil(tmp_path, "UPDATE entries SET at = 'once' WHERE seq = 1")
-    with pytest.raises(DamagedSession, match="at entry 2"):
-        kept(store(tmp_path))
 
 
 def write_protect(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +190,7 @@ def test_a_file_that_is_not_there_and_cannot_be_made_is_reported(
 LOOK = """
 import sqlite3, sys
 database = sqlite3.connect(sys.argv[1])
-print(database.execute("SELECT count(*) FROM entries").fetchone()[0])
+print(database.execute("SELECT count(*) FROM parley_entries").fetchone()[0])
 database.close()
 """
 
@@ -228,11 +217,11 @@ def test_who_looks_into_the_file_takes_no_locks_from_who_writes_to_it(tmp_path: 
 def test_a_full_disk_is_told_from_other_errors(tmp_path: Path) -> None:
     path = tmp_path / "small.db"
     with closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE entries (body BLOB)")
+        database.execute("CREATE TABLE parley_entries (body BLOB)")
         database.execute("PRAGMA max_page_count = 3")
-        with pytest.raises(SessionError) as raised, translate_errors(path):
-            database.execute("INSERT INTO entries VALUES (zeroblob(1000000))")
+        with pytest.raises(SessionError) as raised, translate_errors("x"):
+            database.execute("INSERT INTO parley_entries VALUES (zeroblob(1000000))")
         assert raised.value.error_code == "ENOSPC"
-        with pytest.raises(SessionError) as raised, translate_errors(path):
+        with pytest.raises(SessionError) as raised, translate_errors("x"):
             database.execute("INSERT INTO nothing VALUES (1)")
         assert raised.value.error_code == ""

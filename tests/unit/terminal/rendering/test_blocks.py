@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.terminal.rendering.blocks import BlockSplitter, MarkdownBlock
+from parley.terminal.rendering.markdown import BlockSplitter, MarkdownBlock
 
 LINES = (
     *("", "text", "more *text* `code`", "# Title", "===", "---", "- item", "* other", "  - nested", "1. one", "1. two"),

@@ -7,10 +7,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.terminal.rendering.answer import Answer, PlainAnswer
 from parley.terminal.rendering.markdown import MarkdownAnswer
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width
+from parley.terminal.rendering.transcript import Answer, PlainAnswer
 from tests.unit.terminal.rendering.test_blocks import cut_texts
 
 SGR = re.compile("\x1b\\[[0-9;]*m")

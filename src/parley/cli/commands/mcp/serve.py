@@ -10,7 +10,6 @@ See also: `parley/mcp/tool_server.py` speaks the protocol, `session_tools.py` ha
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,17 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from parley.acp.local_sessions import LocalSessions
-from parley.cli.commands.mcp.health import NoHost
+from parley.cli.commands.acp import cancel_at_signals
+from parley.cli.commands.mcp.servers import NoHost
 from parley.cli.commands.mcp.session_tools import SessionTools
-from parley.cli.commands.network.acp import cancel_at_signals
-from parley.cli.commands.network.serve import require_server
+from parley.cli.commands.serve import require_server
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.run import build_config, open_session
 from parley.cli.stdio import warn
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.hub import Hub
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.errors import UsageError
 from parley.mcp.tool_server import ToolServer
@@ -59,7 +57,6 @@ def serve(given: GivenArgs) -> int:
     for warning in list_without_effect(given.options):
         warn(warning)
     settings = read_http_settings(given)
-    gc.enable()  # main() disabled it, but a server runs for long
     environment = dict(os.environ)
     erase()
     options = CliOptions(**{name: value for name, value in given.options.given.items() if name not in ONE_SESSION})
@@ -96,10 +93,9 @@ def read_http_settings(given: GivenArgs) -> ServerSettings | None:
 @asynccontextmanager
 async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIterator[MakeServer]:
     """All tools, until the end of the context."""
-    hub = Hub()
-    session = open_session(hub, config, NoHost())
+    session = open_session(config, NoHost())
     session.outbox.is_client_gone = True
-    calls = ToolCalls(session.tool_executor, lambda: session.mode, session.clock.new_uuid)
+    calls = ServedToolCalls(session.tool_executor, lambda: session.mode, session.clock.new_uuid)
     session_tools = SessionTools(sessions, config.cwd)
     names = {tool["name"] for tool in session_tools.descriptions}
     tools = [*session_tools.descriptions, *list_tools(session.tool_executor.tools)]
@@ -113,7 +109,7 @@ async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIte
         await session_tools.close()
         session.stop()
         await session.run_turns()  # no turn is left; it closes every part
-        hub.close(session)
+        session.journal.close()
 
 
 async def serve_stdio(config: SessionConfig, sessions: LocalSessions) -> int:
@@ -141,7 +137,7 @@ async def serve_stdio(config: SessionConfig, sessions: LocalSessions) -> int:
 async def serve_web(config: SessionConfig, sessions: LocalSessions, settings: ServerSettings) -> int:
     """Raises UsageError."""
     from parley.cli.commands.mcp.serve_http import serve_http
-    from parley.gateway.server_log import ServerLog
+    from parley.gateway.reporting import ServerLog
 
     async with open_tools(config, sessions) as make_server:
         await serve_http(settings, ServerLog(warn), make_server)
@@ -163,7 +159,7 @@ def list_tools(tools: Mapping[str, Tool]) -> list[Json]:
     ]
 
 
-class ToolCalls:
+class ServedToolCalls:
     """Runs the calls of clients. Calls that change something run one after the other."""
 
     def __init__(self, executor: ToolExecutor, mode: Callable[[], str], new_uuid: Callable[[], str]) -> None:

@@ -19,12 +19,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from parley.gateway.database import MEMORY
 from parley.gateway.http.auth import Gate
-from parley.gateway.http.errors import error_response
-from parley.gateway.http.replies import PacedReplies, receive_body
+from parley.gateway.http.replies import PacedReplies, error_response, receive_body
 from parley.gateway.http.routes import refuse_route, report_fault
 from parley.gateway.refusal import Refusal
+from parley.gateway.reporting import ServerLog
 from parley.gateway.security.tokens import Tokens
 from parley.gateway.server import (
     QuietServer,
@@ -36,10 +35,10 @@ from parley.gateway.server import (
     make_config,
     watch_signals,
 )
-from parley.gateway.server_log import ServerLog
 from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from parley.mcp.tool_server import HANDSHAKE_VERSIONS, HEADER_MISMATCH, META_VERSIONS, VERSION_KEY, ToolServer
 from parley.protocol.base import Json, encode_json
+from parley.workspace.private_database import IN_MEMORY
 
 VERSION_HEADER = "mcp-protocol-version"
 MAX_WAITING = 256
@@ -51,11 +50,11 @@ async def serve_http(
 ) -> None:
     """Serve until a signal. Raises UsageError."""
     token = find_token(settings, log)
-    gate = Gate(Tokens(MEMORY, token), is_open=token is None)
+    gate = Gate(Tokens(IN_MEMORY, token), is_open=token is None)
     apply_config(gate, settings)
     listener = listen(settings.address)
     app = Starlette(
-        routes=[Route("/mcp", Endpoint(gate, make_server).answer, methods=["POST"])],
+        routes=[Route("/mcp", McpEndpoint(gate, make_server).answer, methods=["POST"])],
         exception_handlers={HTTPException: refuse_route, Exception: report_fault},
     )
     server, stop = QuietServer(make_config(settings, gate, PacedReplies(app, gate))), asyncio.Event()
@@ -73,7 +72,7 @@ async def serve_http(
             os.unlink(settings.address.path)
 
 
-class Endpoint:
+class McpEndpoint:
     def __init__(self, gate: Gate, make_server: Callable[[Callable[[bytes], None]], ToolServer]) -> None:
         self._gate = gate
         self._make_server = make_server

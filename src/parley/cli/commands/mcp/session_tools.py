@@ -30,7 +30,7 @@ from parley.acp.schema import PROTOCOL_VERSION
 from parley.jsonrpc import Method, RpcConnection, RpcError
 from parley.protocol.base import Json, Struct, encode_json
 
-MOST_OPEN = 32
+MAX_OPEN_SESSIONS = 32
 """How many sessions are in memory. Of those without a turn, the one that was used least recently is closed for another;
 it stays on disk."""
 PROMPT_CHARS = 1_000_000
@@ -40,7 +40,7 @@ RESULT_BYTES = 256 * 1024
 """How much of it a result has."""
 UPDATE_BYTES = 200
 """About what the log needs for an update besides its text."""
-MOST_WAIT_SECONDS = 600
+MAX_WAIT_SECONDS = 600
 INTERRUPT_SECONDS = 30
 NOT_SHOWN = ("available_commands_update", "config_option_update", "session_info_update", "usage_update")
 """Updates that tell an editor about its menus."""
@@ -50,7 +50,7 @@ CAPABILITIES: Json = {"elicitation": {"form": {}, "url": {}}}
 SessionId = Annotated[str, Meta(description="The session, as session_start or session_list named it.", max_length=200)]
 Wait = Annotated[
     float,
-    Meta(description="Return after this many seconds, even if the turn still runs.", ge=0, le=MOST_WAIT_SECONDS),
+    Meta(description="Return after this many seconds, even if the turn still runs.", ge=0, le=MAX_WAIT_SECONDS),
 ]
 
 
@@ -295,7 +295,7 @@ class SessionTools:
 
     async def _start(self, given: StartArguments) -> Json:
         async with self._starting:
-            await self._make_room(MOST_OPEN - 1)
+            await self._make_room(MAX_OPEN_SESSIONS - 1)
             cwd = given.cwd or self._cwd
             made = await self._request("session/new", {"cwd": cwd, "mcpServers": []})
             session = self._sessions[made["sessionId"]] = OpenSession(made["sessionId"], cwd)
@@ -373,7 +373,7 @@ class SessionTools:
                 self._sessions[session_id] = session  # before it is loaded, because its history comes
                 session.log = UpdateLog()
                 try:
-                    await self._make_room(MOST_OPEN)
+                    await self._make_room(MAX_OPEN_SESSIONS)
                     params = {"sessionId": session_id, "cwd": session.cwd, "mcpServers": []}
                     await self._request("session/load", params)
                 except BaseException:
@@ -387,7 +387,7 @@ class SessionTools:
         while len(self._sessions) > most:
             idle = (each for each in self._sessions.values() if each.is_open and each.state == "idle")
             if (oldest := next(idle, None)) is None:
-                raise ValueError(f"{MOST_OPEN} sessions have a turn that runs; wait for one or interrupt it")
+                raise ValueError(f"{MAX_OPEN_SESSIONS} sessions have a turn that runs; wait for one or interrupt it")
             del self._sessions[oldest.id]
             await self._request("session/close", {"sessionId": oldest.id})
 

@@ -1,1 +1,0 @@
-"""`parley doctor`: checks of the installation, the configuration and the session store."""

@@ -1,1 +1,0 @@
-"""Commands that serve sessions to others, and that use sessions of a server."""

@@ -1,0 +1,200 @@
+"""`parley inspect` and `parley schema`: what a client and an engine said to each other, and what they may say.
+
+`inspect` shows a recording as text, as JSON, or as an HTML report. `schema` shows the messages of the protocol as text,
+JSON Schema or TypeScript, and checks a recording against them. A file of plain JSON lines, such as the output of
+`claude --output-format stream-json`, is read as output of an engine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from parley.cli.commands.subcommand import GivenArgs, write_lines, write_result
+from parley.cli.nearest import find_nearest
+from parley.cli.stdio import warn
+from parley.errors import InvalidArguments, UsageError
+from parley.inspector.conversation import Conversation, TextView, WireRow, count
+from parley.inspector.observer import describe_ending
+from parley.inspector.recorder import CleanLines
+from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireLine, WireRecording, read_wire_recording
+from parley.inspector.redaction import WireRedactor
+from parley.inspector.report import ReportFile
+from parley.protocol.base import Json, Struct
+from parley.protocol.messages.requests import list_requests
+from parley.protocol.schema import build_part, build_schema, list_messages, name_message
+from parley.protocol.typescript import declare, to_typescript
+
+NAME_COLUMN = 36
+
+
+def choose_path(given: str, suffix: str) -> Path:
+    """A file, or a new one in the folder that is given."""
+    path = Path(given)
+    if given.endswith(os.sep) or path.is_dir():
+        return path / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}{suffix}"
+    return path
+
+
+class ReadConversation(Struct, frozen=True, kw_only=True):
+    """A recording, and where it is cut."""
+
+    recording: WireRecording
+    problem: str = ""
+    """What is missing at its end, with the line."""
+
+
+def read_conversation(given: str) -> ReadConversation:
+    """A recording, also if its end is missing, or a file of plain JSON lines. Raises UsageError."""
+    try:
+        data = Path(given).read_bytes()
+    except OSError as exc:
+        raise UsageError(f"cannot read {given}: {exc.strerror}") from None
+    if is_plain(data):
+        return ReadConversation(recording=read_plain(given, data))
+    found = read_wire_recording(given, allow_cut=True)
+    count = data.count(b"\n") + (not data.endswith(b"\n"))
+    problem = "" if found.exit_code is not None else f"{given}:{count}: the recording is cut here; its end is missing"
+    return ReadConversation(recording=found, problem=problem)
+
+
+def is_plain(data: bytes) -> bool:
+    """Whether the first line is a message, and not the header of a recording."""
+    try:
+        first = msgspec.json.decode(data.partition(b"\n")[0])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return isinstance(first, dict) and ("type" in first or "jsonrpc" in first)
+
+
+def read_plain(name: str, data: bytes) -> WireRecording:
+    lines = [
+        WireLine(0.0, "engine", line, number=number) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()
+    ]
+    return WireRecording(name, WireHeader(command=()), lines, exit_code=None)
+
+
+def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[WireRow]:
+    """Add the lines of a recording to a conversation, and yield what is known of each."""
+    for line in recording.lines:
+        if not line.eof:
+            yield conversation.add(line.number, line.at_ms / 1000, DIRECTIONS[line.sender], line.data)
+
+
+def inspect(given: GivenArgs) -> int:
+    found = read_conversation(given.words[0])
+    if found.problem:
+        warn(found.problem)
+    redactor = WireRedactor(os.environ)
+    conversation = Conversation()
+    lines = list(add_lines(found.recording, conversation))
+    if given.has("html"):
+        write_report(Path(given.one("html")), found.recording, lines, redactor)
+    view, code = TextView(redactor.redact_text), found.recording.exit_code
+    shown = [] if given.has("summary") or given.has("json") else [view.format_line(row) for row in lines]
+    text = [*shown, *view.format_summary(conversation, describe_ending(code))]
+    return write_result(given, {**conversation.summarize(), "exit_code": code}, text)
+
+
+def write_report(path: Path, recording: WireRecording, lines: list[WireRow], redactor: WireRedactor) -> None:
+    """Raises UsageError."""
+    report = ReportFile(path, list(recording.header.command), recording.header.started_at)
+    clean = CleanLines(redactor, report.add)
+    for row in lines:
+        clean.add(KeptLine(record=row.record, data=b""))
+    clean.flush()
+    if recording.exit_code is not None:
+        report.end(0.0, recording.exit_code)
+    report.close()
+
+
+def show_schema(given: GivenArgs) -> int:
+    if given.has("json") and given.has("typescript"):
+        raise InvalidArguments("--json and --typescript cannot be combined; use one")
+    if given.has("check"):
+        return check(given)
+    document = build_schema()
+    names = list_names()
+    if given.has("profile"):
+        names = choose_profile(document, names, given.one("profile"))
+    if not given.words:
+        return show_all(document, names, given)
+    wanted = find_definition(document, given.words[0])
+    part = build_part(document, wanted)
+    if given.has("json") or given.has("typescript"):
+        return write_result(given, part, [to_typescript(part).rstrip()])
+    return write_lines([declare(wanted, document["$defs"][wanted]).rstrip(), *describe_answer(document, wanted)])
+
+
+def list_names() -> dict[str, str]:
+    """The definition of every message by its name."""
+    return {name_message(*key): cls.__name__ for key, cls in list_messages().items()}
+
+
+def choose_profile(document: Json, names: dict[str, str], profile: str) -> dict[str, str]:
+    """Raises InvalidArguments."""
+    profiles = document["x-profiles"]
+    if profile not in profiles:
+        raise InvalidArguments(f"unknown profile {profile!r} (choose from {', '.join(profiles)})")
+    return {name: names[name] for name in profiles[profile]["messages"]}
+
+
+def show_all(document: Json, names: dict[str, str], given: GivenArgs) -> int:
+    chosen = {**document, "anyOf": [{"$ref": f"#/$defs/{name}"} for name in names.values()]}
+    if given.has("json") or given.has("typescript"):
+        return write_result(given, chosen, [to_typescript(chosen).rstrip()])
+    lines = [f"Version {document['version']}", "", "Messages:", *list_definitions(document, names)]
+    if given.has("profile"):
+        return write_lines(lines)
+    requests = {subtype: cls.__name__ for subtype, cls in sorted(list_requests().items())}
+    lines += ["", "Control requests:", *list_definitions(document, requests), "", "Capabilities:"]
+    lines += [f"  {name:{NAME_COLUMN}} {text}" for name, text in document["x-capabilities"].items()]
+    lines += ["", "Output profiles (--profile):"]
+    lines += [f"  {name:{NAME_COLUMN}} {row['help']} {row['options']}" for name, row in document["x-profiles"].items()]
+    return write_lines(lines)
+
+
+def list_definitions(document: Json, names: dict[str, str]) -> Iterator[str]:
+    for name, definition in names.items():
+        text = document["$defs"][definition].get("description", "").partition("\n")[0]
+        yield f"  {name:{NAME_COLUMN}} {text}".rstrip()
+
+
+def describe_answer(document: Json, name: str) -> Iterator[str]:
+    """The type of the answer to a control request."""
+    if answer := document["$defs"][name].get("x-answer"):
+        found = answer["$ref"].rpartition("/")[2]
+        yield from ("", "// The answer:", declare(found, document["$defs"][found]).rstrip())
+
+
+def find_definition(document: Json, given: str) -> str:
+    """The definition of a message, a control request or a part. Raises InvalidArguments."""
+    requests = {subtype: cls.__name__ for subtype, cls in list_requests().items()}
+    notices = {subkind: cls.__name__ for (_, subkind), cls in list_messages().items() if subkind}
+    known: dict[str, str] = {**{name: name for name in document["$defs"]}, **notices, **requests, **list_names()}
+    if given not in known:
+        raise InvalidArguments(f"unknown message {given!r}{find_nearest(given, known)}; `parley schema` lists them")
+    return known[given]
+
+
+def check(given: GivenArgs) -> int:
+    """Print what a recording has that the schema does not; the exit code is 1 if there is something."""
+    found = read_conversation(given.one("check"))
+    if found.problem:
+        warn(found.problem)
+    conversation = Conversation()
+    for _ in add_lines(found.recording, conversation):
+        pass
+    unknown = list(conversation.unknown.values())
+    code = 1 if unknown or conversation.not_json else 0
+    summary = conversation.summarize()
+    result = {key: summary[key] for key in ("lines", "unknown", "not_json")}
+    view = TextView(WireRedactor(os.environ).redact_text)
+    lines = [view.format_unknown(each) for each in unknown]
+    lines += [f"not JSON: line {number}" for number in conversation.not_json]
+    lines.append(f"{count(conversation.lines, 'line')}, {count(len(lines), 'finding')}")
+    return write_result(given, result, lines, code)

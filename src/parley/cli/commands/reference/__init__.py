@@ -1,1 +1,0 @@
-"""Help, the manual page and shell completion, made from the tables of options and subcommands."""

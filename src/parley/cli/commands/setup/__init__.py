@@ -1,1 +1,0 @@
-"""Subcommands about the installation: `auth`, `config`, `doctor`, `update`."""

@@ -1,1 +1,0 @@
-"""What the console asks the server for."""

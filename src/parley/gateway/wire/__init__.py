@@ -1,1 +1,0 @@
-"""The lines between the gateway and an engine, in both directions, stream events included."""

@@ -1,0 +1,297 @@
+"""A bounded file of what a session and its engine said to each other.
+
+    wire.add(Direction.IN, data)   lines to the engine
+    wire.add(Direction.OUT, data)  lines of the engine
+    wire.read(after, limit, ...)   the records after a number
+
+Lines are collected in memory and written a second later, so that a stream costs nothing but a place in a list. After a
+crash the last second is missing. The records are in files of a folder, named after the number of their first record;
+when they are too large together, the oldest is deleted. Lines are written as they are, after a head with the number of
+the first of them, the time in milliseconds and the direction:
+
+    #17 1794893109123 out
+    {"type":"stream_event",...}
+    {"type":"stream_event",...}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from parley.gateway.engines import Engine
+from parley.inspector.recording import Direction, Record
+from parley.protocol.base import Json
+from parley.protocol.options import parse
+
+log = logging.getLogger(__name__)
+
+
+WIRE_BYTES = 16 * 1024 * 1024
+"""How large the files of a session may be together."""
+FILES = 8
+"""In how many files they are kept."""
+DELAY_SECONDS = 1.0
+BUFFER_BYTES = 1024 * 1024
+"""How much is collected at most before it is written."""
+HEAD = re.compile(rb"#(\d+) (\d+) (in|out)")
+
+
+class WireLog:
+    def __init__(self, folder: Path, max_bytes: int = WIRE_BYTES) -> None:
+        self._folder = folder
+        self._file_bytes = max_bytes // FILES
+        self._waiting: list[tuple[float, Direction, bytes]] = []
+        self._waiting_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._last: int | None = None
+        """The number of the last written record; None before the files were looked at."""
+
+    def add(self, direction: Direction, data: bytes) -> None:
+        """Add whole lines. Never waits."""
+        self._waiting.append((time.time(), direction, data))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > BUFFER_BYTES:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(DELAY_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Write what was collected. If the device is full, it is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        if not waiting:
+            return
+        first = self.last() + 1
+        number, parts = first, []
+        said: tuple[int, Direction] | None = None
+        for at, direction, data in waiting:
+            now = int(at * 1000), direction
+            if now != said:
+                said = now
+                parts.append(b"#%d %d %b\n" % (number, now[0], direction.encode()))
+            parts.append(data)
+            number += data.count(b"\n")
+        try:
+            self._write(first, b"".join(parts))
+            self._last = number - 1
+        except OSError as exc:
+            self._last = None
+            log.warning("cannot write %s: %s", self._folder, exc.strerror)
+
+    def _write(self, first: int, data: bytes) -> None:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        files = self._files()
+        path = files[-1][1] if files else None
+        if path is None or path.stat().st_size > self._file_bytes:
+            path = self._folder / f"{first:012d}.jsonl"
+            for _, old in files[: len(files) + 1 - FILES]:
+                old.unlink()
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600), "ab") as file:
+            file.write(data)
+
+    def last(self) -> int:
+        """The number of the last written record."""
+        if self._last is None:
+            files = self._files()
+            self._last = find_last(files[-1][1]) if files else 0
+        return self._last
+
+    def read(self, after: int, limit: int, max_bytes: int) -> list[Record]:
+        """Records after a number, at least one if there is one, up to about `max_bytes`. Call `flush` before."""
+        found: list[Record] = []
+        files = self._files()
+        size = 0
+        for at, (_, path) in enumerate(files):
+            if at + 1 < len(files) and files[at + 1][0] <= after + 1:
+                continue
+            for number, at_ms, direction, line in read_file(path):
+                if number <= after:
+                    continue
+                if len(found) == limit or (found and size > max_bytes):
+                    return found
+                size += len(line)
+                with suppress(msgspec.DecodeError, RecursionError):  # nested too deeply
+                    found.append((number, at_ms / 1000, direction, len(line) + 1, msgspec.json.decode(line)))
+        return found
+
+    def _files(self) -> list[tuple[int, Path]]:
+        """The files, oldest first, each with the number of its first record."""
+        try:
+            return sorted((int(path.stem), path) for path in self._folder.iterdir() if path.stem.isdecimal())
+        except FileNotFoundError:
+            return []
+
+    def remove(self) -> None:
+        """Delete everything."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting = []
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def read_file(path: Path) -> Iterator[tuple[int, int, Direction, bytes]]:
+    """The number, the time in milliseconds, the direction and the line of every record. Nothing if it was deleted."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return
+    number, at_ms, direction = 0, 0, Direction.OUT
+    for line in lines:
+        if found := HEAD.fullmatch(line):
+            number, at_ms, direction = int(found[1]), int(found[2]), Direction(found[3].decode())
+        else:
+            yield number, at_ms, direction, line
+            number += 1
+
+
+def find_last(path: Path) -> int:
+    """The number of the last record in a file. What a crash left of another one is removed."""
+    data = path.read_bytes()
+    size = data.rfind(b"\n") + 1
+    if size != len(data):
+        os.truncate(path, size)
+    numbers = [number for number, *_ in read_file(path)]
+    return numbers[-1] if numbers else int(path.stem) - 1
+
+
+class RecordedEngine:
+    """An engine whose input is recorded. Its output is recorded by `record_output`."""
+
+    def __init__(self, engine: Engine, wire: WireLog) -> None:
+        self._engine = engine
+        self._wire = wire
+        self.close = engine.close
+        self.stop = engine.stop
+        self.kill = engine.kill
+        self.silence = engine.silence
+
+    def write(self, data: bytes) -> None:
+        self._wire.add(Direction.IN, data)
+        self._engine.write(data)
+
+
+def record_output(wire: WireLog, on_lines: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    def record(data: bytes) -> None:
+        wire.add(Direction.OUT, data)
+        on_lines(data)
+
+    return record
+
+
+UNPLAYED = frozenset({"model", "session_id", "resume", "print", "input_format", "output_format", "verbose"})
+"""Options that a test sets itself."""
+SYNTHETIC = "<synthetic>"
+
+
+def make_recording(cwd: str, argv: Sequence[str], records: Iterable[Record]) -> bytes:
+    """`argv`: the options of the session."""
+    messages = [(direction, line) for _, _, direction, _, line in records if isinstance(line, dict)]
+    names = {
+        str(line.get("request_id")): f"$request{number}"
+        for number, line in enumerate(
+            (line for direction, line in messages if direction == "out" and line.get("type") == "control_request"), 1
+        )
+    }
+    out = ["# Exported by the gateway.", f"cwd {cwd}", *list_options(argv)]
+    turns = list_turns([line for direction, line in messages if direction == "out"])
+    out.append(f"model {encode({'turn': list(turns)})}")
+    for direction, line in messages:
+        if direction == "in":
+            out.append(f">  {encode(rename_request(line, names))}")
+        elif (shown := stable_part(line)) is not None:
+            out.append(f"<  {encode(rename_request(shown, names))}")
+    return "".join(f"{line}\n" for line in out).encode()
+
+
+def encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def list_options(argv: Sequence[str]) -> Iterator[str]:
+    options = parse(argv).options
+    for name in sorted(options.given):
+        if name not in UNPLAYED:
+            yield f"option {name} {encode(getattr(options, name))}"
+
+
+def list_turns(lines: Sequence[Json]) -> Iterator[Json]:
+    """What the model answered, one turn per call. Blocks of one answer come as messages with one id."""
+    turns: dict[str, Json] = {}
+    for number, line in enumerate(lines):
+        message = line.get("message")
+        if line.get("type") == "assistant" and isinstance(message, dict) and message.get("model") != SYNTHETIC:
+            turn = turns.setdefault(str(message.get("id")), {"blocks": []})
+            turn["blocks"] += message.get("content") or []
+        elif line.get("type") == "result" and isinstance(line.get("api_error_status"), int):
+            error = {"status": line["api_error_status"], "message": str(line.get("result") or "")}
+            turns[f"error {number}"] = {"error": error}
+    yield from turns.values()
+
+
+def rename_request(line: Json, names: dict[str, str]) -> Json:
+    """The line with a name for the id of a request of the engine."""
+    request_id, response = line.get("request_id"), line.get("response")
+    if request_id in names:
+        return {**line, "request_id": names[request_id]}
+    if isinstance(response, dict) and response.get("request_id") in names:
+        return {**line, "response": {**response, "request_id": names[response["request_id"]]}}
+    return line
+
+
+def stable_part(line: Json) -> Json | None:
+    """The fields of a line of the engine that are the same in every run; None for a line without any."""
+    kind = line.get("type")
+    match kind:
+        case "assistant" if isinstance(line.get("message"), dict) and line["message"].get("model") != SYNTHETIC:
+            return {"type": kind, "message": {"content": [stable_block(block) for block in blocks_of(line)]}}
+        case "user" if any(block.get("type") == "tool_result" for block in blocks_of(line)):
+            return {"type": kind, "message": {"content": [stable_block(block) for block in blocks_of(line)]}}
+        case "result":
+            return {"type": kind, **pick(line, "subtype", "is_error", "num_turns")}
+        case "control_request":
+            request = line.get("request")
+            return {
+                **pick(line, "type", "request_id"),
+                "request": pick(request if isinstance(request, dict) else {}, "subtype", "tool_name", "tool_use_id"),
+            }
+        case "control_response":
+            response = line.get("response")
+            return {
+                "type": kind,
+                "response": pick(response if isinstance(response, dict) else {}, "subtype", "request_id"),
+            }
+    return None
+
+
+def stable_block(block: Json) -> Json:
+    match block.get("type"):
+        case "tool_use":
+            return pick(block, "type", "id", "name", "input")
+        case "tool_result":
+            return pick(block, "type", "tool_use_id")
+        case "text":
+            return pick(block, "type", "text")
+    return pick(block, "type")
+
+
+def blocks_of(line: Json) -> list[Json]:
+    message = line.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def pick(found: Json, *names: str) -> Json:
+    return {name: found[name] for name in names if name in found}

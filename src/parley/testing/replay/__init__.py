@@ -1,1 +1,0 @@
-"""Replay one side of a recorded conversation, and compare the other side with the recording."""
