@@ -24,12 +24,12 @@ from parley.permissions.base import ToolRequest
 from parley.permissions.filesystem import RealFilesystem, RemoteFilesystem
 from parley.permissions.policy import LaunchRules, SessionPolicy
 from parley.tools.base import AgentState, Context, Tool, read_input
+from parley.tools.bash import Bash
 from parley.tools.files.edit import Edit
 from parley.tools.files.read import Read
-from parley.tools.search.grep import Grep
-from parley.tools.shell.bash import Bash
+from parley.tools.search import Grep
 from parley.workspace.base import Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 from parley.workspace.remote.address import WorkspaceAddress

@@ -25,8 +25,7 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.tools.base import AgentState, Context, Tool, read_input
-from parley.tools.search.glob import GlobTool
-from parley.tools.search.grep import Grep
+from parley.tools.search import GlobTool, Grep
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import Processes
 from parley.workspace.search import ripgrep

@@ -13,7 +13,7 @@ from pages import main
 
 from parley.compose.tools import make_tool
 from parley.protocol.base import Json
-from parley.tools.base import lists_agents, takes_options, tool_schema
+from parley.tools.base import tool_schema
 from parley.tools.catalog import BUILT_IN
 
 
@@ -25,9 +25,9 @@ def pages() -> dict[str, str]:
 def make_definitions() -> dict[str, Json]:
     """By the name in the catalog. A tool that depends on the options is left out."""
     tools = {name: make_tool(name) for name in BUILT_IN}
-    definitions = {name: tool_schema(tool) for name, tool in tools.items() if not takes_options(tool)}
+    definitions = {name: tool_schema(tool) for name, tool in tools.items() if not hasattr(tool, "with_options")}
     for name, definition in definitions.items():
-        if lists_agents(tools[name]):
+        if hasattr(tools[name], "with_agents"):
             definition["description"] = None  # it depends on the agents of the session
     return definitions
 

@@ -1,6 +1,6 @@
 """Our rows: what Parley does with each declared name. One TOML file per section, one line per name, sorted.
 
-    "Bash.command" = { works = "process/tools/shell/test_bash.py::test_a_command_runs" }
+    "Bash.command" = { works = "process/tools/test_bash.py::test_a_command_runs" }
     "--plugin-url" = { refused = "--plugin-url is not supported" }
     "--chrome" = { not-ours = "the vendor's browser extension" }
     "sandbox.enabled" = { silent = "nothing is sandboxed" }

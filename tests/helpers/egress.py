@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from parley.workspace.sandbox.egress.policy import EgressPolicy
-from parley.workspace.sandbox.egress.proxy import AllowListProxy, close_writer
+from parley.workspace.sandbox.egress.proxy import EgressProxy, close_writer
 from parley.workspace.url import is_public
 
 APPROVED, CANARY = "127.0.0.1", "127.0.0.2"
@@ -72,7 +72,7 @@ class EgressNetwork:
     """A proxy, the servers around it, and what reached them."""
 
     dns: LoopbackDns
-    proxy: AllowListProxy
+    proxy: EgressProxy
     proxy_port: int
     port: int
     """The port of the servers, on every address."""
@@ -126,7 +126,7 @@ async def open_network(
     dns_port = transport.get_extra_info("sockname")[1]
     dns.answers["approved.test"] = [[APPROVED]]
     policy = EgressPolicy(allowed=allowed, denied=denied, is_public=lambda found: found == APPROVED or is_public(found))
-    proxy = AllowListProxy(lambda: network.policy, resolve=lambda host, _: query(dns_port, host), **options)  # type: ignore[arg-type]
+    proxy = EgressProxy(lambda: network.policy, resolve=lambda host, _: query(dns_port, host), **options)  # type: ignore[arg-type]
     listener = socket.create_server(("127.0.0.1", 0))
     network = EgressNetwork(dns, proxy, listener.getsockname()[1], 0, policy)
     servers: list[asyncio.Server] = []

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
+from parley.workspace.landlock import abi_version
+from parley.workspace.sandbox.base import LANDLOCK_WITH_SCOPES, find_bubblewrap
 from tests.helpers.environment import base_environment
 from tests.helpers.patience import TEST_SECONDS
 
@@ -29,7 +30,7 @@ def require(kind: str) -> None:
     """Skip the test if this machine does not have this sandbox."""
     if kind == "bubblewrap" and (problem := find_bubblewrap(None, weaker_nested=False)[1]):
         pytest.skip(problem)
-    if kind == "landlock" and landlock_abi() < LANDLOCK_WITH_SCOPES:
+    if kind == "landlock" and abi_version() < LANDLOCK_WITH_SCOPES:
         pytest.skip("this kernel has no Landlock with scopes")
 
 

@@ -25,7 +25,7 @@ from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 from tests.helpers import remote_workspace
 from tests.helpers.patience import PATIENCE_SECONDS
 

@@ -39,7 +39,7 @@ from parley.protocol.connection import Connection, Role
 from parley.protocol.options import CliOptions
 from parley.testing.virtual_time import VirtualTimeLoop
 from parley.tools.base import Context, ToolOutput, ToolRegistry
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 from parley.workspace.base import Scope
 
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from parley.errors import ToolError
 from parley.tools.base import AgentState, Context, SessionServices, Tool, ToolOutput, read_input
 from parley.workspace.base import Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 from tests.helpers import remote_workspace

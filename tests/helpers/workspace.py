@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from parley.workspace.base import Files, Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from tests.helpers import remote_workspace
 

@@ -59,8 +59,8 @@ ONE_MODULE = {
 OTHERS = {
     ("parley.settings.files.installed_plugins", "os.rename"): "moves a folder, which cannot be replaced",
     ("parley.settings.files.plugin_source", "os.rename"): "moves a folder",
-    ("parley.workspace.sandbox.contents", "os.rename"): "gives a folder its old name again",
-    ("parley.workspace.sandbox.entries", "os.rename"): "moves what commands have made to the quarantine",
+    ("parley.workspace.sandbox.cleanup", "os.rename"): "gives a folder its old name again",
+    ("parley.workspace.sandbox.protected_entries", "os.rename"): "moves what commands have made to the quarantine",
 }
 WRITING_FLAGS = frozenset({"O_CREAT", "O_WRONLY", "O_RDWR", "O_APPEND", "O_TRUNC"})
 WRITING_METHODS = frozenset({"write_text", "write_bytes", "touch", "mkdir", "symlink_to", "hardlink_to"})

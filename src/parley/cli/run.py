@@ -35,8 +35,7 @@ from parley.protocol.connection import Connection, Role
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import is_truthy
-from parley.transports.reader import ReaderWatch
-from parley.transports.stdio import StdioTransport
+from parley.transports.stdio import ReaderWatch, StdioTransport
 
 if TYPE_CHECKING:
     from parley.cli.debug import DebugLog

@@ -24,7 +24,7 @@ from parley.gateway.security.access import Principal
 from parley.gateway.session_log.records import AnyRecord
 from parley.gateway.session_log.session_log import Follower, SessionLog
 from parley.stores.base import Store
-from parley.workspace.remote.choice import SessionWorkspace
+from parley.workspace.remote.address import SessionWorkspace
 
 if TYPE_CHECKING:
     from parley.cluster.host_sessions import HostSessions

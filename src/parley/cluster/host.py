@@ -37,7 +37,7 @@ from parley.gateway.server import keep_up, measure_lag
 from parley.protocol.base import Struct
 from parley.version import __version__
 from parley.workspace.private_database import IN_MEMORY
-from parley.workspace.remote.choice import SessionWorkspace
+from parley.workspace.remote.address import SessionWorkspace
 
 __all__ = ["NEW_SESSION_ID", "Host", "HostSettings"]
 

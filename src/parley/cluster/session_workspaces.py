@@ -22,7 +22,7 @@ from parley.gateway.engines import Engine, EngineStart, EngineTask
 from parley.gateway.live_session import LiveSession
 from parley.protocol.base import Struct
 from parley.workspace import private_files
-from parley.workspace.remote.choice import SessionWorkspace, WorkspaceAway, find_options, read_workspace
+from parley.workspace.remote.address import SessionWorkspace, WorkspaceAway, find_options, read_workspace
 
 if TYPE_CHECKING:
     from parley.cluster.cluster_hub import ClusterHub

@@ -45,7 +45,7 @@ from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import PluginEntry
-    from parley.workspace.remote.files import RemoteFiles
+    from parley.workspace.remote.client import RemoteFiles
 
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
 SAFE_MODE_IGNORED = ("mcp_config", "plugin_dirs", "plugin_dirs_no_mcp", "agents")

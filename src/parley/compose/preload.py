@@ -13,7 +13,7 @@ MODULES = (
     "parley.protocol.dialects.stream_json",
     "parley.settings.files.memory_files",
     "parley.settings.files.output_styles",
-    "parley.tools.delegation.agent",
+    "parley.tools.agent",
     "json",
     "asyncio.staggered",
     "concurrent.futures.thread",
@@ -32,7 +32,7 @@ SERVED_MODULES = (
     "parley.permissions.shell.mentions",
     "parley.permissions.shell.prefix_rules",
     "parley.settings.writer",
-    "parley.tools.shell.bash",
+    "parley.tools.bash",
     "parley.workspace.sandbox.launcher",
     "parley.workspace.web",
 )

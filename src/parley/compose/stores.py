@@ -26,12 +26,12 @@ from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.store import project_key
 from parley.stores.selection import StoreChoice, choose
 from parley.stores.session_open import SessionRequest, is_uuid, open_session
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
     from parley.stores.mirror import MirrorTarget
-    from parley.workspace.remote.files import RemoteFiles
+    from parley.workspace.remote.client import RemoteFiles
 
 
 class SessionStores:

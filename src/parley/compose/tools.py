@@ -27,10 +27,10 @@ from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
 from parley.settings.tree import HOST_TREE, FileTree
-from parley.tools.base import Tool, ToolRegistry, Workspace, lists_agents, takes_options
+from parley.tools.base import Tool, ToolRegistry, Workspace, customize_tool
 from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
 from parley.tools.selection import ToolSelection, select_tools
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 
@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from parley.permissions.base import Policy
     from parley.protocol.messages.requests import HookMatcher
     from parley.workspace.base import FileSearch, Scope, Worktrees
-    from parley.workspace.remote.client import RemoteWorkspace
-    from parley.workspace.remote.files import RemoteFiles
-    from parley.workspace.sandbox.base import CommandSandbox
+    from parley.workspace.remote.client import RemoteFiles, RemoteWorkspace
+    from parley.workspace.sandbox.commands import CommandSandbox
     from parley.workspace.web import Web
 
 TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
@@ -140,9 +139,9 @@ def list_tools(launch: LaunchContext | None = None) -> tuple[str, ...]:
 def make_tool(name: str, agents: Callable[[], AgentRegistry] | None = None, options: CliOptions | None = None) -> Tool:
     """Raises UsageError if there is no such tool."""
     tool = load_tool(name)()
-    if options is not None and takes_options(tool):
-        tool = tool.with_options(options)
-    return tool.with_agents(agents().to_json) if agents is not None and lists_agents(tool) else tool
+    if options is not None:
+        tool = customize_tool(tool, "with_options", options)
+    return tool if agents is None else customize_tool(tool, "with_agents", lambda: agents().to_json())
 
 
 def find_definition(name: str) -> Json | None:
@@ -292,7 +291,7 @@ def make_files(launch: LaunchContext, session_id: str) -> SessionFiles:
     history = launch.clock.new_uuid() if forget else session_id
     checkpoints, tree = CheckpointStore(file_history(launch, history)), None
     if is_truthy(launch.environment.get("PARLEY_SNAPSHOT_TREE")):
-        from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
+        from parley.workspace.tree_snapshot import TreeSnapshot
 
         tree = TreeSnapshot(launch.cwd, checkpoints, [str(launch.config)])
     files = LocalFiles(

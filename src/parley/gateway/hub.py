@@ -61,7 +61,7 @@ from parley.protocol.options import CliOptions, parse
 from parley.settings.env_vars import is_truthy
 from parley.stores.base import Entry, Store
 from parley.workspace import private_files
-from parley.workspace.remote.choice import SessionWorkspace, read_workspace
+from parley.workspace.remote.address import SessionWorkspace, read_workspace
 
 STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"

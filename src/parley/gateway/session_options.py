@@ -13,7 +13,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope, is_asking
 from parley.protocol.base import UNSET, Struct, UnsetType
 from parley.protocol.options import CliOptions, format_args, parse
-from parley.workspace.remote.choice import Kind, SessionWorkspace, check_address
+from parley.workspace.remote.address import Kind, SessionWorkspace, check_address
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -408,7 +408,7 @@ def has_protected_target(writes: Sequence[ResolvedPath], fs: Filesystem) -> bool
 
 
 class RemoteFilesystem(Filesystem):
-    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/facts.py does."""
+    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/client.py does."""
 
     is_remote = True
 

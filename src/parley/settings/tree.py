@@ -45,7 +45,7 @@ HOST_TREE = HostTree()
 
 
 class RemoteTree:
-    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/facts.py does."""
+    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/client.py does."""
 
     is_remote = True
 

@@ -22,8 +22,7 @@ from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
 from parley.testing.fake.scenario import Scenario, load_scenario
 from parley.testing.replay import replay_engine
-from parley.transports.base import Transport
-from parley.transports.memory import create_pair
+from parley.transports.base import Transport, create_pair
 
 if TYPE_CHECKING:
     from parley.engine.clock import Clock

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -26,20 +26,22 @@ from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Files, FileSearch, Scope, Worktree
-from parley.workspace.process.processes import Confinement, Processes, ResultFile
+from parley.workspace.process.processes import Processes, ResultFile
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
-    from parley.tools.mcp_resources import ResourceServer
-    from parley.tools.schedule.jobs import Schedule
+    from parley.tools.background import Background
+    from parley.tools.mcp_servers import ResourceServer
+    from parley.tools.schedule import Schedule
     from parley.tools.set_goal import Goal
-    from parley.tools.shell.background import Background
-    from parley.tools.web.model_queries import ModelQueries
-    from parley.tools.worktree.base import SessionWorktrees
-    from parley.workspace.sandbox.base import CommandSandbox
+    from parley.tools.worktree import SessionWorktrees
+    from parley.workspace.sandbox.commands import CommandSandbox
+    from parley.workspace.sandbox.launcher import SandboxLauncher
     from parley.workspace.web import Web
 
+
 MAX_PLAN_BYTES = 200_000
+T = TypeVar("T")
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class CommandOrder(Struct, frozen=True, kw_only=True):
     cwd: str
     environment: Mapping[str, str]
     timeout_seconds: float
-    sandbox: Confinement | None = None
+    sandbox: SandboxLauncher | None = None
     """Where it runs; None for outside of a sandbox."""
 
 
@@ -103,6 +105,18 @@ class PendingServers(Protocol):
 
     async def wait(self, names: Collection[str], seconds: float) -> dict[str, str]:
         """Wait until these servers have connected or failed, at most so long. Returns what is known of each."""
+
+
+class ModelQueries(Protocol):
+    """Questions to models outside the conversation. Both raise ModelError."""
+
+    async def ask_small(self, prompt: str) -> str:
+        """The answer of the small model."""
+
+    async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
+        """The blocks of an answer of the session's model, which can use these tools of its backend.
+
+        Raises ModelError also if the backend has no such tools."""
 
 
 class SessionServices(Struct, frozen=True, kw_only=True):
@@ -246,27 +260,6 @@ class Tool(Protocol):
         """Do the work, within `reach`. Raises ToolError."""
 
 
-class ListsSkills(Tool, Protocol):
-    """A tool whose description lists the skills of a session."""
-
-    def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
-        """The tool for these skills: names and descriptions."""
-
-
-class ListsAgents(Tool, Protocol):
-    """A tool whose description lists the agents of a session."""
-
-    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
-        """The tool for these agents: their names and descriptions."""
-
-
-class TakesOptions(Tool, Protocol):
-    """A tool that options of the session change."""
-
-    def with_options(self, options: CliOptions) -> Tool:
-        """The tool for a session with these options."""
-
-
 def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
     """The input as it is shown, approved and run.
 
@@ -277,19 +270,14 @@ def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
     return input if prepare is None else prepare(input, context)
 
 
-# Not `isinstance`: for a protocol, that imports `inspect` since Python 3.12.
+def customize_tool(tool: Tool, method: Literal["with_skills", "with_agents", "with_options"], value: Any) -> Tool:
+    """The tool for a session with these skills or agents, which its description lists, or with these options.
 
-
-def lists_skills(tool: Tool) -> TypeGuard[ListsSkills]:
-    return hasattr(tool, "with_skills")
-
-
-def lists_agents(tool: Tool) -> TypeGuard[ListsAgents]:
-    return hasattr(tool, "with_agents")
-
-
-def takes_options(tool: Tool) -> TypeGuard[TakesOptions]:
-    return hasattr(tool, "with_options")
+    A tool that depends on them has the method. It gets the names and descriptions of skills, a function that returns
+    those of agents, or `CliOptions`.
+    """
+    make: Callable[[Any], Tool] | None = getattr(tool, method, None)
+    return tool if make is None else make(value)
 
 
 def always_asks(tool: Tool) -> bool:
@@ -331,6 +319,13 @@ def is_deferrable(tool: Tool) -> bool:
 def search_hint(tool: Tool) -> str:
     """Further words to find a tool by: `search_hint` on the tool."""
     return getattr(tool, "search_hint", "")
+
+
+def open_service(opener: Callable[[], T] | None, what: str) -> T:
+    """A service of the session. Raises ToolError if it does not exist there; `what` says what is missing."""
+    if opener is None:
+        raise ToolError(f"{what} are not available in this session.")
+    return opener()
 
 
 class InvalidInput(Exception):

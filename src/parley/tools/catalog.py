@@ -111,7 +111,7 @@ UNKNOWN = ToolTraits()
 
 TOOLS: dict[str, ToolTraits] = {
     "Task": ToolTraits(
-        cls="parley.tools.delegation.agent:Agent",
+        cls="parley.tools.agent:Agent",
         effect="delegates",
         subject_field="subagent_type",
         default_subject="general-purpose",
@@ -122,7 +122,7 @@ TOOLS: dict[str, ToolTraits] = {
         model_name="Agent",
     ),
     "Bash": ToolTraits(
-        cls="parley.tools.shell.bash:Bash",
+        cls="parley.tools.bash:Bash",
         effect="runs_commands",
         subject_field="command",
         rule_contents="words",
@@ -133,7 +133,7 @@ TOOLS: dict[str, ToolTraits] = {
         for_read_only_agents=True,
     ),
     "CronCreate": ToolTraits(
-        cls="parley.tools.schedule.cron_create:CronCreate",
+        cls="parley.tools.schedule:CronCreate",
         effect="session",
         subject_field="prompt",
         activity="Scheduling",
@@ -143,14 +143,14 @@ TOOLS: dict[str, ToolTraits] = {
         is_deferrable=True,
     ),
     "CronDelete": ToolTraits(
-        cls="parley.tools.schedule.cron_delete:CronDelete",
+        cls="parley.tools.schedule:CronDelete",
         effect="session",
         needs="input",
         only_main_agent=True,
         is_deferrable=True,
     ),
     "CronList": ToolTraits(
-        cls="parley.tools.schedule.cron_list:CronList",
+        cls="parley.tools.schedule:CronList",
         effect="session",
         needs="input",
         only_main_agent=True,
@@ -170,7 +170,7 @@ TOOLS: dict[str, ToolTraits] = {
     ),
     # The effect of these two is not declared: they change the repository, so they ask.
     "EnterWorktree": ToolTraits(
-        cls="parley.tools.worktree.enter:EnterWorktree",
+        cls="parley.tools.worktree:EnterWorktree",
         subject_field="name",
         title="Work in a git worktree?",
         activity="Entering the worktree",
@@ -180,7 +180,7 @@ TOOLS: dict[str, ToolTraits] = {
         is_deferrable=True,
     ),
     "ExitWorktree": ToolTraits(
-        cls="parley.tools.worktree.exit:ExitWorktree",
+        cls="parley.tools.worktree:ExitWorktree",
         subject_field="action",
         title="Leave the worktree?",
         activity="Leaving the worktree",
@@ -189,7 +189,7 @@ TOOLS: dict[str, ToolTraits] = {
         is_deferrable=True,
     ),
     "Glob": ToolTraits(
-        cls="parley.tools.search.glob:GlobTool",
+        cls="parley.tools.search:GlobTool",
         effect="searches_files",
         path_fields=("path",),
         pattern_field="pattern",
@@ -203,7 +203,7 @@ TOOLS: dict[str, ToolTraits] = {
         for_read_only_agents=True,
     ),
     "Grep": ToolTraits(
-        cls="parley.tools.search.grep:Grep",
+        cls="parley.tools.search:Grep",
         effect="searches_files",
         path_fields=("path",),
         subject_field="pattern",
@@ -214,11 +214,9 @@ TOOLS: dict[str, ToolTraits] = {
         counter="searchCount",
         for_read_only_agents=True,
     ),
-    "ListAgents": ToolTraits(
-        cls="parley.tools.delegation.list_agents:ListAgents", effect="session", is_deferrable=True
-    ),
+    "ListAgents": ToolTraits(cls="parley.tools.delegation:ListAgents", effect="session", is_deferrable=True),
     "Monitor": ToolTraits(
-        cls="parley.tools.shell.monitor:Monitor",
+        cls="parley.tools.bash:Monitor",
         effect="runs_commands",
         subject_field="command",
         title="Monitor this command?",
@@ -242,17 +240,17 @@ TOOLS: dict[str, ToolTraits] = {
         opens_folders=True,
     ),
     "AskUserQuestion": ToolTraits(
-        cls="parley.tools.planning.question:AskUserQuestion",
+        cls="parley.tools.planning:AskUserQuestion",
         effect="session",
         title="The model has a question",
         needs="person",
         is_deferrable=True,
     ),
     "EnterPlanMode": ToolTraits(
-        cls="parley.tools.planning.plan:EnterPlanMode", effect="session", needs="person", is_deferrable=True
+        cls="parley.tools.planning:EnterPlanMode", effect="session", needs="person", is_deferrable=True
     ),
     "ExitPlanMode": ToolTraits(
-        cls="parley.tools.planning.plan:ExitPlanMode",
+        cls="parley.tools.planning:ExitPlanMode",
         effect="session",
         plan_field="plan",
         title="Carry out this plan?",
@@ -260,28 +258,28 @@ TOOLS: dict[str, ToolTraits] = {
         is_deferrable=True,
     ),
     "ListMcpResourcesTool": ToolTraits(
-        cls="parley.tools.mcp_resources:ListMcpResources",
+        cls="parley.tools.mcp_servers:ListMcpResources",
         effect="session",
         aliases=("ListMcpResources",),
         only_on_request=True,
         is_deferrable=True,
     ),
     "ReadMcpResourceTool": ToolTraits(
-        cls="parley.tools.mcp_resources:ReadMcpResource",
+        cls="parley.tools.mcp_servers:ReadMcpResource",
         effect="session",
         aliases=("ReadMcpResource",),
         only_on_request=True,
         is_deferrable=True,
     ),
     "ReadMcpResourceDirTool": ToolTraits(
-        cls="parley.tools.mcp_resources:ReadMcpResourceDir",
+        cls="parley.tools.mcp_servers:ReadMcpResourceDir",
         effect="session",
         aliases=("ReadMcpResourceDir",),
         only_on_request=True,
         is_deferrable=True,
     ),
     "ScheduleWakeup": ToolTraits(
-        cls="parley.tools.schedule.wakeup:ScheduleWakeup",
+        cls="parley.tools.schedule:ScheduleWakeup",
         effect="session",
         subject_field="prompt",
         activity="Scheduling",
@@ -290,11 +288,9 @@ TOOLS: dict[str, ToolTraits] = {
         only_main_agent=True,
         is_deferrable=True,
     ),
-    "SendMessage": ToolTraits(
-        cls="parley.tools.delegation.send_message:SendMessage", effect="session", is_deferrable=True
-    ),
+    "SendMessage": ToolTraits(cls="parley.tools.delegation:SendMessage", effect="session", is_deferrable=True),
     "SendUserMessage": ToolTraits(
-        cls="parley.tools.delegation.send_user_message:SendUserMessage",
+        cls="parley.tools.delegation:SendUserMessage",
         effect="session",
         needs="brief",
         only_main_agent=True,
@@ -311,31 +307,31 @@ TOOLS: dict[str, ToolTraits] = {
         only_on_request=True,
     ),
     "Skill": ToolTraits(
-        cls="parley.tools.delegation.skill:Skill",
+        cls="parley.tools.delegation:Skill",
         effect="loads_skills",
         subject_field="skill",
         rule_contents="words",
     ),
     "TaskCreate": ToolTraits(
-        cls="parley.tools.planning.task_list:TaskCreate", effect="session", work_list="tasks", is_deferrable=True
+        cls="parley.tools.work_list:TaskCreate", effect="session", work_list="tasks", is_deferrable=True
     ),
     "TaskGet": ToolTraits(
-        cls="parley.tools.planning.task_list:TaskGet", effect="session", work_list="tasks", is_deferrable=True
+        cls="parley.tools.work_list:TaskGet", effect="session", work_list="tasks", is_deferrable=True
     ),
     "TaskList": ToolTraits(
-        cls="parley.tools.planning.task_list:TaskList", effect="session", work_list="tasks", is_deferrable=True
+        cls="parley.tools.work_list:TaskList", effect="session", work_list="tasks", is_deferrable=True
     ),
     "TaskOutput": ToolTraits(
-        cls="parley.tools.shell.task_output:TaskOutput", effect="session", aliases=("BashOutput",), is_deferrable=True
+        cls="parley.tools.background:TaskOutput", effect="session", aliases=("BashOutput",), is_deferrable=True
     ),
     "TaskStop": ToolTraits(
-        cls="parley.tools.shell.task_stop:TaskStop", effect="session", aliases=("KillShell",), is_deferrable=True
+        cls="parley.tools.background:TaskStop", effect="session", aliases=("KillShell",), is_deferrable=True
     ),
     "TaskUpdate": ToolTraits(
-        cls="parley.tools.planning.task_list:TaskUpdate", effect="session", work_list="tasks", is_deferrable=True
+        cls="parley.tools.work_list:TaskUpdate", effect="session", work_list="tasks", is_deferrable=True
     ),
     "TodoWrite": ToolTraits(
-        cls="parley.tools.planning.todo:TodoWrite",
+        cls="parley.tools.work_list:TodoWrite",
         effect="session",
         work_list="todos",
         is_deferrable=True,
@@ -350,10 +346,10 @@ TOOLS: dict[str, ToolTraits] = {
         only_on_request=True,
     ),
     "WaitForMcpServers": ToolTraits(
-        cls="parley.tools.wait_for_servers:WaitForMcpServers", effect="session", only_on_request=True
+        cls="parley.tools.mcp_servers:WaitForMcpServers", effect="session", only_on_request=True
     ),
     "WebFetch": ToolTraits(
-        cls="parley.tools.web.fetch:WebFetch",
+        cls="parley.tools.web:WebFetch",
         effect="fetches_urls",
         subject_field="url",
         rule_contents="host",
@@ -365,7 +361,7 @@ TOOLS: dict[str, ToolTraits] = {
         for_read_only_agents=True,
     ),
     "WebSearch": ToolTraits(
-        cls="parley.tools.web.search:WebSearch",
+        cls="parley.tools.web:WebSearch",
         effect="searches_web",
         subject_field="query",
         title="Search the web for {about}?",

@@ -1,7 +1,8 @@
 """Read, write and rewind files on this machine: the implementation of `Files`.
 
-Every call opens its file through descriptors (safe_open.py). A change is checkpointed first (checkpoint/store.py) and
-target status atomically (atomic.py). Safe to call from threads.
+Every call opens its file through descriptors (safe_open.py). A change is checkpointed first (checkpoints.py) and
+made atomically (atomic.py). A snapshot has the status of a file, so that a change by others is noticed later. Safe to
+call from threads.
 """
 
 from __future__ import annotations
@@ -14,26 +15,25 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
-from parley.workspace import atomic, os_errors, safe_open
+from parley.workspace import atomic, safe_open
 from parley.workspace.base import FileSnapshot, NotWritten, RewindReport, Scope
-from parley.workspace.checkpoint.file_snapshot import (
-    check_unchanged,
-    check_writable,
-    make_snapshot,
-    snapshot,
-    snapshot_at,
-    snapshot_cached,
-)
-from parley.workspace.checkpoint.store import ChangeRow, CheckpointDamaged, CheckpointStore, FileState, hash_bytes
+from parley.workspace.checkpoints import ChangeRow, CheckpointDamaged, CheckpointStore, FileState, hash_bytes
 from parley.workspace.safe_open import FileLocation, Pins, Swapped
+
+if TYPE_CHECKING:
+    from parley.workspace.rewind import RestoreGoal, RewindTally
+    from parley.workspace.tree_snapshot import TreeSnapshot
+
 
 UNKNOWN_MESSAGE = "No file checkpoint found for this message."
 
-if TYPE_CHECKING:
-    from parley.workspace.checkpoint.plan import RestoreGoal, RewindTally
-    from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
 
 T = TypeVar("T")
+CHUNK_BYTES = 1 << 20
+LARGEST_BYTES = 1 << 30
+"""Larger files are only read with a limit."""
+NO_WAIT: int | None = getattr(os, "RWF_NOWAIT", None)
+"""Linux: fail instead of waiting for a disk."""
 
 
 class LocalFiles:
@@ -63,7 +63,7 @@ class LocalFiles:
     def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
         found = self.peek(path, scope, limit_bytes)
         if found is None:
-            raise os_errors.not_found_error(path, scope, self._pins, self._cwd)
+            raise safe_open.not_found_error(path, scope, self._pins, self._cwd)
         return found
 
     def read_cached(self, path: str, scope: Scope, limit_bytes: int) -> FileSnapshot | None:
@@ -96,7 +96,7 @@ class LocalFiles:
                 self._record_difference(found, data, scope.call)
                 return found
 
-        with self._lock, os_errors.translate_os_errors(f"{path} cannot be written"):
+        with self._lock, safe_open.translate_os_errors(f"{path} cannot be written"):
             return follow_and_act(act)
 
     def changed_by(self, call: str) -> list[str] | None:
@@ -124,14 +124,14 @@ class LocalFiles:
             self._checkpoints.begin(user_message_id)
 
     def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
-        from parley.workspace.checkpoint.plan import RewindTally, find_goals
+        from parley.workspace.rewind import RewindTally, find_goals
 
         with self._lock:
             try:
                 self._settle()
             except OSError as exc:
                 return RewindReport(
-                    possible=False, reason=f"The file history cannot be read: {os_errors.describe_os_error(exc)}."
+                    possible=False, reason=f"The file history cannot be read: {safe_open.describe_os_error(exc)}."
                 )
             if self._checkpoints.damage is not None:
                 return RewindReport(possible=False, reason=f"The file history is damaged: {self._checkpoints.damage}.")
@@ -146,7 +146,7 @@ class LocalFiles:
     def before_command(self) -> None:
         message = "The command was not run, because the working tree could not be saved"
         if self._tree is not None:
-            with self._lock, os_errors.translate_os_errors(message):
+            with self._lock, safe_open.translate_os_errors(message):
                 self._settle()
                 self._tree.save()
 
@@ -171,7 +171,7 @@ class LocalFiles:
             except FileNotFoundError:
                 return None
 
-        with os_errors.translate_os_errors(f"{path} cannot be read"):
+        with safe_open.translate_os_errors(f"{path} cannot be read"):
             return follow_and_act(act)
 
     # Changing.
@@ -186,7 +186,7 @@ class LocalFiles:
     ) -> Iterator[None]:
         """Checkpoint the file, then run the block. Records the outcome of the change."""
         history = self._checkpoints
-        with os_errors.translate_os_errors(
+        with safe_open.translate_os_errors(
             f"{location.path} was not changed, because its checkpoint could not be saved"
         ):
             self._settle()
@@ -245,7 +245,7 @@ class LocalFiles:
         except Swapped:
             tally.leave(goal.path, "it was replaced by a symlink", is_link=True)
         except OSError as exc:
-            tally.leave(goal.path, os_errors.describe_os_error(exc))
+            tally.leave(goal.path, safe_open.describe_os_error(exc))
         except (ToolError, CheckpointDamaged) as exc:
             tally.leave(goal.path, str(exc))
 
@@ -290,3 +290,111 @@ def follow_and_act(act: Callable[[], T]) -> T:
         except Swapped:
             continue
     raise ToolError("The path cannot be resolved: its symlinks form a loop, or it keeps changing.")
+
+
+def snapshot(location: FileLocation, limit_bytes: int | None = None) -> FileSnapshot:
+    """Raises FileNotFoundError, ToolError, Swapped and OSError."""
+    descriptor = location.open()
+    with open(descriptor, "rb", buffering=0) as file:
+        # Get the status first: if the file changes during the read, a later comparison fails.
+        status = os.fstat(descriptor)
+        if limit_bytes is None and status.st_size > LARGEST_BYTES:
+            raise ToolError(
+                f"{location.path} is too large to read as a whole: {status.st_size} bytes, at most {LARGEST_BYTES}."
+            )
+        data = file.read() if limit_bytes is None else read_beginning(file.read, limit_bytes, status.st_size)
+    return make_snapshot(location.path, data, status)
+
+
+def snapshot_cached(location: FileLocation, limit_bytes: int) -> FileSnapshot | None:
+    """The same, if the kernel has the whole content in memory and it is not longer; otherwise None."""
+    descriptor = location.open()
+    try:
+        status = os.fstat(descriptor)
+        data = read_cached(descriptor, status.st_size) if status.st_size <= limit_bytes else None
+    finally:
+        os.close(descriptor)
+    return None if data is None else make_snapshot(location.path, data, status)
+
+
+def read_cached(descriptor: int, size: int) -> bytes | None:
+    if NO_WAIT is None:
+        return None
+    data = bytearray(size + 1)
+    try:
+        count = os.preadv(descriptor, [data], 0, NO_WAIT)
+    except OSError:  # it is on the disk, or the file system cannot tell
+        return None
+    return bytes(data[:size]) if count == size else None
+
+
+def snapshot_at(path: str) -> FileSnapshot | None:
+    """Snapshot exactly this real path. Raises Swapped if the path contains a symlink, ToolError, OSError."""
+    try:
+        with safe_open.at(path) as location:
+            return snapshot(location)
+    except FileNotFoundError:
+        return None
+
+
+def make_snapshot(path: str, data: bytes, status: os.stat_result) -> FileSnapshot:
+    return FileSnapshot(
+        path=path,
+        data=data,
+        size=max(status.st_size, len(data)),
+        mode=status.st_mode & 0o7777,
+        mtime_ns=status.st_mtime_ns,
+        inode=status.st_ino,
+    )
+
+
+def check_unchanged(location: FileLocation, expected: FileSnapshot | None) -> None:
+    """Raises ToolError if the file is not as expected; also Swapped and OSError."""
+    if expected is None:
+        if location.status() is not None:
+            raise ToolError(f"{location.path} already exists. Read it before you write it.")
+        return
+    try:
+        descriptor = location.open()
+    except FileNotFoundError:
+        text = f"{location.path} was deleted after it was read. Write it only if it should be created again."
+        raise ToolError(text) from None
+    with open(descriptor, "rb", buffering=0) as file:
+        status = os.fstat(descriptor)
+        if expected.path != location.path:
+            same = False
+        elif len(expected.data) == expected.size:
+            same = status.st_size == expected.size and has_content(file.read, expected.data)
+        else:
+            # The file was read in part, so compare inode, mtime and size.
+            known = expected.inode, expected.mtime_ns, expected.size
+            same = (status.st_ino, status.st_mtime_ns, status.st_size) == known
+    if not same:
+        raise ToolError(f"{location.path} has changed since it was read. Read it again before you write it.")
+
+
+def check_writable(location: FileLocation) -> None:
+    """Raises ToolError for a read-only file. (A rename could replace it, but its owner does not want that.)"""
+    if location.status() is not None and not os.access(
+        location.name, os.W_OK, dir_fd=location.folder, effective_ids=True
+    ):
+        raise ToolError(f"{location.path} cannot be written: the file is read-only.")
+
+
+def has_content(read: Callable[[int], bytes | None], data: bytes) -> bool:
+    """Whether the file has this content. Reads in chunks, so as not to hold it in memory twice."""
+    rest = memoryview(data)
+    while part := read(CHUNK_BYTES):
+        if rest[: len(part)] != part:
+            return False
+        rest = rest[len(part) :]
+    return not rest
+
+
+def read_beginning(read: Callable[[int], bytes | None], limit_bytes: int, size: int) -> bytes:
+    """Read up to `limit_bytes`. A single `read` may return less than there is."""
+    parts, left = [], limit_bytes
+    while left > 0 and (part := read(min(left, size + 1))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)

@@ -9,14 +9,12 @@ See also: `web.py` for name resolution and fetching.
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from typing import TYPE_CHECKING
+import socket
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-
-if TYPE_CHECKING:
-    import ipaddress
 
 PORTS = {"http": 80, "https": 443}
 HOST = r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?"
@@ -109,9 +107,6 @@ def read_address(host: str) -> str | None:
     host = host.lower().removesuffix(".").removeprefix("[").removesuffix("]")
     if not is_numeric(host):
         return None
-    import ipaddress
-    import socket
-
     try:
         if ":" not in host:
             return socket.inet_ntoa(socket.inet_aton(host))
@@ -126,8 +121,6 @@ def list_equal_addresses(host: str) -> tuple[str, ...]:
     """A host from `read_url` or `read_address`, and the IPv4 address that an IPv6 address may lead to."""
     if ":" not in host:
         return (host,)
-    import ipaddress
-
     try:
         found = find_embedded(ipaddress.IPv6Address(host.partition("%")[0]))
     except ValueError:
@@ -137,8 +130,6 @@ def list_equal_addresses(host: str) -> tuple[str, ...]:
 
 def find_embedded(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """The IPv4 address in an IPv6 address: mapped, 6to4, NAT64 or compatible."""
-    import ipaddress
-
     if inner := ip.ipv4_mapped or ip.sixtofour:
         return inner
     is_embedded = any(ip in ipaddress.IPv6Network(network) for network in ("64:ff9b::/96", "::/96"))
@@ -147,8 +138,6 @@ def find_embedded(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 def is_public(address: str) -> bool:
     """Whether an IP address is public, not of this machine or a local network."""
-    import ipaddress
-
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = find_embedded(ip)

@@ -9,12 +9,14 @@ redirect to another host is reported, not followed.
 httpx2 is imported in a thread when the first page is fetched, as in models/backends/anthropic.py. Proxies from the
 environment are not used, because the address behind a proxy cannot be checked.
 
-See also: `url.py` for parsing and public addresses, `tools/web/page.py` for the content of pages.
+See also: `url.py` for parsing and public addresses, `tools/web_page.py` for the content of pages.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -206,8 +208,6 @@ class Web:
         return found
 
     async def _read(self, response: httpx2.Response, url: Url) -> bytes:
-        import zlib
-
         import httpx2
 
         body = BodyDecoder(response.headers.get("content-encoding", ""), self._limits.max_bytes)
@@ -235,8 +235,6 @@ class BodyDecoder:
     """Decompresses content up to the limit, because a small response may decompress to a huge one."""
 
     def __init__(self, encoding: str, max_bytes: int) -> None:
-        import zlib
-
         encoding_name = encoding.strip().lower()
         if encoding_name not in (*COMPRESSIONS, "", "identity"):
             raise ToolError(f"The content encoding {encoding_name!r} is not supported.")
@@ -271,8 +269,6 @@ def make_ssl_context(ca_file: str | None) -> ssl.SSLContext:
 
 async def resolve_host(host: str, port: int) -> list[str]:
     """Resolve a host with the system resolver. Numeric forms (2130706433, 0177.0.0.1) become plain addresses."""
-    import socket
-
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 

@@ -19,9 +19,9 @@ import pytest
 from parley.compose.composer import Composer
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Scope
+from parley.workspace.landlock import abi_version
 from parley.workspace.process.processes import CommandOutput
-from parley.workspace.sandbox.base import SandboxedCommand
-from parley.workspace.sandbox.detect import LANDLOCK_WITH_SCOPES, find_bubblewrap, landlock_abi
+from parley.workspace.sandbox.base import LANDLOCK_WITH_SCOPES, SandboxedCommand, find_bubblewrap
 from tests.helpers import kernel
 from tests.helpers.forked import PARLEY
 from tests.helpers.patience import PATIENCE_SECONDS
@@ -44,7 +44,7 @@ def machine(tmp_path: Path) -> Machine:
 def need(kind: str) -> None:
     if kind == "bubblewrap" and (problem := find_bubblewrap(None, weaker_nested=False)[1]):
         pytest.skip(problem)
-    if kind == "landlock" and landlock_abi() < LANDLOCK_WITH_SCOPES:
+    if kind == "landlock" and abi_version() < LANDLOCK_WITH_SCOPES:
         pytest.skip("this kernel has no Landlock with scopes")
 
 

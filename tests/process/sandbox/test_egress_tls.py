@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from parley.workspace.sandbox.egress.proxy import close_writer
-from parley.workspace.sandbox.egress.tls import read_opening
-from parley.workspace.sandbox.egress.wire import BadRequest
+from parley.workspace.sandbox.egress.wire import BadRequest, read_opening
 from tests.helpers.egress import EgressNetwork, open_network
 from tests.helpers.http_server import self_signed
 

@@ -148,19 +148,18 @@ def test_what_a_left_process_changes_later_is_undone(kind: str, folder: Path) ->
 def test_a_folder_that_its_owner_cannot_change_is_restored(mode: int, tmp_path: Path) -> None:
     """Root can change every folder, so this runs as another user."""
     code = (
-        "import os, sys; from parley.workspace.sandbox.entries import ProtectedEntries\n"
-        "from parley.workspace.sandbox.folders import FolderIndex\n"
+        "import os, sys; from parley.workspace.sandbox.protected_entries import FolderIndex, restore_entries\n"
         "top, mode = sys.argv[1], int(sys.argv[2]); folder = top + '/project'; os.mkdir(folder)\n"
-        "entries = ProtectedEntries(FolderIndex([folder]))\n"
+        "index = FolderIndex([folder]); before = index.entries\n"
         "open(folder + '/.mcp.json', 'w').close(); os.chmod(folder, mode)\n"
-        "print(entries.restore(top + '/refused')); os.chmod(folder, 0o700); print(os.listdir(folder))"
+        "print(restore_entries(index, before, top + '/refused')); os.chmod(folder, 0o700); print(os.listdir(folder))"
     )
     source = Path(__file__).parents[3] / "src"
     top = tmp_path / "top"
     top.mkdir()
     os.chown(top, 65534, 65534)
     # The other user may not be able to read our source, so it is imported first.
-    start = "import os, sys; sys.path.insert(0, sys.argv.pop(1)); import parley.workspace.sandbox.entries\n"
+    start = "import os, sys; sys.path.insert(0, sys.argv.pop(1)); import parley.workspace.sandbox.protected_entries\n"
     program = f"{start}os.setgid(65534); os.setuid(65534)\n{code}"
     for parent in (tmp_path, *tmp_path.parents[:-2]):
         parent.chmod(parent.stat().st_mode | 0o111)

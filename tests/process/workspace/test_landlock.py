@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
+from parley.workspace.landlock import EXECUTE, READ, READ_FILE, AllowedPath, is_supported, run_restricted
 
 RG = str(Path(sys.executable).parent / "rg")
 
@@ -23,7 +23,7 @@ def gaps(tmp_path: Path) -> Iterator[list[AllowedPath]]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("needle\n")
     folder, program = os.open(tmp_path / "in", os.O_RDONLY), os.open(RG, os.O_PATH)
-    yield [AllowedPath(folder, READ), AllowedPath(program, RUN | READ_FILE)]
+    yield [AllowedPath(folder, READ), AllowedPath(program, EXECUTE | READ_FILE)]
     os.close(folder)
     os.close(program)
 

@@ -16,7 +16,7 @@ from parley.testing import expect, read_scenario, read_wire_recording, replay_wi
 from parley.testing.fake.engine import FakeEngine
 from parley.testing.fake.link import FakeOptions
 from parley.testing.replay import ReplayDifference, ReplayRun, SidePlayer
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 
 SCENARIO = """
 [[turn]]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.tools.shell.monitor import NO_SOCKETS
+from parley.tools.bash import NO_SOCKETS
 from tests.helpers.mcp import script
 from tests.helpers.session import Json, SessionHarness
 

@@ -37,7 +37,7 @@ from parley.permissions.shell import CommandLine, SimpleCommand, is_allowed_by, 
 from parley.permissions.shell.arguments import unwrap
 from parley.permissions.shell.readers import READERS, VERSIONS
 from parley.permissions.shell.special_readers import CHECKS
-from parley.tools.shell.bash import script
+from parley.tools.bash import script
 from tests.stress.permissions import canary_contexts, canary_everyday
 
 GENERATORS = {"contexts": canary_contexts.commands, "everyday": canary_everyday.commands}

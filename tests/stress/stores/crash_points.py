@@ -34,7 +34,7 @@ from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
 from parley.stores.base import Entry, Log
 from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 from parley.workspace.base import Scope
 from tests.stress.stores.scripted_job import ENDED, Step, Worker
 

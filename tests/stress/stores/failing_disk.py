@@ -37,7 +37,7 @@ from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
 from parley.tools.base import Tool, ToolRegistry
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.stores.crash_points import Look, Mark
 from tests.stress.stores.scripted_job import ENDED, Step, Worker

@@ -20,9 +20,9 @@ from pathlib import Path
 from random import Random
 
 from parley.workspace.base import Scope
-from parley.workspace.checkpoint.store import CheckpointStore
-from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
+from parley.workspace.tree_snapshot import TreeSnapshot
 
 NAMES = ("a", "b", "c", "sub/d", "sub/deep/e", "sub/deep/f")
 SESSION_STEPS = 1_000

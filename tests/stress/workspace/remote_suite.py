@@ -18,8 +18,8 @@ from tests.helpers.remote_workspace import VARIABLE
 
 SHORT = (
     "tests/unit/tools/files",
-    "tests/unit/tools/search/test_glob.py",
-    "tests/process/tools/shell/test_bash.py",
+    "tests/unit/tools/test_glob.py",
+    "tests/process/tools/test_bash.py",
     "tests/session/tools",
 )
 WHOLE = (

@@ -26,7 +26,7 @@ from random import Random
 from parley.errors import ToolError
 from parley.workspace import syscalls
 from parley.workspace.base import Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 SECRET = b"SECRET: lies outside"

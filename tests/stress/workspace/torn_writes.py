@@ -24,7 +24,7 @@ from typing import Any
 
 from parley.workspace import syscalls
 from parley.workspace.base import Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 OS_CALLS = (

@@ -15,7 +15,7 @@ from parley.errors import ToolError
 from parley.jsonrpc import Method, RpcConnection, RpcError
 from parley.protocol.base import Json
 from parley.workspace.base import FileSnapshot, Scope
-from parley.workspace.checkpoint.store import CheckpointStore
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 

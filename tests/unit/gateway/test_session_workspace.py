@@ -7,7 +7,7 @@ import pytest
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
 from parley.gateway.session_options import WorkspaceRequest, choose_workspace
-from parley.workspace.remote.choice import SessionWorkspace
+from parley.workspace.remote.address import SessionWorkspace
 
 ADMIN = Principal.administrator("admin")
 CREATOR = Principal(name="creator", tenant="t", scopes=frozenset({Scope.CREATE}))

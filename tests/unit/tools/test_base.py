@@ -17,7 +17,7 @@ from parley.tools.base import (
     Workspace,
     make_context,
 )
-from parley.tools.planning.todo import TodoWrite
+from parley.tools.work_list import TodoWrite
 from parley.workspace.base import Worktree
 from tests.helpers.tools import ToolHarness
 

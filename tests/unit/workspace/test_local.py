@@ -9,8 +9,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import RewindReport, Scope
-from parley.workspace.checkpoint import file_snapshot
-from parley.workspace.checkpoint.store import INDEX, ChangeRow, CheckpointStore
+from parley.workspace.checkpoints import INDEX, ChangeRow, CheckpointStore
 from tests.helpers.workspace import WorkspaceHarness
 
 
@@ -46,7 +45,7 @@ def test_what_may_need_the_disk_is_not_read_without_waiting(
     assert harness.files.read_cached(f"{harness.inside}/none", harness.reach, 100) is None
     assert harness.files.read_cached("/proc/self/status", Scope(anywhere=True), 1 << 20) is None
 
-    monkeypatch.setattr(file_snapshot, "NO_WAIT", None)
+    monkeypatch.setattr("parley.workspace.local.NO_WAIT", None)
     assert harness.files.read_cached(path, harness.reach, 100) is None
 
 

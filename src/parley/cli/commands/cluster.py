@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from parley.cluster.demo import Demo
     from parley.cluster.status import ClusterStatus
     from parley.compose.workspace.server import WorkspaceService
-    from parley.workspace.remote.choice import SessionWorkspace
+    from parley.workspace.remote.address import SessionWorkspace
 
 
 T = TypeVar("T")
@@ -250,7 +250,7 @@ def read_workspace_service(given: GivenArgs, token: str) -> WorkspaceService | N
 
 def read_default_workspace(given: GivenArgs) -> SessionWorkspace:
     """Raises UsageError."""
-    from parley.workspace.remote.choice import SessionWorkspace, check_address
+    from parley.workspace.remote.address import SessionWorkspace, check_address
 
     wanted, wait = given.one("workspace-default"), given.has("wait-for-workspace")
     if wanted == "local" or (not wanted and given.has("workspace-listen")):

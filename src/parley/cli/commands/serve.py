@@ -29,7 +29,7 @@ from parley.settings.env_vars import child_environment
 from parley.settings.secret_variables import KEYS
 from parley.workspace import private_files
 from parley.workspace.remote.address import WorkspaceAddress
-from parley.workspace.remote.handshake import read_token_file
+from parley.workspace.remote.wire import read_token_file
 
 if TYPE_CHECKING:
     from parley.cluster.base import Cluster

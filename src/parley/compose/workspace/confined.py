@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from parley.tools.base import Workspace
 from parley.workspace.base import Scope
-from parley.workspace.process.processes import Confinement, RunningCommand
+from parley.workspace.process.processes import RunningCommand
+
+if TYPE_CHECKING:
+    from parley.workspace.sandbox.launcher import SandboxLauncher
 
 
 class ConfinedStarter:
@@ -33,7 +36,7 @@ class ConfinedStarter:
         """Raises ToolError if it cannot be started, or must be confined and cannot be."""
         sandbox = self._workspace.find_sandbox(Scope())
         place = None if sandbox is None else await sandbox.place_program(self._kind, by_project=self._by_project)
-        confinement: Confinement | None = None
+        confinement: SandboxLauncher | None = None
         if place is not None:
             environment, confinement = place.adapt(environment), place.confinement
         return await self._workspace.processes.start(

@@ -20,8 +20,8 @@ from parley.settings.tree import RemoteTree
 from parley.workspace.process.processes import OutputDirectory
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
-from parley.workspace.remote.handshake import check_token, read_token_file
 from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
+from parley.workspace.remote.wire import check_token, read_token_file
 
 if TYPE_CHECKING:
     from parley.permissions.policy import SessionPolicy

@@ -19,8 +19,9 @@ from parley.workspace.sensitive_names import KEY_NAMES, KEY_PATHS
 
 if TYPE_CHECKING:
     from parley.permissions.base import PathsAndHosts, Policy
-    from parley.workspace.sandbox.base import EgressProxy, HostRefusal, NetworkPolicy, SandboxOffer, SandboxPolicy
-    from parley.workspace.sandbox.commands import LocalCommandSandbox, SandboxConfig
+    from parley.workspace.sandbox.base import HostRefusal, NetworkPolicy, SandboxOffer, SandboxPolicy
+    from parley.workspace.sandbox.commands import CommandSandbox, SandboxConfig
+    from parley.workspace.sandbox.egress.proxy import EgressProxy
     from parley.workspace.sandbox.launcher import SandboxFolders
 
 HIDDEN_ELSEWHERE = (
@@ -42,7 +43,7 @@ MAX_MATCHES = 1000
 @functools.cache
 def find_offer(bwrap: str | None = None, weaker_nested: bool = False) -> SandboxOffer:
     """What this machine offers; looked up once."""
-    from parley.workspace.sandbox.detect import detect
+    from parley.workspace.sandbox.base import detect
 
     return detect(bwrap, weaker_nested=weaker_nested)
 
@@ -56,9 +57,9 @@ def offer_for(merged: MergedSettings, *, is_remote: bool = False) -> SandboxOffe
     return find_offer(merged.get("sandbox.bwrapPath"), merged.is_on("sandbox.enableWeakerNestedSandbox"))
 
 
-def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks: bool) -> LocalCommandSandbox:
+def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks: bool) -> CommandSandbox:
     """Built when the first command runs. `asks`: whether the client can be asked about hosts."""
-    from parley.workspace.sandbox.commands import LocalCommandSandbox
+    from parley.workspace.sandbox.commands import CommandSandbox
 
     settings, list_rules = launch.settings, policy.list_paths_and_hosts
     reader = ConfigReader(launch, lambda: settings.merged, list_rules, policy, asks=asks)
@@ -76,7 +77,7 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
     without_project = ConfigReader(
         launch, lambda: settings.without_project, list_rules_without_project, policy, asks=asks
     )
-    return LocalCommandSandbox(
+    return CommandSandbox(
         reader.read,
         lambda: offer_for(launch.settings.merged, is_remote=launch.remote is not None),
         lambda: make_folders(launch, session_id),
@@ -122,7 +123,7 @@ def make_proxy(
     on_refusal: Callable[[HostRefusal], None],
 ) -> EgressProxy:
     from parley.workspace.sandbox.egress.policy import EgressPolicy, read_patterns
-    from parley.workspace.sandbox.egress.proxy import AllowListProxy, OwnProxies
+    from parley.workspace.sandbox.egress.proxy import EgressProxy, OwnProxies
 
     network = read_policy()
 
@@ -132,7 +133,7 @@ def make_proxy(
             allowed=read_patterns(network.allowed_domains, warn), denied=read_patterns(network.denied_domains, warn)
         )
 
-    return AllowListProxy(
+    return EgressProxy(
         lambda: compile_policy(read_policy()),
         ask=ask,
         own=OwnProxies(http=network.own_http_port, socks=network.own_socks_port),

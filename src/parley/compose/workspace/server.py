@@ -16,8 +16,8 @@ from parley.settings.env_vars import child_environment
 from parley.settings.sources import config_folder
 from parley.settings.tree import TREE_FACTS
 from parley.workspace.remote.address import WorkspaceAddress, dial
-from parley.workspace.remote.handshake import read_token_file
 from parley.workspace.remote.server import GRACE_SECONDS, ServerPlace, WorkspaceServer
+from parley.workspace.remote.wire import read_token_file
 
 MAX_READ_BYTES = 16 << 20
 """Of a file whose contents are a fact, such as a git index."""
@@ -92,7 +92,7 @@ async def serve_workspace(
 
 
 def fact_finders(home: str) -> dict[str, Callable[[str, int], Any]]:
-    """How each fact is found on this machine (workspace/remote/facts.py)."""
+    """How each fact is found on this machine (workspace/remote/client.py)."""
     fs = RealFilesystem(home)
     return {
         "readlink": lambda path, limit: fs.readlink(path),

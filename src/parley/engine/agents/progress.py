@@ -21,7 +21,7 @@ from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import ApiRetry, PermissionDenied, TaskProgress
-from parley.tools.delegation.calls import AgentInput
+from parley.tools.agent import AgentInput
 
 MAX_LINES = 12
 MAX_LINE_CHARS = 400

@@ -17,9 +17,9 @@ from parley.mcp.content import normalize
 from parley.models.catalog import ModelRef, resolve
 from parley.protocol.base import Struct, UnsetType
 from parley.protocol.messages.requests import AgentDefinition
+from parley.tools.agent import AgentInput
 from parley.tools.base import AgentCalls, Context
 from parley.tools.catalog import built_in_with, canonical_name
-from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
 
 SESSION_TOOLS = frozenset((*built_in_with(needs="person"), *built_in_with(only_main_agent=True)))

@@ -29,8 +29,8 @@ from parley.engine.tasks.manager import TaskInfo, new_run_id
 from parley.errors import ModelError, SessionError, ToolError, UsageError
 from parley.permissions.base import Allow, ToolRequest
 from parley.protocol.base import Json
+from parley.tools.agent import SEND, AgentInput
 from parley.tools.base import ToolOutput
-from parley.tools.delegation.calls import SEND, AgentInput
 
 AGENT = "Agent"
 MAX_DEPTH = 5

@@ -13,9 +13,9 @@ from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.system import TaskUsage
+from parley.tools.agent import AgentInput
 from parley.tools.base import ToolOutput
 from parley.tools.catalog import Counter, find_traits
-from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree
 
 SUMMARY_CHARS = 1000

@@ -24,8 +24,8 @@ from parley.engine.session.journal import Journal
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ToolError
 from parley.protocol.base import convert, to_builtins
+from parley.tools.agent import AgentInput
 from parley.tools.base import AgentState, Context
-from parley.tools.delegation.calls import AgentInput
 from parley.workspace.base import Worktree, WorktreeChanges
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import Assistant, AssistantContent
 from parley.protocol.messages.system import Informational
 from parley.settings.base import PromptTemplate
-from parley.tools.base import lists_skills
+from parley.tools.base import customize_tool
 
 if TYPE_CHECKING:
     from parley.engine.commands.expansion import TurnOverrides
@@ -153,10 +153,8 @@ class Commands:
             return
         registry.remove(SKILL)
         offered = [(template.name, template.description) for template in self._for_model().values()]
-        tool = registry.builtin(SKILL) if offered else None
-        # Python 3.12 loads `inspect` for the check of a protocol.
-        if tool is not None and lists_skills(tool):
-            registry.add(tool.with_skills(offered))
+        if offered:
+            registry.add(customize_tool(registry.builtin(SKILL), "with_skills", offered))
 
     async def run_skill(self, name: str, arguments: str) -> str | list[Json]:
         """The text of a skill, for the Skill tool. Raises ToolError."""

@@ -7,7 +7,7 @@ The prompt of a job gets a turn of its own. If the prompt of a recurring job sti
 whose time passed while no process ran is queued once, at the start. Jobs do not keep a session alive whose input has
 ended.
 
-See also: `schedule_log.py` for the records, `tools/schedule/` for the tools.
+See also: `schedule_log.py` for the records, `tools/schedule.py` for the tools.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.errors import SessionError
 from parley.protocol.base import Json, convert, to_builtins
 from parley.stores.base import Entry
-from parley.tools.schedule.cron import CronExpression
-from parley.tools.schedule.jobs import EXPIRES_AFTER_SECONDS, ScheduledJob
+from parley.tools.schedule import EXPIRES_AFTER_SECONDS, CronExpression, ScheduledJob
 
 LONGEST_SLEEP_SECONDS = 60.0
 """The machine may sleep, or its clock may be set; so the time is looked at again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parley.engine.session.session import Session
 from parley.errors import LocalProtocolError
@@ -25,7 +25,9 @@ from parley.protocol.messages.control import (
     Success,
 )
 from parley.protocol.messages.requests import Request
-from parley.transports.base import Transport
+
+if TYPE_CHECKING:
+    from parley.transports.base import Transport
 
 
 class Pump:

@@ -9,8 +9,8 @@ it is announced as one if it takes longer than a few seconds.
 Starts and ends are recorded first, so that after a crash the next process knows what was lost
 (recovery/orphaned_tasks.py).
 
-See also: `workspace/process/processes.py` for processes, `agents/subagents.py` for subagents, `tools/shell/` for the
-tools that start, read and stop tasks.
+See also: `workspace/process/processes.py` for processes, `agents/subagents.py` for subagents, `tools/background.py` for
+the tools that read and stop tasks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from parley.workspace.process.processes import (
 )
 
 if TYPE_CHECKING:
-    from parley.tools.schedule.jobs import ScheduledJob
+    from parley.tools.schedule import ScheduledJob
 
 WIRE_STATUS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
 """The final status of a task, as a notification spells it."""

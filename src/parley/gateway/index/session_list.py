@@ -11,7 +11,7 @@ import msgspec
 
 from parley.gateway.security.access import Principal, Scope
 from parley.protocol.base import UNSET, Struct, UnsetType
-from parley.workspace.remote.choice import SessionWorkspace, read_workspace
+from parley.workspace.remote.address import SessionWorkspace, read_workspace
 
 if TYPE_CHECKING:
     from parley.gateway.live_session import LiveSession

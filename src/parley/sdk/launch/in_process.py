@@ -64,7 +64,7 @@ class SameLoop:
     pid = None
 
     def __init__(self, engine: InProcessEngine) -> None:
-        from parley.transports.memory import create_pair
+        from parley.transports.base import create_pair
 
         self._runner = engine
         self._host, self._engine = create_pair()

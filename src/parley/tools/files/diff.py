@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import AnyStr
 
 from parley.protocol.base import Json, Struct
-from parley.tools.files.encoding import as_text
+from parley.tools.files.access import as_text
 
 CONTEXT_LINES = 3
 COMPARED_LINES = 2_000
@@ -182,7 +182,8 @@ def opcodes(before: list[str], after: list[str]) -> list[Opcode]:
     old_end, new_end = len(before) - tail, len(after) - tail
     found: list[Opcode] = [("equal", 0, head, 0, head)] if head else []
     if max(old_end, new_end) > head:
-        found += shift_hunk(compare_lines(before[head:old_end], after[head:new_end]), head)
+        for kind, i1, i2, j1, j2 in compare_lines(before[head:old_end], after[head:new_end]):
+            found.append((kind, i1 + head, i2 + head, j1 + head, j2 + head))
     if tail:
         found.append(("equal", old_end, len(before), new_end, len(after)))
     return found
@@ -194,10 +195,6 @@ def compare_lines(before: list[str], after: list[str]) -> list[Opcode]:
     if len(before) + len(after) > COMPARED_LINES:
         return [("replace", 0, len(before), 0, len(after))]
     return list(SequenceMatcher(None, before, after, autojunk=False).get_opcodes())
-
-
-def shift_hunk(found: list[Opcode], by: int) -> list[Opcode]:
-    return [(kind, i1 + by, i2 + by, j1 + by, j2 + by) for kind, i1, i2, j1, j2 in found]
 
 
 def common(one: list[str], other: list[str]) -> int:

@@ -2,34 +2,60 @@
 
 The rest of the file stays unchanged, byte for byte: encoding, line endings, final newline and mode. If that is not
 possible, the edit is refused.
+
+The model does not see everything: CR LF looks like LF to it, and it tends to type straight quotes where the file has
+curly ones. So a line feed matches either line ending, and if nothing matches exactly, any quote matches its kind
+(`Needle`). The new text gets the line endings and quotes of the file. If nothing matches at all, the error suggests
+what the model may have meant.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import read_tracker
 from parley.tools.base import Context, ToolOutput
 from parley.tools.files import diff
-from parley.tools.files.diff import TextChange
-from parley.tools.files.encoding import UNKNOWN, as_text, as_utf8, detect, from_utf8, to_utf8
-from parley.tools.paths import read_whole_file, resolve_path
-from parley.tools.read_tracker import ReadState
-from parley.tools.size_limit import LINE_BYTES, fit_detail
+from parley.tools.files.access import (
+    LINE_BYTES,
+    UNKNOWN,
+    UTF8,
+    ReadState,
+    as_text,
+    as_utf8,
+    check_read_state,
+    detect,
+    fit_detail,
+    from_utf8,
+    mark_seen,
+    read_whole_file,
+    resolve_path,
+    to_utf8,
+)
+from parley.tools.files.diff import TextChange, alike
 from parley.workspace.base import Scope
-
-if TYPE_CHECKING:
-    from parley.tools.files.edit_match import Needle
 
 COUNTED_MATCHES = 1_000
 """Enough to report that there are many; a patch does not show more either."""
 SHOWN_CHARS = 500
+SINGLE = "'‘’‛"
+DOUBLE = '"“”‟'
+CURLY = {"'": ("‘", "’"), '"': ("“", "”")}
+"""What opens and what closes."""
+OPENS_AFTER = " \t\r\n([{<—–-=:/" + "".join(opening for opening, _ in CURLY.values())
+QUOTE = re.compile(f"([{SINGLE}{DOUBLE}])")
+SEARCHED_BYTES = 2_000_000
+SUGGESTED_FROM_LINES = 3_000
+COMPARED_WORDS = 200
+NUMBERED = re.compile(r"\s*\d+\t")
+SUGGESTED_CHARS = 300
 
 
 class EditInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +91,7 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
     if not call.old_string:
         return fill(path, call, context, reach)
     before = read_whole_file(path, context, reach)
-    known = read_tracker.check_read_state(context, before)
+    known = check_read_state(context, before)
     encoding = detect(before.data)
     if encoding is None:
         raise ToolError(f"{path} is a binary file; Edit changes only text files.")
@@ -80,7 +106,7 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
             "such as line endings."
         )
     after = context.files.write(path, from_utf8(new_body, encoding), reach, replacing=before)
-    read_tracker.mark_seen(context, after, whole=known.whole)
+    mark_seen(context, after, whole=known.whole)
     hunks = diff.diff_edits(body, changes)
     return format_result(call, path, body, hunks, known)
 
@@ -89,19 +115,17 @@ def fill(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
     """Handle an empty old text: the file is new or empty."""
     before = context.files.peek(path, reach)
     if before is not None:
-        read_tracker.check_read_state(context, before)
+        check_read_state(context, before)
         if before.data:
             raise ToolError("old_string is empty but the file is not. Name the text to replace, or use Write.")
     data = as_utf8(call.new_string)
     after = context.files.write(path, data, reach, replacing=before)
-    read_tracker.mark_seen(context, after, whole=True)
+    mark_seen(context, after, whole=True)
     return format_result(call, path, b"", diff.diff_texts(b"", data), ReadState(read=True, whole=True))
 
 
 def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
     """The old text as the file has it, and the changes. Raises ToolError."""
-    from parley.tools.files.edit_match import needles
-
     for needle in needles(body, call.old_string, call.new_string):
         changes = list(islice(needle.changes(body), COUNTED_MATCHES))
         if not call.replace_all and (len(changes) > 1 or (changes and find_overlap(body, needle, changes[0]))):
@@ -123,8 +147,6 @@ def find_overlap(body: bytes, needle: Needle, change: TextChange) -> bool:
 
 
 def not_found(body: bytes, call: EditInput) -> ToolError:
-    from parley.tools.files.did_you_mean import suggest
-
     words = [f"String to replace not found in file.\nString: {format_excerpt(call.old_string)}"]
     if advice := suggest(body, call.old_string):
         words.append(advice)
@@ -188,3 +210,146 @@ def remark(known: ReadState) -> str:
 
 def format_excerpt(text: str) -> str:
     return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}... ({len(text)} characters)"
+
+
+class Needle(Struct, frozen=True, kw_only=True):
+    """One way to look for the old text."""
+
+    old: str
+    new: str
+    pattern: re.Pattern[bytes] | None = None
+    """None to search for the old text, and insert the new one, unchanged."""
+    any_quote: bool = False
+
+    def changes(self, body: bytes, start: int = 0) -> Iterator[TextChange]:
+        """The changes that replace every match from a position on."""
+        if self.pattern is None:
+            old, new = as_utf8(self.old), as_utf8(self.new)
+            while (start := body.find(old, start)) >= 0:
+                yield TextChange(start, start + len(old), new)
+                start += len(old)
+            return
+        for match in self.pattern.finditer(body, start):
+            found = match.group().decode(UTF8)
+            yield TextChange(*match.span(), as_utf8(self._respelled(found, line_ending(match))))
+
+    def _respelled(self, found: str, newline: str) -> str:
+        """The new text in the spelling of the file. Where it repeats the old text, the file's text stays."""
+        old, new = self.old, self.new
+        units = re.findall(r"\r\n|.", found, re.DOTALL)
+        head = alike(old, new)
+        tail = alike(old, new, from_end=True, limit=min(len(old), len(new)) - head)
+        before, middle, after = "".join(units[:head]), new[head : len(new) - tail], "".join(units[len(units) - tail :])
+        if self.any_quote:
+            middle = match_quotes(middle, found, before[-1:])
+        return before + middle.replace("\n", newline) + after
+
+
+def needles(body: bytes, old: str, new: str) -> Iterator[Needle]:
+    """The ways to look for the old text, the most exact first."""
+    hidden = b"\r\n" in body
+    if hidden or "\r\n" in old:
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    yield Needle(old=old, new=new, pattern=pattern(old) if hidden else None)
+    if QUOTE.search(old):
+        yield Needle(old=old, new=new, pattern=pattern(old, any_quote=True), any_quote=True)
+
+
+def pattern(old: str, *, any_quote: bool = False) -> re.Pattern[bytes]:
+    spelled = (quotes(line) if any_quote else re.escape(as_utf8(line)) for line in old.split("\n"))
+    return re.compile(rb"\r?\n".join(spelled))
+
+
+def quotes(line: str) -> bytes:
+    """A pattern in which every quote matches all of its kind."""
+    parts = (kind(part) if QUOTE.fullmatch(part) else part for part in QUOTE.split(line))
+    return b"".join(
+        b"(?:" + b"|".join(as_utf8(quote) for quote in part) + b")" if part in (SINGLE, DOUBLE) else
+        re.escape(as_utf8(part)) for part in parts
+    )  # fmt: skip
+
+
+def kind(quote: str) -> str:
+    return SINGLE if quote in SINGLE else DOUBLE
+
+
+def line_ending(match: re.Match[bytes]) -> str:
+    """The line ending in the match, or after it, or before it."""
+    body = match.string
+    at = body.find(b"\n", match.start())
+    if at < 0:
+        at = body.rfind(b"\n", 0, match.start())
+    return "\r\n" if at > 0 and body[at - 1] == 0x0D else "\n"
+
+
+def match_quotes(text: str, found: str, before: str) -> str:
+    """The text with the quotes that the file has at this position."""
+    for straight, of_its_kind in (("'", SINGLE), ('"', DOUBLE)):
+        own = {quote for quote in found if quote in of_its_kind}
+        if own == {straight}:
+            text = "".join(straight if letter in of_its_kind else letter for letter in text)
+        elif own:
+            text = curl_quotes(text, straight, before)
+    return text
+
+
+def curl_quotes(text: str, straight: str, before: str) -> str:
+    """The text with straight quotes made curly: opening at the start and after white space, else closing."""
+    opening, closing = CURLY[straight]
+    behind = before + text
+    shift = len(before)
+    return "".join(
+        letter
+        if letter != straight
+        else (opening if at + shift == 0 or behind[at + shift - 1] in OPENS_AFTER else closing)
+        for at, letter in enumerate(text)
+    )
+
+
+def suggest(body: bytes, wanted: str) -> str:
+    """A hint for finding the right text; empty if there is none."""
+    lines = wanted.split("\n")
+    if all(NUMBERED.match(line) for line in lines if line):
+        return "It begins with line numbers as Read shows them; they are not part of the file."
+    if len(body) > SEARCHED_BYTES:
+        return ""
+    text = as_text(body).replace("\r\n", "\n")
+    return other_space(text, wanted) or other_case(text, wanted) or like_line(text, wanted)
+
+
+def other_space(text: str, wanted: str) -> str:
+    words = wanted.split()
+    if not 0 < len(words) <= COMPARED_WORDS:
+        return ""
+    found = re.search(r"\s+".join(map(re.escape, words)), text)
+    return describe_position(text, *found.span(), "A text that differs only in white space") if found else ""
+
+
+def other_case(text: str, wanted: str) -> str:
+    lower = text.lower()
+    start = lower.find(wanted.lower())
+    # Some letters have a lower case of another length; then places do not compare.
+    if start < 0 or len(lower) != len(text):
+        return ""
+    return describe_position(text, start, start + len(wanted), "A text that differs only in upper and lower case")
+
+
+def describe_position(text: str, start: int, end: int, what: str) -> str:
+    number = text.count("\n", 0, start) + 1
+    more = " ..." if end - start > SUGGESTED_CHARS else ""
+    return f"{what} is at line {number}:\n{text[start : min(end, start + SUGGESTED_CHARS)]}{more}"
+
+
+def like_line(text: str, wanted: str) -> str:
+    """The line most similar to the first line of the searched text."""
+    from difflib import get_close_matches
+
+    first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")[:SUGGESTED_CHARS]
+    lines = text.split("\n")[:SUGGESTED_FROM_LINES]
+    # Only lines of about that length can be alike.
+    some = {line.strip(): None for line in lines if 0.6 * len(first) <= len(line.strip()) <= 1.7 * len(first)}
+    close = get_close_matches(first, some, n=1, cutoff=0.75)
+    if not close:
+        return ""
+    number = next(number for number, line in enumerate(lines, 1) if line.strip() == close[0])
+    return f"The nearest line is {number}:\n{lines[number - 1]}"

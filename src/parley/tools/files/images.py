@@ -7,7 +7,9 @@ image in its history cannot continue. Large images are scaled down if Pillow is 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Callable
 from importlib import import_module
+from io import BytesIO
 from typing import Any
 
 from parley.errors import ToolError
@@ -19,6 +21,12 @@ MOST_PIXELS_A_SIDE = 8_000
 SIDES_TO_TRY = (2_000, 1_500, 1_000, 700, 400)
 START_OF_FRAME = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 WITHOUT_LENGTH = {0x01, *range(0xD0, 0xDA)}
+MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -47,28 +55,12 @@ def media_type(data: bytes) -> str | None:
     return next((kind for magic, kind in MAGIC if data.startswith(magic)), None)
 
 
-MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
-
-
 def read_size(data: bytes, kind: str) -> Picture:
     """Raises ToolError if the header is broken."""
     width, height = SIZES[kind](data)
     if not width or not height:
         raise ToolError(f"The file starts like {kind} but its header is damaged; it is {len(data)} bytes long.")
     return Picture(data=data, media_type=kind, width=width, height=height)
-
-
-def png_size(data: bytes) -> tuple[int, int]:
-    return number(data[16:20], "big"), number(data[20:24], "big")
-
-
-def gif_size(data: bytes) -> tuple[int, int]:
-    return number(data[6:8], "little"), number(data[8:10], "little")
 
 
 def jpeg_size(data: bytes) -> tuple[int, int]:
@@ -97,7 +89,12 @@ def webp_size(data: bytes) -> tuple[int, int]:
     return 0, 0
 
 
-SIZES = {"image/png": png_size, "image/gif": gif_size, "image/jpeg": jpeg_size, "image/webp": webp_size}
+SIZES: dict[str, Callable[[bytes], tuple[int, int]]] = {
+    "image/png": lambda data: (number(data[16:20], "big"), number(data[20:24], "big")),
+    "image/gif": lambda data: (number(data[6:8], "little"), number(data[8:10], "little")),
+    "image/jpeg": jpeg_size,
+    "image/webp": webp_size,
+}
 
 
 def number(data: bytes, order: Any) -> int:
@@ -122,8 +119,6 @@ def fit_image(picture: Picture) -> Picture:
 
 def scale_image(pillow: Any, picture: Picture, side: int) -> Picture:
     """Raises ToolError if it cannot be decoded."""
-    from io import BytesIO
-
     out = BytesIO()
     try:
         with pillow.open(BytesIO(picture.data)) as image:

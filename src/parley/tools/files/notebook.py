@@ -1,8 +1,10 @@
-"""NotebookEdit: replace, insert or delete a cell of a notebook."""
+"""NotebookEdit: replace, insert or delete a cell of a notebook; and the cells of a notebook as Read shows them."""
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -11,15 +13,27 @@ from msgspec import Meta
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import read_tracker
 from parley.tools.base import Context, ToolOutput
-from parley.tools.files import notebook_cells
-from parley.tools.files.encoding import as_text, as_utf8
-from parley.tools.paths import read_whole_file, resolve_path
-from parley.tools.size_limit import LINE_BYTES, fit_detail
+from parley.tools.files import images
+from parley.tools.files.access import (
+    LINE_BYTES,
+    as_text,
+    as_utf8,
+    check_read_state,
+    fit_detail,
+    mark_seen,
+    read_whole_file,
+    resolve_path,
+)
 from parley.workspace.base import Scope
 
 JUPYTERS_INDENT = " "
+MOST_OUTPUT_CHARS = 10_000
+"""The limit of one output."""
+MOST_CELL_CHARS = 100_000
+MOST_IMAGE_BASE64 = 300_000
+"""The limit of all images together."""
+COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class NotebookEditInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +62,7 @@ class NotebookEdit:
 
     async def run(self, call: NotebookEditInput, context: Context, reach: Scope) -> ToolOutput:
         path = resolve_path(call.notebook_path, context)
-        return await run_in_thread(lambda: edit(path, call, context, reach))
+        return await run_in_thread(lambda: edit_notebook(path, call, context, reach))
 
 
 class Changed(Struct, frozen=True, kw_only=True):
@@ -60,21 +74,21 @@ class Changed(Struct, frozen=True, kw_only=True):
     old_source: str | None = None
 
 
-def edit(path: str, call: NotebookEditInput, context: Context, reach: Scope) -> ToolOutput:
+def edit_notebook(path: str, call: NotebookEditInput, context: Context, reach: Scope) -> ToolOutput:
     before = read_whole_file(path, context, reach)
-    seen_before = read_tracker.check_read_state(context, before)
+    seen_before = check_read_state(context, before)
     try:
-        book = notebook_cells.load(before.data)
-    except notebook_cells.NotANotebook as exc:
+        book = load_notebook(before.data)
+    except NotANotebook as exc:
         raise ToolError(f"{path} is not a valid notebook: {exc}") from None
-    changed = EDITS[call.edit_mode](book, call, context.new_id)
+    changed = EDIT_MODES[call.edit_mode](book, call, context.new_id)
     data = dump_notebook(book, before.data)
     after = context.files.write(path, data, reach, replacing=before)
-    read_tracker.mark_seen(context, after, whole=seen_before.whole)
+    mark_seen(context, after, whole=seen_before.whole)
     detail: Json = {
         "new_source": call.new_source,
         "cell_type": changed.cell_type,
-        "language": notebook_cells.language(book),
+        "language": language(book),
         "edit_mode": call.edit_mode,
         "cell_id": changed.cell_id,
         "error": "",
@@ -89,10 +103,10 @@ def edit(path: str, call: NotebookEditInput, context: Context, reach: Scope) -> 
     return ToolOutput(content=changed.said + note, detail=fit_detail(detail, {"original_file": "", "updated_file": ""}))
 
 
-def replace(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
-    index = find(book, call.cell_id)
+def replace_cell(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
+    index = find_cell(book, call.cell_id)
     cell = book["cells"][index]
-    old = notebook_cells.join_source(cell.get("source"))
+    old = join_source(cell.get("source"))
     kind = call.cell_type or str(cell.get("cell_type") or "code")
     cell["cell_type"] = kind
     cell["source"] = format_source(call.new_source, as_list=isinstance(cell.get("source"), list))
@@ -102,13 +116,13 @@ def replace(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> C
     else:
         cell.pop("outputs", None)
         cell.pop("execution_count", None)
-    name = notebook_cells.cell_id(cell, index)
+    name = cell_id(cell, index)
     said = f"Updated cell {name} with {call.new_source}"
     return Changed(said=said, cell_id=name, cell_type=kind, old_source=old)
 
 
-def insert(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
-    index = 0 if call.cell_id is None else find(book, call.cell_id) + 1
+def insert_cell(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
+    index = 0 if call.cell_id is None else find_cell(book, call.cell_id) + 1
     kind = call.cell_type or "code"
     as_list = not any(isinstance(cell.get("source"), str) for cell in book["cells"])
     cell: Json = {"cell_type": kind, "metadata": {}, "source": format_source(call.new_source, as_list=as_list)}
@@ -117,25 +131,25 @@ def insert(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Ch
     if takes_ids(book):
         cell["id"] = new_id()[:8]
     book["cells"].insert(index, cell)
-    name = notebook_cells.cell_id(cell, index)
+    name = cell_id(cell, index)
     return Changed(said=f"Inserted cell {name} with {call.new_source}", cell_id=name, cell_type=kind)
 
 
-def delete(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
-    index = find(book, call.cell_id)
-    name = notebook_cells.cell_id(book["cells"][index], index)
+def delete_cell(book: Json, call: NotebookEditInput, new_id: Callable[[], str]) -> Changed:
+    index = find_cell(book, call.cell_id)
+    name = cell_id(book["cells"][index], index)
     cell = book["cells"].pop(index)
-    old = notebook_cells.join_source(cell.get("source"))
+    old = join_source(cell.get("source"))
     kind = str(cell.get("cell_type") or "code")
     return Changed(said=f"Deleted cell {name}", cell_id=name, cell_type=kind, old_source=old)
 
 
-EDITS = {"replace": replace, "insert": insert, "delete": delete}
+EDIT_MODES = {"replace": replace_cell, "insert": insert_cell, "delete": delete_cell}
 
 
-def find(book: Json, wanted: str | None) -> int:
+def find_cell(book: Json, wanted: str | None) -> int:
     """The position of a cell. Raises ToolError."""
-    names = [notebook_cells.cell_id(cell, index) for index, cell in enumerate(book["cells"])]
+    names = [cell_id(cell, index) for index, cell in enumerate(book["cells"])]
     if wanted is None:
         raise ToolError(f"cell_id is missing: give the id of a cell. The cells are {list_cells(names)}.")
     if wanted not in names:
@@ -160,8 +174,6 @@ def format_source(source: str, *, as_list: bool) -> str | list[str]:
 
 def dump_notebook(book: Any, before: bytes) -> bytes:
     """The notebook as Jupyter writes it, with the indentation and line endings of the file."""
-    import json
-
     found = re.match(rb'[^"]*\{\r?\n([ \t]+)"', before)
     indent = found[1].decode() if found else JUPYTERS_INDENT
     text = json.dumps(book, indent=indent, ensure_ascii=False)
@@ -170,3 +182,152 @@ def dump_notebook(book: Any, before: bytes) -> bytes:
     if b"\r\n" in before:
         text = text.replace("\n", "\r\n")
     return as_utf8(text)
+
+
+class NotANotebook(Exception):
+    """The file is not a notebook of format 4."""
+
+
+class ShownCells(Struct, frozen=True, kw_only=True):
+    """Formatted cells."""
+
+    blocks: list[Json]
+    cells: list[Json]
+    left_off: int
+    """How many cells did not fit."""
+
+
+def load_notebook(data: bytes) -> Json:
+    """Raises NotANotebook."""
+    try:
+        book = json.loads(data.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as exc:
+        raise NotANotebook(str(exc)) from None
+    cells = book.get("cells") if isinstance(book, dict) else None
+    if not isinstance(cells, list) or not all(isinstance(cell, dict) for cell in cells):
+        raise NotANotebook("it has no list of cells")
+    return dict(book)
+
+
+def cell_id(cell: Json, index: int) -> str:
+    """The id of a cell; its position in older notebooks, which have no ids."""
+    return str(cell.get("id") or f"cell-{index}")
+
+
+def join_source(value: Any) -> str:
+    """A text that may be written as a list of lines."""
+    return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def language(book: Json) -> str:
+    about = book.get("metadata")
+    about = about if isinstance(about, dict) else {}
+    for part, name in (("language_info", "name"), ("kernelspec", "language")):
+        found = about.get(part)
+        if isinstance(found, dict) and isinstance(found.get(name), str):
+            return str(found[name])
+    return "python"
+
+
+def show_cells(book: Json, first: int, count: int) -> ShownCells:
+    """Some cells with their outputs, as many as fit."""
+    view = NotebookView()
+    spoken = language(book)
+    chosen = list(enumerate(book["cells"]))[first : first + count]
+    for at, (index, cell) in enumerate(chosen):
+        if not view.add(cell, cell_id(cell, index), spoken):
+            return ShownCells(blocks=view.blocks, cells=view.cells, left_off=len(chosen) - at)
+    return ShownCells(blocks=view.blocks, cells=view.cells, left_off=0)
+
+
+class NotebookView:
+    """Collects cells until the limits are reached."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Json] = []
+        self.cells: list[Json] = []
+        self._chars_left = MOST_CELL_CHARS
+        self._images_left = MOST_IMAGE_BASE64
+
+    def add(self, cell: Json, name: str, spoken: str) -> bool:
+        """Add a cell if it fits; the first always does. Returns whether it was added."""
+        source = join_source(cell.get("source"))
+        if len(source) > MOST_CELL_CHARS:
+            source = f"{source[:MOST_CELL_CHARS]}\n(cut: the source has {len(source)} characters)"
+        kind = str(cell.get("cell_type") or "code")
+        outputs = [output for output in map(self._output, list_outputs(cell.get("outputs"))) if output]
+        self._chars_left -= len(source) + sum(len(output.get("text", "")) for output in outputs)
+        if self._chars_left < 0 and self.cells:
+            return False
+        about = "" if kind == "code" else f' type="{kind}"'
+        if kind == "code" and spoken != "python":
+            about = f' language="{spoken}"'
+        self._say(f'<cell id="{name}"{about}>{source}</cell id="{name}">')
+        shown: Json = {"cellType": kind, "source": source, "cell_id": name}
+        if kind == "code":
+            shown["language"] = spoken
+        if isinstance(cell.get("execution_count"), int):
+            shown["execution_count"] = cell["execution_count"]
+        if outputs:
+            shown["outputs"] = outputs
+            self._show(outputs)
+        self.cells.append(shown)
+        return True
+
+    def _show(self, outputs: list[Json]) -> None:
+        for output in outputs:
+            if output.get("text"):
+                self._say(f"<output>{output['text']}</output>")
+            if image := output.get("image"):
+                source = {"type": "base64", "data": image["image_data"], "media_type": image["media_type"]}
+                self.blocks.append({"type": "image", "source": source})
+
+    def _say(self, text: str) -> None:
+        """Texts between two images make one block."""
+        if self.blocks and self.blocks[-1]["type"] == "text":
+            self.blocks[-1]["text"] += f"\n{text}"
+        else:
+            self.blocks.append({"type": "text", "text": text})
+
+    def _output(self, output: Any) -> Json | None:
+        """An output for the client, truncated to what fits."""
+        if not isinstance(output, dict):
+            return None
+        data = output.get("data")
+        data = data if isinstance(data, dict) else {}
+        text = output_text(output, data)
+        shown: Json = {"output_type": str(output.get("output_type"))}
+        if image := self._image(data):
+            shown["image"] = image
+        elif any(key in data for key in ("image/png", "image/jpeg")):
+            text += "\n(an image, too large to show)"
+        if len(text) > MOST_OUTPUT_CHARS:
+            text = f"{text[:MOST_OUTPUT_CHARS]}\n(cut: the output has {len(text)} characters)"
+        return {**shown, "text": text} if text else shown
+
+    def _image(self, data: Json) -> Json | None:
+        for kind in ("image/png", "image/jpeg"):
+            base64 = join_source(data.get(kind)).replace("\n", "")
+            if not base64 or len(base64) > self._images_left:
+                continue
+            try:
+                image = images.read_size(b64decode(base64, validate=True), kind)
+            except (ValueError, ToolError):
+                continue
+            if image.fits:
+                self._images_left -= len(base64)
+                return {"image_data": base64, "media_type": kind}
+        return None
+
+
+def output_text(output: Json, data: Json) -> str:
+    if output.get("output_type") == "error":
+        trace = "\n".join(map(str, list_outputs(output.get("traceback"))))
+        text = trace or f"{output.get('ename')}: {output.get('evalue')}"
+    else:
+        text = join_source(output.get("text")) or join_source(data.get("text/plain"))
+    return COLOURS.sub("", text)
+
+
+def list_outputs(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import re
+from base64 import b64encode
+from io import BytesIO
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -9,11 +13,9 @@ from msgspec import Meta
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import read_tracker
 from parley.tools.base import Context, ToolOutput
-from parley.tools.files.encoding import UNKNOWN, detect, to_utf8
-from parley.tools.files.lines import DEFAULT_LINES, LONGEST_LINE_CHARS, MOST_CHARS, Excerpt, excerpt
-from parley.tools.paths import read_whole_file, resolve_path
+from parley.tools.files import images
+from parley.tools.files.access import UNKNOWN, as_text, detect, mark_seen, read_whole_file, resolve_path, to_utf8
 from parley.workspace.base import FileSnapshot, Scope
 
 TWICE_BASE64 = 450_000
@@ -21,6 +23,14 @@ TWICE_BASE64 = 450_000
 SHORT_BYTES = 64 * 1024
 MOST_PAGES = 20
 PDF = b"%PDF-"
+DEFAULT_LINES = 2_000
+LONGEST_LINE_CHARS = 2_000
+MOST_CHARS = 100_000
+"""The limit of an excerpt: about 25,000 tokens."""
+MOST_LARGE_CHARS = 400_000
+"""The limit with `allow_large`: about 100,000 tokens, and what fits on a line of the protocol twice."""
+MOST_BYTES_A_CHAR = 4
+MOST_PDF_BYTES = 100_000_000
 
 
 class ReadShown(Struct, frozen=True, kw_only=True):
@@ -55,17 +65,15 @@ class Read:
         cached = context.files.read_cached(path, reach, SHORT_BYTES)
         if cached is not None and is_text(path, cached.data):
             # A thread would take longer than this.
-            snapshot, (result, whole) = cached, text(path, cached.data, call)
+            snapshot, (result, whole) = cached, show_text(path, cached.data, call)
         else:
             snapshot, result, whole = await run_in_thread(lambda: read_for_model(path, call, context, reach))
-        read_tracker.mark_seen(context, snapshot, whole=whole)
+        mark_seen(context, snapshot, whole=whole)
         return result
 
 
 def is_text(path: str, data: bytes) -> bool:
     """Whether a file is shown as text, which is quick. False for an empty notebook, too."""
-    from parley.tools.files import images
-
     return not (data.startswith(PDF) or path.endswith(".ipynb") or images.media_type(data) is not None)
 
 
@@ -74,16 +82,14 @@ def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -
     snapshot = read_whole_file(path, context, reach)
     data = snapshot.data
     if data.startswith(PDF):
-        return snapshot, pdf(path, data, call), False
+        return snapshot, show_pdf(path, data, call), False
     if path.endswith(".ipynb") and data.strip():
-        return snapshot, *notebook(path, data, call)
-    return snapshot, *(image(data) or text(path, data, call))
+        return snapshot, *show_notebook(path, data, call)
+    return snapshot, *(show_image(data) or show_text(path, data, call))
 
 
-def image(data: bytes) -> tuple[ToolOutput, bool] | None:
+def show_image(data: bytes) -> tuple[ToolOutput, bool] | None:
     """The result for an image; None for other files."""
-    from parley.tools.files import images
-
     kind = images.media_type(data)
     if kind is None:
         return None
@@ -109,12 +115,8 @@ def image(data: bytes) -> tuple[ToolOutput, bool] | None:
     return ToolOutput(content=blocks, detail={"type": "image", "file": file}), True
 
 
-def pdf(path: str, data: bytes, call: ReadInput) -> ToolOutput:
-    from base64 import b64encode
-
-    from parley.tools.files import pdf as document
-
-    texts, count = document.page_texts(data, call.pages, MOST_PAGES)
+def show_pdf(path: str, data: bytes, call: ReadInput) -> ToolOutput:
+    texts, count = page_texts(data, call.pages, MOST_PAGES)
     parts = [f"Page {number} of {count}:\n{text or '(no text; it may be a scan)'}" for number, text in texts]
     content = "\n\n".join(parts)
     if len(content) > MOST_CHARS:
@@ -127,16 +129,16 @@ def pdf(path: str, data: bytes, call: ReadInput) -> ToolOutput:
     )
 
 
-def notebook(path: str, data: bytes, call: ReadInput) -> tuple[ToolOutput, bool]:
-    from parley.tools.files import notebook_cells
+def show_notebook(path: str, data: bytes, call: ReadInput) -> tuple[ToolOutput, bool]:
+    from parley.tools.files.notebook import NotANotebook, load_notebook, show_cells
 
     try:
-        book = notebook_cells.load(data)
-    except notebook_cells.NotANotebook as exc:
-        return text(path, data, call, f"The file is not a valid notebook ({exc}); this is its text.")
+        book = load_notebook(data)
+    except NotANotebook as exc:
+        return show_text(path, data, call, f"The file is not a valid notebook ({exc}); this is its text.")
     total = len(book["cells"])
     first = max(0, (call.offset or 1) - 1)
-    view = notebook_cells.show_cells(book, first, call.limit or total)
+    view = show_cells(book, first, call.limit or total)
     end = first + len(view.cells)
     blocks = view.blocks or [
         {"type": "text", "text": f"(The notebook has {total} cells; offset and limit select none of them.)"}
@@ -148,7 +150,7 @@ def notebook(path: str, data: bytes, call: ReadInput) -> tuple[ToolOutput, bool]
     return ToolOutput(content=blocks, detail=detail), len(view.cells) == total
 
 
-def text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolOutput, bool]:
+def show_text(path: str, data: bytes, call: ReadInput, note: str = "") -> tuple[ToolOutput, bool]:
     encoding = detect(data)
     if encoding is None:
         raise ToolError(
@@ -189,3 +191,116 @@ def explain_cut(part: Excerpt, call: ReadInput) -> list[str]:
     if part.some_cut:
         found.append(f"Lines are cut after {LONGEST_LINE_CHARS} characters; a command in Bash shows them whole.")
     return found
+
+
+class Excerpt(Struct, frozen=True, kw_only=True):
+    lines: list[str]
+    first: int
+    total: int
+    """The lines of the whole text. After a final line feed there is one more, empty line. 0 for an empty text."""
+    some_cut: bool
+    """A line was too long to be shown whole."""
+    out_of_room: bool
+    """Lines were omitted although `limit` includes them."""
+
+    @property
+    def whole(self) -> bool:
+        return self.first == 1 and len(self.lines) == self.total and not self.some_cut
+
+
+def excerpt(body: bytes, first: int, limit: int | None, *, allow_large: bool = False) -> Excerpt:
+    """The lines from `first` on, as many as fit."""
+    total = body.count(b"\n") + 1 if body else 0
+    most = limit or (total if allow_large else DEFAULT_LINES)
+    last = min(total, first + most - 1)
+    lines: list[str] = []
+    some_cut, room = False, MOST_LARGE_CHARS if allow_large else MOST_CHARS
+    position = line_position(body, first) if first <= total else 0
+    if first <= last == total and (short := short_lines(body, position, room)) is not None:
+        return Excerpt(lines=short, first=first, total=total, some_cut=False, out_of_room=False)
+    for _ in range(first, last + 1):
+        end = body.find(b"\n", position)
+        line, was_cut = number_lines(body, position, len(body) if end < 0 else end)
+        room -= len(line) + 1
+        if room < 0:
+            break
+        some_cut |= was_cut
+        lines.append(line)
+        position = end + 1
+    return Excerpt(lines=lines, first=first, total=total, some_cut=some_cut, out_of_room=room < 0)
+
+
+def short_lines(body: bytes, start: int, room: int) -> list[str] | None:
+    """The lines from a position to the end, decoded at once; None if one may be too long, or all of them together."""
+    if len(body) - start >= room:
+        return None
+    rest = body[start:] if start else body
+    lines = (as_text(rest) if start == 0 else rest.decode(errors="replace")).split("\n")
+    if max(map(len, lines)) > LONGEST_LINE_CHARS:
+        return None
+    return [line.removesuffix("\r") for line in lines] if b"\r" in rest else lines
+
+
+def line_position(body: bytes, number: int) -> int:
+    """The position of an existing line."""
+    position = 0
+    for _ in range(number - 1):
+        position = body.find(b"\n", position) + 1
+    return position
+
+
+def number_lines(body: bytes, start: int, end: int) -> tuple[str, bool]:
+    """A line without its ending, truncated if it is too long, and whether it was."""
+    if end > start and body[end - 1] == 0x0D:
+        end -= 1
+    some = body[start : min(end, start + MOST_BYTES_A_CHAR * (LONGEST_LINE_CHARS + 1))]
+    line = as_text(some) if start == 0 else some.decode(errors="replace")
+    if len(line) <= LONGEST_LINE_CHARS:
+        return line, False
+    return f"{line[:LONGEST_LINE_CHARS]}... (cut: the line has {end - start} bytes)", True
+
+
+def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[int, str]], int]:
+    """The number and text of each requested page, and the number of pages.
+
+    Raises ToolError, also if these would be more than `most`.
+    """
+    if len(data) > MOST_PDF_BYTES:
+        raise ToolError(f"The PDF is too large to read ({len(data)} bytes). Extract the pages you need in Bash.")
+    # Its warnings about malformed files would go to stderr.
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    import pypdf
+
+    try:
+        reader = pypdf.PdfReader(BytesIO(data))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise ToolError("The PDF is encrypted with a password.")
+        count = len(reader.pages)
+        chosen = chosen_pages(pages, count, most)
+        return [(number, reader.pages[number - 1].extract_text().strip()) for number in chosen], count
+    except ToolError:
+        raise
+    except Exception as exc:
+        # A file can be broken in more ways than the parser has errors for.
+        raise ToolError(f"The PDF cannot be read: {type(exc).__name__}: {exc}") from None
+
+
+def chosen_pages(pages: str | None, count: int, most: int) -> range:
+    """The requested pages. Raises ToolError."""
+    if pages is None or not pages.strip():
+        if count > most:
+            raise ToolError(
+                f'The PDF has {count} pages. Ask for at most {most} of them with `pages`, for instance "1-{most}".'
+            )
+        return range(1, count + 1)
+    parts = re.fullmatch(r"\s*(\d{1,9})\s*(?:(-)\s*(\d{1,9})?\s*)?", pages)
+    if parts is None:
+        raise ToolError(f'`pages` must be like "3", "1-5" or "10-", not {pages!r}.')
+    first = int(parts[1])
+    last = int(parts[3] or count) if parts[2] else first
+    if not 1 <= first <= last or first > count:
+        raise ToolError(f"There are no pages {pages!r}; the PDF has {count} pages.")
+    last = min(last, count)
+    if last - first >= most:
+        raise ToolError(f"{last - first + 1} pages are too many for one call; ask for at most {most}.")
+    return range(first, last + 1)

@@ -10,12 +10,22 @@ from msgspec import Meta
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools import read_tracker
 from parley.tools.base import Context, ToolOutput
 from parley.tools.files import diff
-from parley.tools.files.encoding import UTF8, as_text, as_utf8, detect, from_utf8, to_utf8
-from parley.tools.paths import LARGEST_BYTES, resolve_path
-from parley.tools.size_limit import LINE_BYTES, fit_detail
+from parley.tools.files.access import (
+    LARGEST_BYTES,
+    LINE_BYTES,
+    UTF8,
+    as_text,
+    as_utf8,
+    check_read_state,
+    detect,
+    fit_detail,
+    from_utf8,
+    mark_seen,
+    resolve_path,
+    to_utf8,
+)
 from parley.workspace.base import FileSnapshot, Scope
 
 KNOWN = "you know its content; there is no need to read it again"
@@ -44,12 +54,12 @@ def write(path: str, content: str, context: Context, reach: Scope) -> ToolOutput
     before = context.files.peek(path, reach, LARGEST_BYTES)
     changed = False
     if before is not None:
-        changed = read_tracker.check_read_state(context, before).changed
+        changed = check_read_state(context, before).changed
         if changed and context.session.must_read_first():
             raise ToolError(f"{path} has been modified since it was read. Read it again before you replace it.")
     body = as_utf8(content)
     after = context.files.write(path, encode_body(body, before), reach, replacing=before)
-    read_tracker.mark_seen(context, after, whole=True)
+    mark_seen(context, after, whole=True)
     detail: Json = {
         "type": "create" if before is None else "update",
         "filePath": path,

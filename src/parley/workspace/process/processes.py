@@ -27,6 +27,7 @@ import os
 import signal
 import socket
 import struct
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -37,7 +38,7 @@ from parley.protocol.base import Struct
 from parley.workspace import private_files
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from parley.workspace.sandbox.launcher import SandboxLauncher, SandboxRun
 
 BELOW = 4
 """How many folders above an output file are ours, in the configuration folder and in the temporary folder."""
@@ -80,17 +81,21 @@ class OutputRecord:
         self.total_bytes = 0
         self.problem = ""
         """Why the file is incomplete; "" if it is complete."""
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if again else os.O_EXCL)
+        flags = os.O_WRONLY | os.O_CREAT | (0 if again else os.O_EXCL)
         self._file: int | None = private_files.open_file(path, flags, below=BELOW)
+        self._start = os.fstat(self._file).st_size
 
     def take(self, data: bytes) -> None:
-        before, self.total_bytes = self.total_bytes, self.total_bytes + len(data)
-        if self._file is None or self.problem:
-            return
-        left = memoryview(data)[: FILE_CAP_BYTES - before]
+        self.write(self.total_bytes, data)
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write at a position after what was there at first. A full disk loses the rest, not the command."""
+        self.total_bytes = max(self.total_bytes, offset + len(data))
+        left, at = memoryview(data)[: max(0, FILE_CAP_BYTES - offset)], self._start + offset
         try:
-            while left:
-                left = left[os.write(self._file, left) :]
+            while left and self._file is not None and not self.problem:
+                count = os.pwrite(self._file, left, at)
+                left, at = left[count:], at + count
         except OSError as exc:
             self.problem = f"the rest could not be saved: {exc.strerror}"
         if self.total_bytes > FILE_CAP_BYTES:
@@ -250,30 +255,6 @@ class Finished(Struct, frozen=True, kw_only=True):
     timed_out: bool
 
 
-class ConfinedRun(Protocol):
-    """A supervisor that was started in a sandbox."""
-
-    process: Popen[bytes]
-    helpers: tuple[int, ...]
-    """Other processes that stay until the end."""
-
-    def finish(self) -> str:
-        """The supervisor is gone: clean up. Returns what it wrote to stderr."""
-
-
-class Confinement(Protocol):
-    """A sandbox in which supervisors can start (sandbox/launcher.py)."""
-
-    def start(self, control: socket.socket, environment: Mapping[str, str]) -> ConfinedRun:
-        """Start a supervisor with this control socket. Raises OSError."""
-
-    def before_command(self) -> None:
-        """A command starts, and no other is running."""
-
-    def after_last_process(self) -> None:
-        """All processes of all commands have ended."""
-
-
 class CommandStarter(Protocol):
     """Starts commands with a stdin: `Processes`, or one that confines them first."""
 
@@ -296,7 +277,7 @@ class Processes:
     """All commands of a session."""
 
     def __init__(self, *, may_adopt: bool = True) -> None:
-        self._supervisors: dict[Confinement | None, SupervisorProcess] = {}
+        self._supervisors: dict[SandboxLauncher | None, SupervisorProcess] = {}
         """One for each sandbox; None is the key of the one for commands that are not confined."""
         self._abandoned: list[SupervisorProcess] = []
         self._may_adopt = may_adopt
@@ -315,7 +296,9 @@ class Processes:
 
     async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
         """What a path is; None if nothing is there."""
-        return await asyncio.to_thread(kind_of_path, path)
+        if await asyncio.to_thread(os.path.isdir, path):
+            return "folder"
+        return "file" if await asyncio.to_thread(os.path.lexists, path) else None
 
     async def find_program(self, name: str, search_path: str) -> str | None:
         """The path of a program that a command would run by its name."""
@@ -338,7 +321,7 @@ class Processes:
         environment: Mapping[str, str],
         timeout_seconds: float,
         output: CommandOutput,
-        sandbox: Confinement | None = None,
+        sandbox: SandboxLauncher | None = None,
     ) -> Finished:
         """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be started."""
         try:
@@ -371,7 +354,7 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
-        sandbox: Confinement | None = None,
+        sandbox: SandboxLauncher | None = None,
         tool_use_id: str = "",
     ) -> RunningCommand:
         """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
@@ -466,7 +449,7 @@ class Processes:
         environment: Mapping[str, str],
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None,
-        sandbox: Confinement | None,
+        sandbox: SandboxLauncher | None,
     ) -> RunningCommand:
         """Pass the descriptors of a new command to the supervisor. Raises OSError."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as remote:
@@ -489,7 +472,7 @@ class Processes:
         return command
 
     async def _pass(
-        self, descriptors: list[int], environment: Mapping[str, str], sandbox: Confinement | None
+        self, descriptors: list[int], environment: Mapping[str, str], sandbox: SandboxLauncher | None
     ) -> SupervisorProcess:
         """Pass descriptors to the supervisor, a new one if the last is gone, and return it. Raises OSError."""
         supervisor = self._supervisors.get(sandbox)
@@ -509,7 +492,7 @@ class Processes:
             await supervisor.take(descriptors)
         return supervisor
 
-    def _start_supervisor(self, environment: Mapping[str, str], sandbox: Confinement | None) -> SupervisorProcess:
+    def _start_supervisor(self, environment: Mapping[str, str], sandbox: SandboxLauncher | None) -> SupervisorProcess:
         self._abandoned = [supervisor for supervisor in self._abandoned if not supervisor.is_gone]
         if sandbox in self._supervisors:
             self._abandoned.append(self._supervisors.pop(sandbox))
@@ -783,7 +766,7 @@ class InputFeed:
 class SupervisorProcess:
     """A supervisor process that this engine started, and its control socket. Raises OSError if it cannot be started."""
 
-    def __init__(self, environment: Mapping[str, str], may_adopt: bool, sandbox: Confinement | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str], may_adopt: bool, sandbox: SandboxLauncher | None = None) -> None:
         self.sandbox = sandbox
         self.is_gone = False
         self.taken = 0
@@ -795,7 +778,7 @@ class SupervisorProcess:
         variables = {name: environment[name] for name in LOADER_VARIABLES if name in environment}
         try:
             if sandbox is not None:
-                self._run: ConfinedRun | None = sandbox.start(remote, variables)
+                self._run: SandboxRun | None = sandbox.start(remote, variables)
                 self._process = self._run.process
             else:
                 self._run = None
@@ -845,16 +828,9 @@ class SupervisorProcess:
             async with asyncio.timeout(END_SECONDS):
                 await loop.sock_recv(self._control, 1)
         except TimeoutError:
-            import subprocess
+            from parley.workspace.process.tree import kill_with_descendants
 
-            from parley.workspace.process.tree import descendants_of, send
-
-            # Its descendants first: bubblewrap exits when none is left in its namespace.
-            for pid in descendants_of(self._process.pid):
-                send(pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await asyncio.to_thread(self._process.wait, END_SECONDS)
-            self._process.kill()
+            await asyncio.to_thread(kill_with_descendants, self._process, END_SECONDS)
         finally:
             self._forget()
 
@@ -878,10 +854,8 @@ class SupervisorProcess:
                 self.problem = self._run.finish()
 
 
-def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> Popen[bytes]:
+def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> subprocess.Popen[bytes]:
     """Start a supervisor for commands that are not confined. Raises OSError."""
-    import subprocess
-
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(control.fileno()), mode],
         pass_fds=[control.fileno()],
@@ -890,12 +864,6 @@ def start_outside(control: socket.socket, environment: Mapping[str, str], mode: 
         env=dict(environment),
         start_new_session=True,
     )
-
-
-def kind_of_path(path: str) -> Literal["folder", "file"] | None:
-    if os.path.isdir(path):
-        return "folder"
-    return "file" if os.path.lexists(path) else None
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
@@ -916,12 +884,17 @@ async def writable(end: socket.socket) -> None:
         loop.remove_writer(end)
 
 
-def encode_request(argv: list[str], cwd: str, environment: Mapping[str, str]) -> bytes:
-    """Encode a request for the child supervisor. Raises ToolError for invalid text."""
+def encode_words(argv: list[str]) -> list[bytes]:
+    """Raises ToolError for invalid text."""
     try:
-        words = [word.encode("utf-8", "surrogateescape") for word in argv]
+        return [word.encode("utf-8", "surrogateescape") for word in argv]
     except UnicodeEncodeError:
         raise ToolError("the command contains invalid Unicode (a lone surrogate)") from None
+
+
+def encode_request(argv: list[str], cwd: str, environment: Mapping[str, str]) -> bytes:
+    """Encode a request for the child supervisor. Raises ToolError for invalid text."""
+    words = encode_words(argv)
     variables = [os.fsencode(f"{name}={value}") for name, value in environment.items()]
     parts = [os.fsencode(cwd), b"%d" % len(words), *words, *variables]
     if any(b"\0" in part for part in parts):

@@ -13,6 +13,10 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 SET_PDEATHSIG, SET_DUMPABLE, SET_NAME, SET_CHILD_SUBREAPER = 1, 4, 15, 36
 GRACE_SECONDS = 2.0
@@ -121,6 +125,20 @@ def kill_beside(kept: set[int]) -> None:
         ended.register(descriptor, select.POLLIN)
         ended.poll(max(0, deadline - time.monotonic()) * 1000)
         os.close(descriptor)
+
+
+def kill_with_descendants(process: Popen[bytes], timeout_seconds: float) -> None:
+    """Kill a child that does not end by itself, and wait for it.
+
+    Its descendants come first: bubblewrap exits when none is left in its namespace, and is killed if it does not.
+    """
+    import subprocess
+
+    for pid in descendants_of(process.pid):
+        send(pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout_seconds)
+    process.kill()
 
 
 def descendants_of(root: int) -> Iterator[int]:

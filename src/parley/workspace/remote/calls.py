@@ -1,14 +1,13 @@
 """The calls that an engine makes to a workspace server, one struct each, and their results.
 
-A call names the class of its result. `reads_only` calls may be made again after a lost connection, even if the server
-has forgotten the first; all others are made at most once (link.py).
+A call names the class of its result, and the session on the server has a method `serve_TAG` for it (sessions.py).
+`reads_only` calls may be made again after a lost connection, even if the server has forgotten the first; all others are
+made at most once (link.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Union
 
 from parley.protocol.base import Struct
 from parley.workspace.base import (
@@ -24,6 +23,8 @@ from parley.workspace.base import (
 
 MAX_FACTS = 20_000
 """In one call."""
+Fact = tuple[str, str, int]
+"""What is asked (`FactReader`), the path, and a limit."""
 
 
 class Call(Struct, frozen=True, kw_only=True, tag_field="call", forbid_unknown_fields=True):
@@ -246,10 +247,6 @@ class EndSession(Call, frozen=True, kw_only=True, tag="end"):
     timeout_seconds = 2.0
 
 
-Fact = tuple[str, str, int]
-"""What is asked (facts.py), the path, and a limit."""
-
-
 class FindFacts(Call, frozen=True, kw_only=True, tag="facts"):
     result = list[Any]
     reads_only = True
@@ -257,33 +254,10 @@ class FindFacts(Call, frozen=True, kw_only=True, tag="facts"):
     facts: list[Fact]
 
 
-AnyCall = (
-    ReadFile
-    | WriteFile
-    | TrackCommand
-    | ChangedBy
-    | BeginMessage
-    | Rewind
-    | UseHistory
-    | ListFiles
-    | StopSearch
-    | SearchFiles
-    | WorktreeCall
-    | StartCommand
-    | WaitForCommand
-    | WaitForOutput
-    | FeedCommand
-    | StopCommand
-    | StopAll
-    | FindEarlierCommand
-    | OpenRecord
-    | AppendRecord
-    | CloseRecord
-    | ReadRecord
-    | SaveResult
-    | FindFacts
-    | EndSession
-)
+if TYPE_CHECKING:
+    AnyCall = Call
+else:
+    AnyCall = Union[tuple(Call.__subclasses__())]  # noqa: UP007  # it is computed
 
 
 class RequestBody(Struct, frozen=True, array_like=True):
@@ -296,6 +270,3 @@ class Failure(Struct, frozen=True, array_like=True):
     kind: Literal["tool", "system", "not_written"]
     text: str
     errno: int = 0
-
-
-REQUEST_DECODER = msgspec.msgpack.Decoder(RequestBody)

@@ -1,23 +1,71 @@
 """A session in a remote workspace, as an engine opens it.
 
-remote = connect_workspace(settings, session="…")     # raises WorkspaceUnavailable
-remote.files, remote.processes, remote.worktrees, remote.open_search()
-remote.facts                                          # for decisions (facts.py)
-remote.welcome.cwd                                    # where it works
+    remote = connect_workspace(settings, session="…")     # raises WorkspaceUnavailable
+    remote.files, remote.processes, remote.worktrees, remote.open_search()
+    remote.facts                                          # for decisions
+    remote.welcome.cwd                                    # where it works
+
+Files, search and worktrees. Each method is one call; the server does the work with the same code as a local workspace
+(local.py, search/, worktrees.py), and checks the scope on the object that it opens.
+
+Facts. A decision needs facts that are known only while it is made: which symlinks lead where, what a repository
+configures. To ask for each would take a round trip each. So the decision is first made on guesses ("no symlink", "does
+not exist"), which collects its questions. All of them are asked in one call, and the decision is made again with the
+answers, until it asks nothing new: two or three round trips for a usual command. No decision is used that was based on
+a guess.
+
+    reader.run(decide)                  # in a thread
+    await reader.prepare(decide)        # on a loop; afterwards the same task decides without waiting
+
+See also: who asks for facts: permissions/filesystem.py, settings/tree.py; who answers:
+compose/workspace/server.py; commands: processes.py.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from functools import partial
+from os.path import join
+from typing import Any, TypeVar
 from uuid import uuid4
 
+from msgspec.structs import replace
+
+from parley._threads import run_in_thread
+from parley.errors import ToolError
 from parley.version import __version__
-from parley.workspace.remote.facts import FactReader
-from parley.workspace.remote.files import RemoteFiles, RemoteSearch, RemoteWorktrees
-from parley.workspace.remote.handshake import Greeting, new_nonce
-from parley.workspace.remote.link import LinkSettings, WorkspaceLink
+from parley.workspace.base import (
+    ContentQuery,
+    FileListing,
+    FileSnapshot,
+    RewindReport,
+    Scope,
+    SearchArea,
+    SearchMatches,
+    Worktree,
+    WorktreeChanges,
+)
+from parley.workspace.remote import calls
+from parley.workspace.remote.calls import MAX_FACTS, Fact, FindFacts
+from parley.workspace.remote.link import LinkSettings, WorkspaceLink, WorkspaceUnavailable
 from parley.workspace.remote.processes import RemoteProcesses
-from parley.workspace.remote.wire import WIRE_VERSION
+from parley.workspace.remote.wire import WIRE_VERSION, Greeting, new_nonce
+
+T = TypeVar("T")
+MAX_PASSES = 12
+"""After so many, each further question is asked at once."""
+ASK_SECONDS = 5.0
+VALID_SECONDS = 2.0
+"""How long prepared facts are used. The server checks the opened file in any case."""
+HASHED_BYTES = 4096
+"""Of a longer file that is replaced, only the hash is sent."""
+MOST_LISTED = 200_000
+MOST_LINES = 1_000_000
 
 
 class RemoteWorkspace:
@@ -67,3 +115,306 @@ def connect_workspace(
         link.close()
         raise
     return RemoteWorkspace(link)
+
+
+class FactView:
+    """The answers for one decision, and what it still has to ask."""
+
+    def __init__(self) -> None:
+        self.known: dict[Fact, Any] = {}
+        self.missing: dict[Fact, None] = {}
+        self.asks_at_once = False
+
+
+class FactReader:
+    """Reads facts of one workspace."""
+
+    def __init__(self, link: WorkspaceLink) -> None:
+        self._link = link
+        self._view: ContextVar[FactView | None] = ContextVar("workspace_facts", default=None)
+        self._prepared: ContextVar[tuple[dict[Fact, Any], float]] = ContextVar("prepared_facts", default=({}, 0.0))
+        """Facts that the task has collected, and until when they are used."""
+
+    def get(self, kind: str, path: str, limit: int, guess: Any) -> Any:
+        """A fact; the guess while a decision collects its questions. Raises WorkspaceUnavailable."""
+        fact, view = (kind, path, limit), self._view.get()
+        if view is None:
+            return self._ask([fact])[0]
+        if fact in view.known:
+            return view.known[fact]
+        if view.asks_at_once:
+            view.known[fact] = self._ask([fact])[0]
+            return view.known[fact]
+        view.missing[fact] = None
+        return guess
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do the work with facts: those that are prepared, and others. Raises what it raises, WorkspaceUnavailable."""
+        view, (prepared, valid_until) = FactView(), self._prepared.get()
+        if time.monotonic() < valid_until:
+            view.known.update(prepared)
+        for _ in range(MAX_PASSES):
+            attempt = self._try(view, work)
+            if attempt is not None:
+                return attempt()
+            asked = take_missing(view)
+            view.known.update(zip(asked, self._ask(asked), strict=True))
+        view.asks_at_once = True
+        with self._using(view):
+            return work()
+
+    async def prepare(self, work: Callable[[], object]) -> None:
+        """Collect the facts for the work, so that the calling task can do it without waiting.
+
+        Raises WorkspaceUnavailable."""
+        view = FactView()
+        for _ in range(MAX_PASSES):
+            if self._try(view, work) is not None:
+                break
+            asked = take_missing(view)
+            answers = await self._link.request(FindFacts(facts=asked))
+            view.known.update(zip(asked, answers, strict=True))
+        self._prepared.set((view.known, time.monotonic() + VALID_SECONDS))
+
+    def _try(self, view: FactView, work: Callable[[], T]) -> Callable[[], T] | None:
+        """Do the work on what is known. Returns its outcome; None if it used a guess."""
+        error: Exception | None = None
+        result: Any = None
+        with self._using(view):
+            try:
+                result = work()
+            except Exception as exc:
+                error = exc
+        if view.missing:
+            return None
+
+        def outcome() -> T:
+            if error is not None:
+                raise error
+            found: T = result
+            return found
+
+        return outcome
+
+    @contextlib.contextmanager
+    def _using(self, view: FactView) -> Iterator[None]:
+        before = self._view.set(view)
+        try:
+            yield
+        finally:
+            self._view.reset(before)
+
+    def _ask(self, facts: list[Fact]) -> list[Any]:
+        if not self._link.is_connected:  # the engine's loop may be waiting
+            raise WorkspaceUnavailable(f"{self._link.name} is not connected")
+        answers: list[Any] = self._link.call(FindFacts(facts=facts), ASK_SECONDS)
+        return answers
+
+
+def take_missing(view: FactView) -> list[Fact]:
+    asked = list(view.missing)[:MAX_FACTS]
+    view.missing.clear()
+    return asked
+
+
+class RemoteFiles:
+    """The files of a workspace server."""
+
+    def __init__(self, link: WorkspaceLink) -> None:
+        self._link = link
+        self.watches_commands = link.greeting.watches_tree
+
+    def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
+        found: FileSnapshot = self._link.call(calls.ReadFile(path=path, scope=scope, limit_bytes=limit_bytes))
+        return found
+
+    def read_cached(self, path: str, scope: Scope, limit_bytes: int) -> FileSnapshot | None:
+        return None  # the content is not in the memory of this machine
+
+    def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
+        call = calls.ReadFile(path=path, scope=scope, limit_bytes=limit_bytes, how="peek")
+        found: FileSnapshot | None = self._link.call(call)
+        return found
+
+    def write(
+        self,
+        path: str,
+        data: bytes,
+        scope: Scope,
+        *,
+        replacing: FileSnapshot | None,
+        by: Callable[[str], None] | None = None,
+    ) -> FileSnapshot:
+        if by is not None:
+            raise ToolError(f"{path} cannot be written by another program: it is in {self._link.name}.")
+        digest = None
+        if replacing is not None and len(replacing.data) == replacing.size > HASHED_BYTES:
+            digest = hashlib.sha256(replacing.data).digest()
+            replacing = replace(replacing, data=b"")
+        written: FileSnapshot = self._link.call(
+            calls.WriteFile(path=path, data=data, scope=scope, replacing=replacing, replaced_sha256=digest)
+        )
+        # The server leaves out what we have sent.
+        return replace(written, data=data) if not written.data else written
+
+    def before_command(self) -> None:
+        if self.watches_commands:
+            self._link.call(calls.TrackCommand(is_over=False))
+
+    def after_command(self) -> None:
+        if self.watches_commands:
+            try:
+                self._link.call(calls.TrackCommand(is_over=True))
+            except ToolError as exc:
+                self._link.settings.report(str(exc))
+
+    def changed_by(self, call: str) -> list[str] | None:
+        try:
+            found: list[str] | None = self._link.call(calls.ChangedBy(tool_use_id=call))
+        except ToolError:
+            return None
+        return found
+
+    def inherit_history(self, session: str, before: str) -> None:
+        """Record further changes in the history of a session that continues another. Raises OSError, ToolError."""
+        self._link.call(calls.UseHistory(session=session, inherits=before))
+
+    def begin_message(self, user_message_id: str) -> None:
+        self._link.post(calls.BeginMessage(id=user_message_id))
+
+    def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
+        try:
+            report: RewindReport = self._link.call(
+                calls.Rewind(id=user_message_id, dry_run=dry_run, with_diffs=with_diffs)
+            )
+        except ToolError as exc:
+            return RewindReport(possible=False, reason=str(exc))
+        return report
+
+    def close(self) -> None:
+        self._link.end()
+
+
+class RemoteSearch:
+    """Finds files of a workspace server.
+
+    Which files are hidden is decided here, with the session's rules, so the server may find more than is shown.
+    """
+
+    def __init__(self, link: WorkspaceLink, decide: Callable[[Callable[[], Any]], Any] = lambda run: run()) -> None:
+        """`decide` runs a function that needs facts about many files."""
+        self._link = link
+        self._decide = decide
+
+    def files(
+        self, pattern: str, area: SearchArea, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
+    ) -> FileListing:
+        wanted = most
+        while True:
+            found: FileListing = self._list(
+                calls.ListFiles(
+                    pattern=pattern,
+                    path=area.path,
+                    cwd=area.cwd,
+                    scope=area.scope,
+                    most=wanted,
+                    ignored=ignored,
+                    hidden=hidden,
+                    search=self._link.new_number(),
+                ),
+                stop,
+            )
+            shown = self._visible(area, found.paths)
+            is_whole = len(found.paths) >= found.total or wanted >= MOST_LISTED
+            if len(shown) == len(found.paths) or is_whole or stop():
+                total = found.total - (len(found.paths) - len(shown))
+                return replace(found, paths=shown[:most], total=total, stopped=found.stopped or stop())
+            wanted = min(found.total, MOST_LISTED)  # so that the number of hidden files does not show in the total
+
+    def _list(self, call: calls.ListFiles, stop: Callable[[], bool]) -> FileListing:
+        """Search, and ask the server to stop when `stop` says so. Raises ToolError."""
+        is_stopped = False
+
+        def poll() -> None:
+            nonlocal is_stopped
+            if not is_stopped and stop():
+                is_stopped = True
+                self._link.post(calls.StopSearch(search=call.search))
+
+        found: FileListing = self._link.call(call, poll=poll)
+        return found
+
+    async def matches(
+        self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
+    ) -> SearchMatches:
+        while True:
+            found: SearchMatches = await self._link.request(
+                calls.SearchFiles(
+                    query=query,
+                    path=area.path,
+                    cwd=area.cwd,
+                    scope=area.scope,
+                    seconds=timeout_seconds,
+                    enough_lines=enough_lines,
+                )
+            )
+            paths = [path for path, _ in found.files]
+            visible = set(await run_in_thread(partial(self._visible, area, paths)))
+            if [join(area.cwd, path) for path in paths] == [area.path] and not visible:
+                raise ToolError(f"{area.path} cannot be searched: a permission rule denies it.")
+            shown = [one for one in found.files if one[0] in visible]
+            if found.complete or len(shown) == len(found.files) or enough_lines >= MOST_LINES:
+                return replace(found, files=shown)
+            enough_lines = min(enough_lines * 8, MOST_LINES)
+
+    def _visible(self, area: SearchArea, paths: list[str]) -> list[str]:
+        def is_visible(path: str) -> bool:
+            return not area.hides(path) and not area.withholds(path)
+
+        found: list[str] = self._decide(lambda: [path for path in paths if is_visible(join(area.cwd, path))])
+        return found
+
+
+class RemoteWorktrees:
+    """The git worktrees of a workspace server."""
+
+    def __init__(self, link: WorkspaceLink) -> None:
+        self._link = link
+
+    async def open(self, cwd: str, name: str) -> Worktree:
+        return await self._get(calls.WorktreeCall(action="open", cwd=cwd, name=name))
+
+    async def leave(self, worktree: Worktree) -> bool:
+        try:
+            return (await self._request(calls.WorktreeCall(action="leave", worktree=worktree))).was_kept
+        except (ToolError, OSError):
+            return True
+
+    async def create(self, cwd: str, name: str) -> Worktree:
+        return await self._get(calls.WorktreeCall(action="create", cwd=cwd, name=name))
+
+    async def find(self, cwd: str, path: str) -> Worktree:
+        return await self._get(calls.WorktreeCall(action="find", cwd=cwd, name=path))
+
+    async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
+        found = await self._request(calls.WorktreeCall(action="find_changes", worktree=worktree))
+        return found.changes or WorktreeChanges()
+
+    async def remove(self, worktree: Worktree) -> None:
+        await self._request(calls.WorktreeCall(action="remove", worktree=worktree))
+
+    async def sweep(self, cwd: str) -> None:
+        try:
+            await self._request(calls.WorktreeCall(action="sweep", cwd=cwd))
+        except (ToolError, OSError) as exc:
+            self._link.settings.report(str(exc))
+
+    async def _get(self, call: calls.WorktreeCall) -> Worktree:
+        found = await self._request(call)
+        if found.worktree is None:
+            raise ToolError(f"{self._link.name} gave no worktree")
+        return found.worktree
+
+    async def _request(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
+        result: calls.WorktreeResult = await self._link.request(call)
+        return result

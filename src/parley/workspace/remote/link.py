@@ -11,6 +11,10 @@ If it has forgotten them, only calls that read are repeated, and the others fail
 
 A call that cannot be sent waits for the connection up to `wait_seconds`; then it fails with an error that names the
 workspace. Safe to use from all threads.
+
+All connections of this process share an event loop in a thread of its own. Files are read by worker threads,
+permissions are decided on the engine's loop, and both may have to wait for the workspace: on its own loop a connection
+lives through either, and answers pings.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -29,9 +34,7 @@ from parley.workspace.base import NotWritten
 from parley.workspace.remote import wire
 from parley.workspace.remote.address import WorkspaceAddress, describe, dial
 from parley.workspace.remote.calls import Call, EndSession, Failure, RequestBody
-from parley.workspace.remote.handshake import Greeting, RejectedByServer, Welcome, greet
-from parley.workspace.remote.io_thread import get_loop
-from parley.workspace.remote.wire import BrokenFrame, Channel
+from parley.workspace.remote.wire import BrokenFrame, Channel, Greeting, RejectedByServer, Welcome, greet
 
 DIAL_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
@@ -204,7 +207,7 @@ class WorkspaceLink:
     def send_taken(self, command: int, stream: int, offset: int) -> None:
         """Say how much of a stream was taken, so that the server sends more."""
         body = wire.OFFSET.pack(stream, offset)
-        self._loop.call_soon_threadsafe(lambda: self._spawn(self._send_frame(wire.TAKEN, command, body)))
+        self._loop.call_soon_threadsafe(lambda: wire.spawn(self._loop, self._send_frame(wire.TAKEN, command, body)))
 
     # On the loop of the connection.
 
@@ -233,7 +236,7 @@ class WorkspaceLink:
             return
         number = self.new_number()
         self._pending[number] = pending
-        self._spawn(self._send_call(number, pending))
+        wire.spawn(self._loop, self._send_call(number, pending))
 
     async def _send_call(self, number: int, pending: PendingCall) -> None:
         try:
@@ -245,7 +248,7 @@ class WorkspaceLink:
                 return
             pending.is_sent = True
             settled, self._settled = self._settled, []
-            body = wire.encode_body(RequestBody(settled, pending.call))  # type: ignore[arg-type]
+            body = wire.encode_body(RequestBody(settled, pending.call))
         except WorkspaceUnavailable as exc:
             self._pending.pop(number, None)
             self._settle(pending, exc)
@@ -266,12 +269,7 @@ class WorkspaceLink:
             if known is pending:
                 del self._pending[number]
                 if pending.is_sent:
-                    self._spawn(self._send_frame(wire.CANCEL, number))
-
-    def _spawn(self, work: Any) -> None:
-        task = self._loop.create_task(work)
-        _tasks.add(task)
-        task.add_done_callback(_tasks.discard)
+                    wire.spawn(self._loop, self._send_frame(wire.CANCEL, number))
 
     async def _run(self) -> None:
         """Keep the connection, until it is closed or the server refuses it."""
@@ -327,10 +325,10 @@ class WorkspaceLink:
         self._connected.set()
         sent = [number for number, pending in self._pending.items() if pending.is_sent]
         self._settled.clear()
-        self._spawn(self._send_frame(wire.WAITING, 0, wire.encode_body(sent)))
+        wire.spawn(self._loop, self._send_frame(wire.WAITING, 0, wire.encode_body(sent)))
         for number in sent:
             self._pending[number].is_sent = False
-            self._spawn(self._send_call(number, self._pending[number]))
+            wire.spawn(self._loop, self._send_call(number, self._pending[number]))
         for sink in self._sinks.values():
             sink.resume()
         if is_back:
@@ -408,5 +406,24 @@ def to_exception(failure: Failure) -> Exception:
     return NotWritten(failure.text) if failure.kind == "not_written" else ToolError(failure.text)
 
 
-_tasks: set[asyncio.Task[Any]] = set()
-"""Keeps the tasks of the connection's loop alive."""
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def get_loop() -> asyncio.AbstractEventLoop:
+    """The running loop; started at the first use."""
+    global _loop  # one thread for the process, as in parley/_threads.py
+    with _lock:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="parley-workspace", daemon=True).start()
+        return _loop
+
+
+def _forget() -> None:
+    """A child process does not have the thread."""
+    global _loop
+    _loop = None
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -15,22 +15,27 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from parley.errors import ToolError
 from parley.workspace.process.processes import (
     HURRY_SECONDS,
     MAX_INPUT_BYTES,
     CommandEnd,
-    Confinement,
     InputFeed,
     OutputFiles,
     OutputRecord,
     Processes,
     RunningCommand,
+    encode_words,
 )
 from parley.workspace.remote import calls
+from parley.workspace.remote.calls import EarlierCommand
 from parley.workspace.remote.link import END_SECONDS, WorkspaceLink, WorkspaceUnavailable
+
+if TYPE_CHECKING:
+    from parley.workspace.sandbox.launcher import SandboxLauncher
+
 
 STDOUT, STDERR = 1, 2
 REPORT_BYTES = 256 * 1024
@@ -38,6 +43,7 @@ REPORT_BYTES = 256 * 1024
 PART_BYTES = 128 * 1024
 QUICK_SECONDS = 5.0
 """For calls that the engine's loop waits for."""
+MAX_SHOWN_CHARS = 2_000
 
 
 class RemoteProcesses(Processes):
@@ -58,7 +64,7 @@ class RemoteProcesses(Processes):
         take: Callable[[bytes], None],
         take_errors: Callable[[bytes], None] | None = None,
         tool_use_id: str = "",
-        sandbox: Confinement | None = None,
+        sandbox: SandboxLauncher | None = None,
     ) -> RunningCommand:
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
@@ -111,7 +117,7 @@ class RemoteProcesses(Processes):
         return str(found) if found else None
 
     def find_earlier(self, tool_use_id: str) -> str:
-        from parley.workspace.remote.earlier import describe_earlier
+        from parley.workspace.remote.processes import describe_earlier
 
         try:
             found = self._link.call(calls.FindEarlierCommand(tool_use_id=tool_use_id))
@@ -148,7 +154,6 @@ class RemoteFeed(InputFeed):
         self._command = command
         self._unsent_bytes = 0
         self._is_closed = False
-        self._last: asyncio.Future[None] | None = None
         self._queue: list[calls.FeedCommand] = []
         self._loop = asyncio.get_running_loop()
         self._sender: asyncio.Task[None] | None = None
@@ -225,7 +230,7 @@ class RemoteCommand(RunningCommand):
             self._settle(CommandEnd(ended.exit_code, os.fsdecode(ended.last_words), ended.error))
         except (ToolError, OSError) as exc:
             self._settle(CommandEnd(-signal.SIGKILL, error=str(exc)))
-        self._release(forget=True)
+        self._release()
 
     async def _wait_output(self) -> None:
         try:
@@ -241,7 +246,8 @@ class RemoteCommand(RunningCommand):
         self._loop.call_soon_threadsafe(self._take_data, stream, offset, data)
 
     def resume(self) -> None:
-        self._loop.call_soon_threadsafe(self._report_all)
+        for stream in self._streams:
+            self._loop.call_soon_threadsafe(self._report, stream)
 
     # Called on the engine's loop.
 
@@ -254,14 +260,10 @@ class RemoteCommand(RunningCommand):
             self._report(stream)
 
     def _report(self, stream: int) -> None:
-        known = self._streams[stream]
-        known.reported = known.taken
-        self._link.send_taken(self._number, stream, known.taken)
-
-    def _report_all(self) -> None:
         if not self._is_dropped:
-            for stream in self._streams:
-                self._report(stream)
+            known = self._streams[stream]
+            known.reported = known.taken
+            self._link.send_taken(self._number, stream, known.taken)
 
     def stop(self) -> None:
         if not self.ended.done():
@@ -274,15 +276,14 @@ class RemoteCommand(RunningCommand):
             watcher.cancel()
         if not self.ended.done():
             self._settle(CommandEnd(-signal.SIGKILL, error="the command was ended"))
-        self._release(forget=True)
+        self._release()
 
-    def _release(self, *, forget: bool) -> None:
+    def _release(self) -> None:
         if self._is_dropped:
             return
         self._is_dropped = True
         self._link.remove_sink(self._number)
-        if forget:
-            self._link.post(calls.StopCommand(command=self._number, forget=True))
+        self._link.post(calls.StopCommand(command=self._number, forget=True))
         self._forget_remote(self)
 
     def _settle(self, end: CommandEnd) -> None:
@@ -384,9 +385,13 @@ def call_quickly(link: WorkspaceLink, call: calls.Call) -> Any:
         raise OSError(errno.EIO, str(exc)) from None
 
 
-def encode_words(argv: list[str]) -> list[bytes]:
-    """Raises ToolError for invalid text."""
-    try:
-        return [word.encode("utf-8", "surrogateescape") for word in argv]
-    except UnicodeEncodeError:
-        raise ToolError("the command contains invalid Unicode (a lone surrogate)") from None
+def describe_earlier(found: EarlierCommand | None) -> str:
+    """A sentence or two; empty if nothing is known."""
+    if found is None:
+        return ""
+    if found.exit_code is None:
+        how = "The workspace ended the command, because its engine was gone."
+    else:
+        how = f"The command itself ended with exit code {found.exit_code}."
+    shown = found.last_output.decode(errors="replace").replace("\0", "\ufffd")[-MAX_SHOWN_CHARS:].strip()
+    return f"{how} It had written {found.total_bytes} bytes." + (f" The end of its output:\n{shown}" if shown else "")

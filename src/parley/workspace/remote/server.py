@@ -27,11 +27,10 @@ from parley.errors import UsageError
 from parley.protocol.base import Struct
 from parley.version import __version__
 from parley.workspace import private_files
-from parley.workspace.remote import handshake, wire
+from parley.workspace.remote import wire
 from parley.workspace.remote.address import WorkspaceAddress
-from parley.workspace.remote.handshake import Challenge, Greeting, Proof, Rejected, Welcome
 from parley.workspace.remote.sessions import FactFinders, ServedSession, SessionPlace, safe_name
-from parley.workspace.remote.wire import BrokenFrame, Channel
+from parley.workspace.remote.wire import BrokenFrame, Challenge, Channel, Greeting, Proof, Rejected, Welcome
 from parley.workspace.safe_open import is_beneath
 
 GREETING_SECONDS = 10.0
@@ -76,7 +75,7 @@ class WorkspaceServer:
         cls, place: ServerPlace, address: WorkspaceAddress, token: str, certificate: tuple[str, str] | None = None
     ) -> WorkspaceServer:
         """Listen. `certificate`: the files of the certificate and its key. Raises UsageError."""
-        server = cls(place, handshake.check_token(token, "the token file"))
+        server = cls(place, wire.check_token(token, "the token file"))
         if not os.path.isdir(server._place.root):  # noqa: ASYNC240  # nothing is served yet
             raise UsageError(f"the root {place.root} is not a folder")
         context = None
@@ -159,28 +158,28 @@ class WorkspaceServer:
 
     async def _greet(self, channel: Channel) -> ServedSession | None:
         """The session of a client that has proved itself; None if it is refused."""
-        greeting = await handshake.receive_hello(channel)
+        greeting = await wire.receive_hello(channel)
         if not isinstance(greeting, Greeting):
             raise BrokenFrame("a greeting was expected")
-        rejected = handshake.check_version(greeting, __version__)
+        rejected = wire.check_version(greeting, __version__)
         if rejected is None:
-            nonce = handshake.new_nonce()
-            await handshake.send_hello(channel, Challenge(version=wire.WIRE_VERSION, nonce=nonce))
-            proof = await handshake.receive_hello(channel)
+            nonce = wire.new_nonce()
+            await wire.send_hello(channel, Challenge(version=wire.WIRE_VERSION, nonce=nonce))
+            proof = await wire.receive_hello(channel)
             if not isinstance(proof, Proof):
                 raise BrokenFrame("a proof was expected")
-            if not handshake.is_proof(proof.proof, self._token, "client", greeting, nonce):
+            if not wire.is_proof(proof.proof, self._token, "client", greeting, nonce):
                 rejected = Rejected(reason="the token is wrong")
             else:
                 rejected = self._find_obstacle(greeting)
         if rejected is not None:
             self._place.log(f"an engine was refused: {rejected.reason}")
-            await handshake.send_hello(channel, rejected)
+            await wire.send_hello(channel, rejected)
             return None
         session, is_known = await self._find_session(greeting)
         welcome = self._make_welcome(session, is_known=is_known)
-        proven = handshake.prove(self._token, "server", greeting, nonce)
-        await handshake.send_hello(channel, replace(welcome, proof=proven))
+        proven = wire.prove(self._token, "server", greeting, nonce)
+        await wire.send_hello(channel, replace(welcome, proof=proven))
         return session
 
     def _find_obstacle(self, greeting: Greeting) -> Rejected | None:

@@ -2,7 +2,10 @@
 
 Every call has a number. A call whose connection is lost runs on, and its result is kept until the engine says that it
 has it: an engine that dials again in time gets the result of the first run. Paths are limited to the root of the server
-and to the session's own folder, whatever the engine asks for.
+and to the session's own folder, whatever the engine asks for. The output of a command is buffered until the engine has
+taken it.
+
+See also: the engine's side (client.py, processes.py).
 """
 
 from __future__ import annotations
@@ -20,33 +23,34 @@ from msgspec.structs import replace
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace import private_files
 from parley.workspace.base import FileSnapshot, NotWritten, Scope, SearchArea
-from parley.workspace.checkpoint.store import CheckpointStore
-from parley.workspace.checkpoint.tree_snapshot import TreeSnapshot
+from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.git import Git
 from parley.workspace.local import LocalFiles
-from parley.workspace.process.processes import Processes
+from parley.workspace.process.processes import OutputRecord, Processes, RunningCommand
 from parley.workspace.remote import calls, wire
 from parley.workspace.remote.calls import Call, EarlierCommand, Failure, RequestBody
-from parley.workspace.remote.commands import RecordFile, ServedCommand
-from parley.workspace.remote.handshake import Greeting
-from parley.workspace.remote.wire import BrokenFrame, Channel
+from parley.workspace.remote.wire import BrokenFrame, Channel, Greeting
 from parley.workspace.safe_open import Pins, is_beneath
 from parley.workspace.search.search import LocalSearch
+from parley.workspace.tree_snapshot import TreeSnapshot
 from parley.workspace.worktrees import GitWorktrees
 
 MAX_EARLIER = 100
 """Commands whose end is kept for an engine that takes the session over."""
 MAX_COMMANDS = 256
 MAX_CALLS = 4096
-OWN_DEPTH = 4
-"""How many folders above an own file are ours (private_files)."""
 FORGOTTEN = (
     "the workspace does not know this command: it was restarted during this call, or the connection was lost for longer"
     " than its grace period. What the command has done is not known."
 )
 FactFinders = Mapping[str, Callable[[str, int], Any]]
+WINDOW_BYTES = 1 << 20
+"""How much output is buffered before the command has to wait."""
+SEND_BYTES = 128 * 1024
+LAST_BYTES = 4096
+"""Of the output of a command, for an engine that takes the session over."""
+MAX_FEED_BYTES = 1 << 20
 
 
 class SessionPlace(Struct, frozen=True, kw_only=True):
@@ -83,11 +87,12 @@ class ServedSession:
         changeable = (cwd, place.root)
         self._search = LocalSearch(place.environment, lambda: changeable)
         self._processes = Processes()
+        self._outputs = self._processes.outputs
         self._worktrees = GitWorktrees(Git(self._processes, place.environment, lambda: changeable))
         self._pins = Pins()
         self._calls: dict[int, asyncio.Task[tuple[int, bytes]]] = {}
         self._commands: dict[int, ServedCommand] = {}
-        self._records: dict[str, RecordFile] = {}
+        self._records: dict[str, OutputRecord] = {}
         self._searches: set[int] = set()
         """Those that run and were not stopped."""
         self._order = asyncio.Lock()
@@ -143,7 +148,7 @@ class ServedSession:
     def _reply(self, number: int, done: asyncio.Task[tuple[int, bytes]], channel: Channel) -> None:
         if not done.cancelled() and self.channel is channel:
             kind, body = done.result()
-            spawn(send_quietly(channel, kind, number, body))
+            wire.spawn(asyncio.get_running_loop(), send_quietly(channel, kind, number, body))
 
     def _receive_taken(self, frame: wire.Frame) -> None:
         if len(frame.body) != wire.OFFSET.size:
@@ -167,7 +172,8 @@ class ServedSession:
     async def _run(self, call: Call) -> tuple[int, bytes]:
         """The reply to a call."""
         try:
-            result = await HANDLERS[type(call)](self, call)
+            serve: Callable[[Call], Awaitable[Any]] = getattr(self, f"serve_{call.__struct_config__.tag}")
+            result = await serve(call)
             return wire.REPLY, wire.encode_body(result)
         except ToolError as exc:
             failure = Failure("tool", str(exc))
@@ -205,7 +211,7 @@ class ServedSession:
             while len(self.earlier) > MAX_EARLIER:
                 del self.earlier[next(iter(self.earlier))]
 
-    async def _end(self, call: calls.EndSession) -> None:
+    async def serve_end(self, call: calls.EndSession) -> None:
         self.is_ended = True
         async with self._order:  # after the changes that were asked for before
             await run_in_thread(self._files.close)
@@ -244,12 +250,12 @@ class ServedSession:
 
     # Files and search.
 
-    async def _read(self, call: calls.ReadFile) -> FileSnapshot | None:
+    async def serve_read(self, call: calls.ReadFile) -> FileSnapshot | None:
         scope = self._narrow(call.scope)
         read = self._files.peek if call.how == "peek" else self._files.read
         return await run_in_thread(lambda: read(call.path, scope, call.limit_bytes))
 
-    async def _write(self, call: calls.WriteFile) -> FileSnapshot:
+    async def serve_write(self, call: calls.WriteFile) -> FileSnapshot:
         scope = self._narrow(call.scope)
 
         def write() -> FileSnapshot:
@@ -265,24 +271,24 @@ class ServedSession:
         async with self._order:
             return await run_in_thread(write)
 
-    async def _track(self, call: calls.TrackCommand) -> None:
+    async def serve_track(self, call: calls.TrackCommand) -> None:
         async with self._order:
             await run_in_thread(self._files.after_command if call.is_over else self._files.before_command)
 
-    async def _changed_by(self, call: calls.ChangedBy) -> list[str] | None:
+    async def serve_changed_by(self, call: calls.ChangedBy) -> list[str] | None:
         return await run_in_thread(lambda: self._files.changed_by(call.tool_use_id))
 
-    async def _begin_message(self, call: calls.BeginMessage) -> None:
+    async def serve_begin_message(self, call: calls.BeginMessage) -> None:
         async with self._order:
             await run_in_thread(lambda: self._files.begin_message(call.id))
 
-    async def _rewind(self, call: calls.Rewind) -> Any:
+    async def serve_rewind(self, call: calls.Rewind) -> Any:
         async with self._order:
             return await run_in_thread(
                 lambda: self._files.rewind(call.id, dry_run=call.dry_run, with_diffs=call.with_diffs)
             )
 
-    async def _use_history(self, call: calls.UseHistory) -> None:
+    async def serve_use_history(self, call: calls.UseHistory) -> None:
         new, old = (CheckpointStore(self._history(name)) for name in (call.session, call.inherits))
 
         def use() -> None:
@@ -295,7 +301,7 @@ class ServedSession:
     def _history(self, session: str) -> Path:
         return self.place.histories / safe_name(session)
 
-    async def _list(self, call: calls.ListFiles) -> Any:
+    async def serve_list(self, call: calls.ListFiles) -> Any:
         area = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope))
         self._searches.add(call.search)
         try:
@@ -312,25 +318,24 @@ class ServedSession:
         finally:
             self._searches.discard(call.search)
 
-    async def _stop_search(self, call: calls.StopSearch) -> None:
+    async def serve_stop_search(self, call: calls.StopSearch) -> None:
         self._searches.discard(call.search)
 
-    async def _search_files(self, call: calls.SearchFiles) -> Any:
+    async def serve_search(self, call: calls.SearchFiles) -> Any:
         area = SearchArea(path=call.path, cwd=call.cwd, scope=self._narrow(call.scope))
         return await self._search.matches(
             call.query, area, timeout_seconds=call.seconds, enough_lines=call.enough_lines
         )
 
-    async def _worktree(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
+    async def serve_worktree(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
         trees, worktree = self._worktrees, call.worktree
+        self._check_folder(call.cwd if worktree is None else worktree.path)
         if worktree is None:
-            self._check_folder(call.cwd)
             if call.action == "sweep":
                 await trees.sweep(call.cwd)
                 return calls.WorktreeResult()
             get = {"open": trees.open, "create": trees.create, "find": trees.find}[call.action]
             return calls.WorktreeResult(worktree=await get(call.cwd, call.name))
-        self._check_folder(worktree.path)
         if call.action == "find_changes":
             return calls.WorktreeResult(changes=await trees.find_changes(worktree))
         if call.action == "leave":
@@ -340,7 +345,7 @@ class ServedSession:
         await trees.remove(worktree)
         return calls.WorktreeResult()
 
-    async def _find_facts(self, call: calls.FindFacts) -> list[Any]:
+    async def serve_facts(self, call: calls.FindFacts) -> list[Any]:
         if len(call.facts) > calls.MAX_FACTS:
             raise ToolError(f"more than {calls.MAX_FACTS} facts")
         find = self.place.find_fact
@@ -348,7 +353,7 @@ class ServedSession:
 
     # Commands.
 
-    async def _start(self, call: calls.StartCommand) -> None:
+    async def serve_start(self, call: calls.StartCommand) -> None:
         if call.command in self._commands:
             raise ToolError("there is a command with this number")
         if len(self._commands) >= MAX_COMMANDS:
@@ -368,19 +373,19 @@ class ServedSession:
             raise ToolError(FORGOTTEN)
         return command
 
-    async def _wait(self, call: calls.WaitForCommand) -> calls.CommandEnded:
+    async def serve_wait(self, call: calls.WaitForCommand) -> calls.CommandEnded:
         return await self._find_command(call.command).wait()
 
-    async def _wait_output(self, call: calls.WaitForOutput) -> int:
+    async def serve_wait_output(self, call: calls.WaitForOutput) -> int:
         command = self._find_command(call.command)
         assert command.running is not None
         await asyncio.shield(command.running.output_ended)
         return command.streams[0].total
 
-    async def _feed(self, call: calls.FeedCommand) -> None:
+    async def serve_feed(self, call: calls.FeedCommand) -> None:
         await self._find_command(call.command).feed(call.data, is_end=call.is_end)
 
-    async def _stop(self, call: calls.StopCommand) -> None:
+    async def serve_stop(self, call: calls.StopCommand) -> None:
         command = self._commands.get(call.command)
         if command is None or command.running is None:
             return
@@ -390,89 +395,42 @@ class ServedSession:
             await asyncio.wait({command.running.ended}, timeout=10)
             self._commands.pop(call.command, None)
 
-    async def _stop_all(self, call: calls.StopAll) -> None:
+    async def serve_stop_all(self, call: calls.StopAll) -> None:
         await self._processes.close()
 
-    async def _find_earlier(self, call: calls.FindEarlierCommand) -> EarlierCommand | None:
+    async def serve_find_earlier(self, call: calls.FindEarlierCommand) -> EarlierCommand | None:
         return self.earlier.get(call.tool_use_id)
 
     # Own files.
 
-    async def _open_record(self, call: calls.OpenRecord) -> None:
-        path = self._own_path(call.path)
-        flags = os.O_RDWR | os.O_CREAT | (0 if call.again else os.O_EXCL)
-        opened = RecordFile(private_files.open_file(path, flags, below=OWN_DEPTH))
+    async def serve_open_record(self, call: calls.OpenRecord) -> None:
+        opened = self._outputs.open(self._own_path(call.path), again=call.again)
         if (before := self._records.pop(call.path, None)) is not None:
             before.close()
         self._records[call.path] = opened
 
-    async def _append_record(self, call: calls.AppendRecord) -> str:
+    async def serve_append_record(self, call: calls.AppendRecord) -> str:
         record = self._records.get(call.path)
         if record is None:
             return "the output file is closed"
         record.write(call.offset, call.data)
         return record.problem
 
-    async def _close_record(self, call: calls.CloseRecord) -> str:
+    async def serve_close_record(self, call: calls.CloseRecord) -> str:
         record = self._records.pop(call.path, None)
         if record is not None:
             record.close()
         if call.remove:
-            private_files.remove(self._own_path(call.path), below=OWN_DEPTH)
+            self._outputs.remove(self._own_path(call.path))
         return "" if record is None else record.problem
 
-    async def _read_record(self, call: calls.ReadRecord) -> tuple[int, bytes]:
+    async def serve_read_record(self, call: calls.ReadRecord) -> tuple[int, bytes]:
         path = self._own_path(call.path)
+        return await run_in_thread(lambda: self._outputs.tail(path, max(0, call.limit_bytes)))
 
-        def read() -> tuple[int, bytes]:
-            with open(private_files.open_file(path, os.O_RDONLY, below=OWN_DEPTH), "rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(0, size - max(0, call.limit_bytes)))
-                return size, file.read(max(0, call.limit_bytes))
-
-        return await run_in_thread(read)
-
-    async def _save_result(self, call: calls.SaveResult) -> None:
+    async def serve_save_result(self, call: calls.SaveResult) -> None:
         path = self._own_path(call.path)
-        await run_in_thread(lambda: private_files.write(path, call.data, below=OWN_DEPTH))
-
-
-Handler = Callable[[ServedSession, Any], Awaitable[Any]]
-HANDLERS: dict[type[Call], Handler] = {
-    calls.ReadFile: ServedSession._read,
-    calls.WriteFile: ServedSession._write,
-    calls.TrackCommand: ServedSession._track,
-    calls.ChangedBy: ServedSession._changed_by,
-    calls.BeginMessage: ServedSession._begin_message,
-    calls.Rewind: ServedSession._rewind,
-    calls.UseHistory: ServedSession._use_history,
-    calls.ListFiles: ServedSession._list,
-    calls.StopSearch: ServedSession._stop_search,
-    calls.SearchFiles: ServedSession._search_files,
-    calls.WorktreeCall: ServedSession._worktree,
-    calls.StartCommand: ServedSession._start,
-    calls.WaitForCommand: ServedSession._wait,
-    calls.WaitForOutput: ServedSession._wait_output,
-    calls.FeedCommand: ServedSession._feed,
-    calls.StopCommand: ServedSession._stop,
-    calls.StopAll: ServedSession._stop_all,
-    calls.FindEarlierCommand: ServedSession._find_earlier,
-    calls.OpenRecord: ServedSession._open_record,
-    calls.AppendRecord: ServedSession._append_record,
-    calls.CloseRecord: ServedSession._close_record,
-    calls.ReadRecord: ServedSession._read_record,
-    calls.SaveResult: ServedSession._save_result,
-    calls.FindFacts: ServedSession._find_facts,
-    calls.EndSession: ServedSession._end,
-}
-
-_tasks: set[asyncio.Task[Any]] = set()
-
-
-def spawn(work: Any) -> None:
-    task = asyncio.get_running_loop().create_task(work)
-    _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
+        await run_in_thread(lambda: self._outputs.save(path, call.data))
 
 
 async def send_quietly(channel: Channel, kind: int, number: int, body: bytes) -> None:
@@ -509,3 +467,121 @@ def safe_name(session: str) -> str:
     if session and len(session) <= 100 and all(c.isascii() and (c.isalnum() or c in "-_") for c in session):
         return session
     return hashlib.sha256(session.encode(errors="surrogateescape")).hexdigest()
+
+
+class OutputStream:
+    """A stream of a command, from what the engine has taken to what was read."""
+
+    def __init__(self, number: int, wake: Callable[[], None]) -> None:
+        self.number = number
+        self.taken = 0
+        self.sent = 0
+        self.total = 0
+        self._wake = wake
+        self._buffer = bytearray()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._buffer) > WINDOW_BYTES
+
+    def add(self, data: bytes) -> None:
+        self._buffer += data
+        self.total += len(data)
+        self._wake()
+
+    def set_taken(self, offset: int) -> None:
+        """The engine has taken so much. Raises BrokenFrame if that is impossible."""
+        if offset > self.total:
+            raise wire.BrokenFrame("more output was taken than there is")
+        if offset > self.taken:
+            del self._buffer[: offset - self.taken]
+            self.taken = offset
+        self.sent = max(self.sent, self.taken)
+
+    def next_part(self) -> tuple[int, bytes]:
+        at = self.sent - self.taken
+        part = bytes(self._buffer[at : at + SEND_BYTES])
+        offset, self.sent = self.sent, self.sent + len(part)
+        return offset, part
+
+
+class ServedCommand:
+    """A command that runs for an engine."""
+
+    def __init__(self, order: calls.StartCommand, record: OutputRecord | None) -> None:
+        self.number = order.command
+        self.tool_use_id = order.tool_use_id
+        self.order = order
+        self.streams = (OutputStream(1, self._on_output), OutputStream(2, self._on_output))
+        self.running: RunningCommand | None = None
+        self.total_bytes = 0
+        self.last_output = b""
+        self.send_output: Callable[[], None] = lambda: None
+        self._record = record
+        self._is_paused = False
+
+    async def start(self, processes: Processes) -> None:
+        """Raises ToolError."""
+        order = self.order
+        self.running = await processes.start(
+            [os.fsdecode(word) for word in order.argv],
+            cwd=os.fsdecode(order.cwd),
+            environment={name: os.fsdecode(value) for name, value in order.environment.items()},
+            take=self._take,
+            take_errors=self.streams[1].add if order.is_interactive else None,
+        )
+
+    def _take(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self.last_output = (self.last_output + data)[-LAST_BYTES:]
+        if self._record is not None:
+            self._record.take(data)
+        else:
+            self.streams[0].add(data)
+
+    def _on_output(self) -> None:
+        self.set_pace()
+        self.send_output()
+
+    def set_pace(self) -> None:
+        """Let the command wait while the engine does not take its output."""
+        should_pause = any(stream.is_full for stream in self.streams)
+        if self.running is not None and should_pause != self._is_paused:
+            self._is_paused = should_pause
+            self.running.pause_output(should_pause)
+
+    async def wait(self) -> calls.CommandEnded:
+        assert self.running is not None
+        end = await asyncio.shield(self.running.ended)
+        return calls.CommandEnded(
+            exit_code=end.exit_code,
+            last_words=os.fsencode(end.last_words),
+            error=end.error,
+            total_bytes=(self.streams[0].total, self.streams[1].total),
+        )
+
+    async def feed(self, data: bytes, *, is_end: bool) -> None:
+        """Put data into the stdin; waits while the command leaves much unread. Raises OSError."""
+        feed = self.running.feed if self.running is not None else None
+        if feed is None:
+            raise ToolError("the command has no input")
+        if data:
+            feed.put(data)
+            await feed.wait_below(MAX_FEED_BYTES)
+        if is_end:
+            feed.finish()
+
+    async def send(self, channel: Channel) -> None:
+        """Send the output that was not sent yet. Raises ConnectionError."""
+        for stream in self.streams:
+            while stream.sent < stream.total:
+                offset, part = stream.next_part()
+                await channel.send(wire.OUTPUT, self.number, wire.OFFSET.pack(stream.number, offset) + part)
+
+    def earlier(self) -> calls.EarlierCommand:
+        """What an engine that comes later is told."""
+        code = None
+        if self.running is not None and self.running.ended.done():
+            end = self.running.ended.result()
+            code = end.exit_code if not end.error else None
+        return calls.EarlierCommand(exit_code=code, total_bytes=self.total_bytes, last_output=self.last_output)

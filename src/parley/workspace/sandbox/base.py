@@ -1,6 +1,6 @@
-"""The data of the sandbox: what commands may do, and which sandbox enforces it.
+"""The data of the sandbox: what commands may do, and which sandbox this machine offers to enforce it.
 
-    offer = detect(...)                       # detect.py: what this machine offers, and why
+    offer = detect(...)                       # what this machine offers, and why
     policy = SandboxPolicy(...)               # plain data; made from the settings by compose/workspace/sandbox.py
     place = await sandbox.place(command)      # commands.py: where a command runs; None for outside
     processes.start(..., sandbox=place.confinement, environment=place.adapt(environment))
@@ -18,19 +18,28 @@ address, so there commands have no network at all.
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal, Protocol
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
 from parley.protocol.base import Struct
 from parley.workspace.base import Scope
-from parley.workspace.process.processes import Confinement
+from parley.workspace.landlock import abi_version
 
 SandboxKind = Literal["bubblewrap", "landlock", "none"]
 """What confines commands; on the wire it is `sandbox` of `system/init`."""
 
 PROXY_PORT = 3128
 """The port of the proxy, in the network namespace of the sandbox. No other process can occupy it there."""
+PROBE = ("--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev")
+PROBE_SECONDS = 5.0
+NO_SECCOMP = "the system call filter exists only for Linux on x86_64 and aarch64"
+FILTERED_MACHINES = ("x86_64", "aarch64")
+LANDLOCK_WITH_SCOPES = 6
+"""The first version that keeps commands from abstract sockets and from signals to processes outside."""
 
 
 class NetworkPolicy(Struct, frozen=True, kw_only=True):
@@ -98,7 +107,6 @@ class SandboxOffer(Struct, frozen=True, kw_only=True):
     """A sentence: why this kind, and why not a stronger one."""
     bwrap: str = ""
     """The path of bubblewrap."""
-    landlock_abi: int = 0
 
 
 class HostRefusal(Struct, frozen=True):
@@ -107,19 +115,6 @@ class HostRefusal(Struct, frozen=True):
     host: str
     port: int
     reason: str
-
-
-class EgressProxy(Protocol):
-    """Connects commands to the hosts that a `NetworkPolicy` permits. Runs in the engine's event loop."""
-
-    def serve(self, listener: socket.socket) -> Callable[[], object]:
-        """Accept connections on a listening socket. Takes ownership of the socket; the result closes it."""
-
-    def take_refusals(self) -> list[HostRefusal]:
-        """The refusals since the last call, for the result of the command that caused them."""
-
-    async def close(self) -> None:
-        """End all connections."""
 
 
 class SandboxedCommand(Struct, frozen=True, kw_only=True):
@@ -137,35 +132,6 @@ class SandboxedCommand(Struct, frozen=True, kw_only=True):
     """Tells a person about a connection that was refused."""
 
 
-class CommandPlace(Protocol):
-    """Where a command runs."""
-
-    kind: SandboxKind
-    confinement: Confinement | None
-
-    def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment of the command."""
-
-    def find_violations(self, command: str, output: str) -> list[str]:
-        """What the sandbox refused to a command that has ended, one sentence each."""
-
-
-class CommandSandbox(Protocol):
-    """Decides where commands run."""
-
-    async def place(self, command: SandboxedCommand) -> CommandPlace | None:
-        """The place; None for outside of a sandbox. Raises ToolError if the command must be confined and cannot be."""
-
-    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> CommandPlace | None:
-        """The place of a command hook or a stdio MCP server. Raises ToolError."""
-
-    def describe(self) -> SandboxKind:
-        """What confines commands in this session."""
-
-    async def close(self) -> None:
-        """The session has ended, and all its commands."""
-
-
 def proxy_environment(*, with_socks: bool = False) -> dict[str, str]:
     """The variables that make programs use the proxy. `with_socks`: prefer SOCKS5 for other protocols than HTTP.
 
@@ -176,3 +142,42 @@ def proxy_environment(*, with_socks: bool = False) -> dict[str, str]:
     names = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), http)
     no_proxy = dict.fromkeys(("NO_PROXY", "no_proxy"), "localhost,127.0.0.1,::1")
     return {**names, **dict.fromkeys(("ALL_PROXY", "all_proxy"), other), **no_proxy}
+
+
+def detect(bwrap: str | None = None, *, weaker_nested: bool = False) -> SandboxOffer:
+    """Find the strongest sandbox that starts. `bwrap`: the program to use instead of the one on PATH."""
+    if not sys.platform.startswith("linux"):
+        return SandboxOffer(kind="none", reason=f"there is no sandbox for this system ({sys.platform})")
+    if os.uname().machine not in FILTERED_MACHINES:
+        return SandboxOffer(kind="none", reason=NO_SECCOMP)
+    found, problem = find_bubblewrap(bwrap, weaker_nested=weaker_nested)
+    if not problem:
+        return SandboxOffer(kind="bubblewrap", reason=f"bubblewrap starts ({found})", bwrap=found)
+    abi = abi_version()
+    if abi >= LANDLOCK_WITH_SCOPES:
+        return SandboxOffer(kind="landlock", reason=f"{problem}; Landlock {abi} is available")
+    landlock = f"Landlock {abi} is too old ({LANDLOCK_WITH_SCOPES} is needed)" if abi else "there is no Landlock"
+    return SandboxOffer(kind="none", reason=f"{problem}; {landlock}")
+
+
+def find_bubblewrap(given: str | None, *, weaker_nested: bool) -> tuple[str, str]:
+    """The path of bubblewrap, and why it cannot be used; one of them is empty."""
+    found = given or shutil.which("bwrap", path=os.defpath)
+    if found is None:
+        return "", "bubblewrap is not installed (the program bwrap)"
+    proc = () if weaker_nested else ("--proc", "/proc")
+    try:
+        done = subprocess.run(
+            [found, *PROBE, *proc, "--", "/bin/true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            env={},
+            timeout=PROBE_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return "", f"bubblewrap does not start: {exc}"
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return "", f"bubblewrap does not start: {said[-1] if said else f'exit code {done.returncode}'}"
+    return found, ""

@@ -3,20 +3,26 @@
 Each policy has a launcher, and a supervisor that stays as long as commands come (process/processes.py). A policy is
 computed again before each command, because settings, working directories and files change; a different policy gets
 another launcher.
+
+What the sandbox refused is told from what a command wrote. A refused system call is an ordinary error for a program:
+`cat: /home/me/.ssh/id_rsa: Permission denied`. Most programs name the file. If the policy refuses that file, the
+sandbox is the reason, and the model is told so; otherwise the error has nothing to do with the sandbox.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace.process.processes import Confinement
 from parley.workspace.sandbox.base import (
-    EgressProxy,
     HostRefusal,
     NetworkPolicy,
     SandboxedCommand,
@@ -26,20 +32,38 @@ from parley.workspace.sandbox.base import (
     proxy_environment,
 )
 from parley.workspace.sandbox.cleanup import ProtectedFiles
-from parley.workspace.sandbox.contents import ProtectedContents
-from parley.workspace.sandbox.entries import ProtectedEntries
-from parley.workspace.sandbox.folders import FolderIndex
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
-from parley.workspace.sandbox.mounts import is_beneath
+from parley.workspace.sandbox.plans import find_root, is_beneath
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected, outer_repository
-from parley.workspace.sandbox.violations import NO_LANDLOCK_NETWORK, find_violations
+from parley.workspace.sandbox.protected_entries import FolderIndex
 from parley.workspace.search_path import with_trusted_path
+
+if TYPE_CHECKING:
+    from parley.workspace.sandbox.egress.proxy import EgressProxy
+
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""
 AskHost = Callable[[str, int], Awaitable[bool]]
 MAX_LAUNCHERS = 8
 """How many policies are remembered: the settings of a session change rarely."""
+ERRORS = re.compile(
+    r"Read-only file system|Permission denied|Operation not permitted|Device or resource busy|File exists|No such file",
+    re.IGNORECASE,
+)
+QUOTED_PATH = re.compile(r"['\"‘“`]([^'\"’”`\n]+)['\"’”`]")
+PLAIN_PATH = re.compile(r"(?<![\w/])((?:/|\./|\.\./|~/)?[\w.@+-][^\s:'\"]*|/)(?=[:\s'\"]|$)")
+NETWORK_ERRORS = re.compile(
+    r"Could not resolve host|Temporary failure in name resolution|Name or service not known|Network is unreachable"
+    r"|getaddrinfo|EAI_AGAIN|ENOTFOUND|unable to resolve host",
+    re.IGNORECASE,
+)
+SOCKET_ERRORS = re.compile(r"socket.{0,40}(Operation not permitted|EPERM)", re.IGNORECASE)
+MAX_LINES = 400
+MAX_VIOLATIONS = 10
+NO_NETWORK = "the network: commands in the sandbox can reach only the hosts that the settings allow, through a proxy"
+NO_SOCKET = "a socket: commands in the sandbox may not use Unix sockets"
+NO_LANDLOCK_NETWORK = "the network: commands have no network under Landlock; install bubblewrap"
 
 
 class SandboxConfig(Struct, frozen=True, kw_only=True):
@@ -60,17 +84,18 @@ class SandboxConfig(Struct, frozen=True, kw_only=True):
     """Whether the settings let a command run outside."""
 
 
-class LocalCommandPlace:
+class SandboxPlace:
     """A place in a sandbox."""
 
     def __init__(self, kind: SandboxKind, launcher: SandboxLauncher, config: SandboxConfig, proxy: EgressProxy) -> None:
         self.kind = kind
-        self.confinement: Confinement | None = launcher
+        self.confinement: SandboxLauncher | None = launcher
         self._launcher = launcher
         self._config = config
         self._proxy = proxy
 
     def adapt(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment of the command."""
         hidden = {*DROPPED_VARIABLES, *self._config.hidden_variables}
         found = {name: value for name, value in environment.items() if name not in hidden}
         found |= {"TMPDIR": self._launcher.temp, "PARLEY_SANDBOX": self.kind}
@@ -79,6 +104,7 @@ class LocalCommandPlace:
         return found
 
     def find_violations(self, command: str, output: str) -> list[str]:
+        """What the sandbox refused to a command that has ended, one sentence each."""
         policy = self._launcher.policy
         found = self._launcher.after_command()
         found += find_violations(policy, output, self.kind)
@@ -99,7 +125,7 @@ class OutsidePlace:
     """
 
     kind: SandboxKind = "none"
-    confinement: Confinement | None = None
+    confinement: SandboxLauncher | None = None
 
     def __init__(self, writable: tuple[str, ...]) -> None:
         self._writable = writable
@@ -109,6 +135,9 @@ class OutsidePlace:
 
     def find_violations(self, command: str, output: str) -> list[str]:
         return []
+
+
+CommandPlace = SandboxPlace | OutsidePlace
 
 
 class ProtectedTree:
@@ -129,8 +158,8 @@ class ProtectedTree:
         return self._found
 
 
-class LocalCommandSandbox:
-    """The sandbox of a session on this machine."""
+class CommandSandbox:
+    """Decides where the commands of a session run."""
 
     def __init__(
         self,
@@ -155,7 +184,8 @@ class LocalCommandSandbox:
         self._has_warned = False
         self._trees: dict[tuple[str, ...], ProtectedTree] = {}
 
-    async def place(self, command: SandboxedCommand) -> LocalCommandPlace | OutsidePlace | None:
+    async def place(self, command: SandboxedCommand) -> CommandPlace | None:
+        """The place; None for outside of a sandbox. Raises ToolError if the command must be confined and cannot be."""
         config = self._read_config()
         self._ask_host, self._report_refusal = command.ask_host, command.report_refusal
         must = command.scope.confined == "sandbox"
@@ -174,10 +204,13 @@ class LocalCommandSandbox:
             if offer.kind != "none" and command.scope.confined == "editor":
                 return await self._open_for_edits(offer, config, command.folders)
             if offer.kind != "none":
-                return self._open(offer, self._add_readable(config.reader_policy, command.folders), config)
+                policy, folders = config.reader_policy, map(os.path.realpath, command.folders)
+                readable = tuple(dict.fromkeys((*policy.readable, *folders)))
+                return self._open(offer, msgspec.structs.replace(policy, readable=readable), config)
         return None
 
-    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> LocalCommandPlace | None:
+    async def place_program(self, kind: Literal["hook", "server"], *, by_project: bool) -> SandboxPlace | None:
+        """The place of a command hook or a stdio MCP server. Raises ToolError."""
         read = self._read_config if by_project else self._read_config_without_project
         config = read()
         wanted = config.confines_hooks if kind == "hook" else config.confines_servers
@@ -194,23 +227,21 @@ class LocalCommandSandbox:
             launcher.accept(path)
 
     def describe(self) -> SandboxKind:
+        """What confines commands in this session."""
         return self._detect().kind if self._read_config().enabled else "none"
 
     async def close(self) -> None:
+        """The session has ended, and all its commands."""
         for proxy in self._proxies.values():
             await proxy.close()
         if self._folders is not None:
             shutil.rmtree(self._folders.temp, ignore_errors=True)
 
     async def _find_offer(self) -> SandboxOffer:
-        import asyncio
-
         return await asyncio.to_thread(self._detect)
 
     async def _protect(self, policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
         """The policy with the protected files of this moment."""
-        import msgspec
-
         if policy.filesystem_disabled:
             return policy
         writable = list_writable(policy, folders)
@@ -225,15 +256,13 @@ class LocalCommandSandbox:
 
     async def _open_for_edits(
         self, offer: SandboxOffer, config: SandboxConfig, folders: tuple[str, ...]
-    ) -> LocalCommandPlace | None:
+    ) -> SandboxPlace | None:
         """The place of a command that edits; None if it cannot be confined.
 
         Protected files are read-only, but nothing is restored afterwards: the names that the command creates were
         decided on, and others may work in the same folder. Landlock knows no exceptions, so there commands are not
         allowed without approval while another one runs, and not confined if there are exceptions.
         """
-        import msgspec
-
         policy = config.editor_policy
         writable = list_writable(policy, folders)
         if offer.kind == "landlock":
@@ -246,20 +275,11 @@ class LocalCommandSandbox:
         return self._open(offer, policy, config)
 
     async def _find_protected(self, writable: tuple[str, ...]) -> ProtectedPaths:
-        import asyncio
-
         if writable not in self._trees:
             if len(self._trees) >= MAX_LAUNCHERS:
                 self._trees.pop(next(iter(self._trees)))
             self._trees[writable] = await asyncio.to_thread(ProtectedTree, writable)
         return self._trees[writable].find()
-
-    @staticmethod
-    def _add_readable(policy: SandboxPolicy, folders: tuple[str, ...]) -> SandboxPolicy:
-        import msgspec
-
-        readable = tuple(dict.fromkeys((*policy.readable, *map(os.path.realpath, folders))))
-        return msgspec.structs.replace(policy, readable=readable)
 
     def _open(
         self,
@@ -267,7 +287,7 @@ class LocalCommandSandbox:
         policy: SandboxPolicy,
         config: SandboxConfig,
         read_config: Callable[[], SandboxConfig] | None = None,
-    ) -> LocalCommandPlace:
+    ) -> SandboxPlace:
         launcher = self._launchers.get(policy)
         if offer.kind == "landlock" and policy.network.names_hosts and not self._has_warned:
             self._has_warned = True
@@ -286,14 +306,14 @@ class LocalCommandSandbox:
                 self._watch(offer, policy),
                 proxy.serve if has_network else None,
             )
-        return LocalCommandPlace(offer.kind, launcher, config, proxy)
+        return SandboxPlace(offer.kind, launcher, config, proxy)
 
     def _watch(self, offer: SandboxOffer, policy: SandboxPolicy) -> ProtectedFiles:
         """What is restored after a command: names that mounts cannot protect, and everything under Landlock."""
         tree = self._trees.get(policy.searched)
         index = FolderIndex(()) if tree is None else tree.index
         mounted = () if offer.kind == "bubblewrap" else policy.protected
-        return ProtectedFiles(ProtectedEntries(index), ProtectedContents((*mounted, *policy.restored)))
+        return ProtectedFiles(index, (*mounted, *policy.restored))
 
     async def _ask(self, host: str, port: int) -> bool:
         if self._ask_host is None or not self._read_config().policy.network.asks:
@@ -314,3 +334,50 @@ def list_writable(policy: SandboxPolicy, folders: tuple[str, ...]) -> tuple[str,
     """What is writable with these folders, without what is denied: a denial counts more than any permission."""
     paths = dict.fromkeys((*policy.writable, *map(os.path.realpath, folders)))
     return tuple(path for path in paths if not any(is_beneath(path, denied) for denied in policy.denied_write))
+
+
+def find_violations(policy: SandboxPolicy, output: str, kind: SandboxKind) -> list[str]:
+    """One sentence for each refusal that the output shows."""
+    found: list[str] = []
+    lines = output.splitlines()
+    for line in [*lines[: MAX_LINES // 2], *lines[MAX_LINES // 2 :][-MAX_LINES // 2 :]]:
+        if ERRORS.search(line) and not policy.filesystem_disabled:
+            found += explain_paths(policy, line)
+        if NETWORK_ERRORS.search(line):
+            found.append(NO_LANDLOCK_NETWORK if kind == "landlock" else NO_NETWORK)
+        elif SOCKET_ERRORS.search(line) and (kind == "landlock" or not policy.network.all_unix_sockets):
+            found.append(NO_LANDLOCK_NETWORK if kind == "landlock" else NO_SOCKET)
+    return list(dict.fromkeys(found))[:MAX_VIOLATIONS]
+
+
+def explain_paths(policy: SandboxPolicy, line: str) -> list[str]:
+    # The path is next to the error: `bash: line 1: /etc/x: Read-only file system`.
+    error = ERRORS.search(line)
+    before = line if error is None else line[: error.start()]
+    words = [*reversed(QUOTED_PATH.findall(line)), *reversed(PLAIN_PATH.findall(before)), *PLAIN_PATH.findall(line)]
+    for word in dict.fromkeys(words):
+        path = os.path.normpath(os.path.join(policy.cwd, os.path.expanduser(word)))
+        if reason := explain_path(policy, path, line):
+            return [f"{path}: {reason}"]
+    return []
+
+
+def explain_path(policy: SandboxPolicy, path: str, line: str) -> str:
+    """Why the policy refuses a path; "" if it does not."""
+    hidden = find_root(path, policy.unreadable)
+    shown = find_root(path, (*policy.writable, *policy.readable))
+    if hidden is not None and (shown is None or len(shown) < len(hidden)):
+        return "reading it is not allowed in the sandbox"
+    root = find_root(path, policy.writable)
+    if any(is_beneath(path, kept) for kept in policy.read_only):
+        return "writing it is not allowed in the sandbox"
+    if any(is_beneath(path, kept) for kept in policy.protected):
+        return "it is protected in the sandbox, because it decides what runs later"
+    if root is None and re.search(r"Read-only|Permission denied", line, re.IGNORECASE) and looks_like_path(path):
+        return "it is outside of the folders that commands in the sandbox may change"
+    return ""
+
+
+def looks_like_path(path: str) -> bool:
+    """Whether a word of an error message is a path, and not just any word."""
+    return os.path.lexists(path) or (os.path.isdir(os.path.dirname(path)) and os.path.dirname(path) != "/")

@@ -16,8 +16,8 @@ import resource
 import socket
 from typing import Any
 
+from parley.workspace.landlock import LandlockDomain
 from parley.workspace.process import supervisor
-from parley.workspace.process.child import Confine
 from parley.workspace.process.tree import hide_memory
 
 
@@ -29,7 +29,7 @@ def main(control: int, hello: int, port: int, plan_file: int, alive: int) -> Non
         plan: dict[str, Any] = json.load(file)
     keep_descriptors(control, hello, alive)
     check_mounts(plan.get("mounts", ()))
-    confine = prepare_landlock(plan) if "paths" in plan else None
+    confine = LandlockDomain(plan) if "paths" in plan else None
     if confine is None:
         # As the first process of a namespace it ends after all others, but its descriptors are closed before that.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(alive)) as cleaner:
@@ -67,10 +67,3 @@ def check_mounts(expected: list[tuple[str, int, int, bool]]) -> None:
         is_same = not inode or (found.st_dev, found.st_ino) == (device, inode)
         if options is None or not is_same or (is_read_only and "ro" not in options):
             raise SystemExit(f"{path} was changed while the sandbox started; try again")
-
-
-def prepare_landlock(plan: dict[str, Any]) -> Confine:
-    """Open the paths of the plan. Returns how a process confines itself."""
-    from parley.workspace.sandbox.landlocked import LandlockDomain
-
-    return LandlockDomain(plan)

@@ -19,7 +19,7 @@ from parley.protocol.base import Struct
 from parley.workspace.sandbox import cleanup, seccomp
 from parley.workspace.sandbox.base import PROXY_PORT, SandboxOffer, SandboxPolicy
 from parley.workspace.sandbox.cleanup import ProtectedFiles
-from parley.workspace.sandbox.mounts import PRIVATE_TEMP, choose_mounts, find_root, is_beneath, plan_mounts
+from parley.workspace.sandbox.plans import PRIVATE_TEMP, choose_mounts, find_root, is_beneath, plan_mounts
 
 ROOT = Path(__file__).parents[3]
 BOOT = "import sys; sys.path.append(sys.argv[1]); from parley.workspace.sandbox.{module} import main; "
@@ -246,7 +246,7 @@ class SandboxLauncher:
             mounts = plan_mounts(policy, temp=self._folders.temp, empty=self._folders.empty, runtime=runtime)
             wrap = [self._offer.bwrap, *mounts.arguments, "--seccomp", str(filter_file), "--"]
             return wrap, {"mounts": mounts.expected}
-        from parley.workspace.sandbox.landlock_plan import plan_paths
+        from parley.workspace.sandbox.plans import plan_paths
 
         return [], {
             "filter": base64.b64encode(program).decode(),

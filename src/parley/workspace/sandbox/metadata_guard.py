@@ -4,8 +4,8 @@ The kernel hands these system calls of a command to its supervisor (seccomp user
 It opens the file that the call is about, and makes the change itself if the file is in a folder that commands may
 change. The arguments in the memory of the command are not used after the check, so changing them has no effect.
 
-    seccomp.build_filter(rules, machine, notify_rules(machine))    # for the command, see `landlocked.py`
-    MetadataGuard(listener, writable, libc).start()                # in its supervisor
+    seccomp.build_filter(rules, machine, notify_rules(machine))    # for the command, see `landlock.py`
+    MetadataGuard(listener, writable).start()                      # in its supervisor
 
 Runs in the supervisor processes and uses only the standard library.
 """
@@ -24,6 +24,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from parley.workspace import syscalls
 from parley.workspace.sandbox import seccomp
 from parley.workspace.sandbox.seccomp import Code, Numbers
 
@@ -92,12 +93,11 @@ def notify_rules(machine: str) -> Code:
 class MetadataGuard:
     """Answers the calls of a command and its children."""
 
-    def __init__(self, listener: int, writable: list[str], libc: Any) -> None:
+    def __init__(self, listener: int, writable: list[str]) -> None:
         self._listener = listener
         self._writable = tuple(path.rstrip("/") for path in writable)
         column, _ = seccomp.MACHINES[os.uname().machine]
         self._calls = {call.numbers[column]: call for call in CALLS}
-        self._libc = libc
 
     def start(self) -> None:
         threading.Thread(target=self._serve, name="parley-metadata", daemon=True).start()
@@ -199,8 +199,8 @@ class MetadataGuard:
                 raise PermissionError(errno.EPERM, "another owner")
         elif action == "times":
             times = None if given[0] is None else ctypes.c_char_p(given[0])
-            if self._libc.utimensat(file, b"", times, AT_EMPTY_PATH) != 0:
-                raise OSError(ctypes.get_errno(), "utimensat")
+            if syscalls.libc().utimensat(file, b"", times, AT_EMPTY_PATH) != 0:
+                raise syscalls.last_error()
         elif action == "set":
             os.setxattr(path, *given)
         else:

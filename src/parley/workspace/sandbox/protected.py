@@ -3,11 +3,11 @@
 Found in each writable folder:
 
 * Protected folders and files, also in folders below it, in any case. They are mounted read-only. If there are very
-  many, the others are compared and restored (`contents.py`), as are files with hard links.
+  many, the others are compared and restored (`cleanup.py`), as are files with hard links.
 * Protected folders that do not exist. They are masked, so that a command cannot create them.
 * Symlinks with a protected name, and protected names that do not exist, in all folders. Nothing can be mounted there
-  without side effects for others (an empty `.npmrc` breaks npm). `entries.py` compares them after each command, moves
-  what was created into a private folder, and restores what was replaced.
+  without side effects for others (an empty `.npmrc` breaks npm). `protected_entries.py` compares them after each
+  command, moves what was created into a private folder, and restores what was replaced.
 
 Of a git repository, the configuration and the hooks are protected; the rest must be writable, or git does not work.
 """
@@ -20,8 +20,8 @@ import stat
 from collections.abc import Collection, Iterable
 
 from parley.protocol.base import Struct
-from parley.workspace.sandbox.folders import GIT, FolderIndex
-from parley.workspace.sandbox.mounts import is_beneath, is_folder
+from parley.workspace.sandbox.plans import is_beneath, is_folder
+from parley.workspace.sandbox.protected_entries import GIT, FolderIndex
 from parley.workspace.sensitive_names import EXEMPT_PAIRS, normalize_name
 
 MAX_MOUNTED = 100
@@ -64,7 +64,8 @@ def find_protected(index: FolderIndex, repositories: Iterable[str] = ()) -> Prot
                 read_only.append(os.path.realpath(path))
             elif normalize_name(name) != GIT or not is_folder(path) or is_missing(path, "HEAD"):
                 read_only.append(path)  # also a placeholder, which has no HEAD
-                writable += [inner for inner in exempt_paths(path) if is_folder(inner)]
+                exempt = [os.path.join(path, inner) for outer, inner in EXEMPT_PAIRS if outer == normalize_name(name)]
+                writable += filter(is_folder, exempt)
     # Only hooks are masked if they are missing: an empty `config` or `commondir` would break git.
     read_only += [os.path.join(path, "hooks") for path in index.git_folders if not is_missing(path, "HEAD")]
     existing = read_only[:MAX_MOUNTED]
@@ -98,11 +99,6 @@ def find_linked(paths: Iterable[str], writable: Collection[str]) -> list[str]:
 
 def is_missing(root: str, name: str) -> bool:
     return not os.path.lexists(os.path.join(root, name))
-
-
-def exempt_paths(path: str) -> list[str]:
-    plain = normalize_name(os.path.basename(path))
-    return [os.path.join(path, inner) for outer, inner in EXEMPT_PAIRS if outer == plain]
 
 
 def outer_repository(root: str) -> list[str]:

@@ -8,7 +8,7 @@ The program is `rg` from the PATH, otherwise the one installed with our wheel, o
 
 Output is read with bounded memory. If there is more, the search runs again, sorted by path, and stops when the caller
 has enough lines, so that pages are consistent. The program ignores the user's ripgrep configuration, follows no
-symlinks, and is killed at the timeout (program.py). It opens ignore files by itself and would wait for a pipe in the
+symlinks, and is killed at the timeout (`run_program`). It opens ignore files by itself and would wait for a pipe in the
 place of one: then the Python replacement searches, which reads only regular files.
 
 The output that `RipgrepOutput` parses:
@@ -23,12 +23,14 @@ The lines of one file are contiguous. Hidden files leave no trace in the results
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import re
 import stat
+import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +41,10 @@ from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace import search_path
 from parley.workspace.base import ContentQuery, SearchMatches
-from parley.workspace.landlock import READ, READ_FILE, RUN, AllowedPath, is_supported, run_restricted
-from parley.workspace.search.program import ProgramResult, run_program
-from parley.workspace.search.root import Root
+from parley.workspace.landlock import EXECUTE, READ, READ_FILE, AllowedPath, is_supported, run_restricted
 
 if TYPE_CHECKING:
-    import subprocess
+    from parley.workspace.search.search import Root
 
 UNORDERED_BYTES = 4 << 20
 """Up to this size, output is sorted here, because ripgrep is much faster unsorted."""
@@ -78,6 +78,10 @@ STANDARD_INPUT = b"<stdin>"
 """The name of a file that is passed as stdin."""
 Hides = Callable[[str], bool]
 """Whether a path must not appear in the results."""
+PIPE_BYTES = 1 << 20
+SMALL_BYTES = 1 << 15
+PAUSE_SECONDS = 0.005
+ERROR_BYTES = 1 << 14
 
 
 class Conditions(Struct, frozen=True, kw_only=True):
@@ -104,18 +108,18 @@ async def search(
     clock = asyncio.get_running_loop().time
     started = clock()
     output = RipgrepOutput(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
-    ended = await run(query, root, conditions, timeout_seconds, output, in_order=False)
-    if ended.result.stopped and query.mode == "content":
+    result, is_ripgrep = await run(query, root, conditions, timeout_seconds, output, in_order=False)
+    if result.stopped and query.mode == "content":
         output = RipgrepOutput(query.mode, hides, MOST_BYTES, enough_lines)
         left = max(0.1, timeout_seconds - (clock() - started))
-        ended = await run(query, root, conditions, left, output, in_order=True)
+        result, is_ripgrep = await run(query, root, conditions, left, output, in_order=True)
     else:
         output.files.sort(key=in_path_order)
     return SearchMatches(
         files=output.files,
-        complete=not (ended.result.stopped or ended.result.timed_out),
-        timed_out=ended.result.timed_out,
-        slow=not ended.is_ripgrep,
+        complete=not (result.stopped or result.timed_out),
+        timed_out=result.timed_out,
+        slow=not is_ripgrep,
     )
 
 
@@ -203,11 +207,6 @@ def commands(
     yield [sys.executable, "-I", "-S", "-c", start, package, query_json, "./" if root.is_folder else "-"], False
 
 
-class RipgrepEnded(Struct, frozen=True, kw_only=True):
-    result: ProgramResult
-    is_ripgrep: bool
-
-
 async def run(
     query: ContentQuery,
     root: Root,
@@ -216,11 +215,11 @@ async def run(
     output: RipgrepOutput,
     *,
     in_order: bool,
-) -> RipgrepEnded:
-    """Run the first program that can be run. Raises ToolError."""
+) -> tuple[ProgramResult, bool]:
+    """Run the first program that can be run. Returns its result, and whether it is ripgrep. Raises ToolError."""
     for argv, is_ripgrep in commands(query, root, conditions, in_order):
         is_confined = conditions.confined and is_ripgrep and root.is_folder
-        start = partial(start_restricted if is_confined else start_unrestricted, argv, root, conditions.environment)
+        start = partial(start_program, argv, root, conditions.environment, is_confined)
         program = partial(run_program, start, output.take, timeout_seconds=timeout_seconds)
         try:
             result = await (run_unless_stalled(program, root) if is_ripgrep and root.is_folder else program())
@@ -233,7 +232,7 @@ async def run(
             continue  # a dependency is missing
         if not (result.stopped or result.timed_out):
             check_exit(result.code, result.error_text)
-        return RipgrepEnded(result=result, is_ripgrep=is_ripgrep)
+        return result, is_ripgrep
     raise ToolError("The search could not be started: neither ripgrep nor Python can be executed.")
 
 
@@ -269,55 +268,36 @@ def has_odd_file_below(folder: str) -> bool:
     )
 
 
-def start_unrestricted(
-    argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
+def start_program(
+    argv: list[str], root: Root, environment: dict[str, str], is_confined: bool, out: int, err: int
 ) -> subprocess.Popen[bytes]:
-    """Raises OSError."""
-    with open_devnull() as devnull:
-        return popen(argv, root, environment, devnull, out, err)
+    """Start a program. A confined one can read only the tree and the ignore files above it. Raises OSError."""
+    with ExitStack() as opened:
 
+        def open_path(path: str, flags: int) -> int:
+            descriptor = os.open(path, flags | os.O_CLOEXEC)
+            opened.callback(os.close, descriptor)
+            return descriptor
 
-@contextmanager
-def open_devnull() -> Iterator[int]:
-    """Yield a descriptor of /dev/null, for stdin."""
-    descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        if root.is_folder:
+            stdin = open_path(os.devnull, os.O_RDONLY)  # here, because a confined program cannot open it
+        else:
+            stdin = root.descriptor
+            os.lseek(stdin, 0, os.SEEK_SET)
 
+        def start() -> subprocess.Popen[bytes]:
+            cwd = root.path() if root.is_folder else "/"
+            return subprocess.Popen(argv, cwd=cwd, env=environment, stdin=stdin, stdout=out, stderr=err)
 
-def popen(
-    argv: list[str], root: Root, environment: dict[str, str], devnull: int, out: int, err: int
-) -> subprocess.Popen[bytes]:
-    """Raises OSError."""
-    import subprocess
-
-    if root.is_folder:
-        return subprocess.Popen(argv, cwd=root.path(), env=environment, stdin=devnull, stdout=out, stderr=err)
-    os.lseek(root.descriptor, 0, os.SEEK_SET)
-    return subprocess.Popen(argv, cwd="/", env=environment, stdin=root.descriptor, stdout=out, stderr=err)
-
-
-def start_restricted(
-    argv: list[str], root: Root, environment: dict[str, str], out: int, err: int
-) -> subprocess.Popen[bytes]:
-    """Start the program so that it can read only the tree and the ignore files above it. Raises OSError."""
-    with ExitStack() as opened, open_devnull() as devnull:
-
-        def allow(path: str, access: int, flags: int = 0) -> Iterator[AllowedPath]:
+        if not is_confined:
+            return start()
+        allowed = [AllowedPath(root.descriptor, READ)]
+        programs = [(path, EXECUTE | READ_FILE, os.O_PATH) for path in (argv[0], *SYSTEM)]
+        rules = [(path, READ_FILE, os.O_PATH | os.O_NOFOLLOW) for path in ignore_files_above(root.real)]
+        for path, access, flags in (*programs, *rules):
             with suppress(OSError):
-                descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC | flags)
-                opened.callback(os.close, descriptor)
-                yield AllowedPath(descriptor, access)
-
-        allowed = [
-            AllowedPath(root.descriptor, READ),
-            *allow(argv[0], RUN | READ_FILE),
-            *(found for path in SYSTEM for found in allow(path, RUN | READ_FILE)),
-            *(found for path in ignore_files_above(root.real) for found in allow(path, READ_FILE, os.O_NOFOLLOW)),
-        ]
-        return run_restricted(lambda: popen(argv, root, environment, devnull, out, err), allowed)
+                allowed.append(AllowedPath(open_path(path, flags), access))
+        return run_restricted(start, allowed)
 
 
 def ignore_files_above(real: str) -> Iterator[str]:
@@ -390,3 +370,91 @@ class RipgrepOutput:
         self._lines = None if self._hides(name) else []
         if self._lines is not None:
             self.files.append((name, self._lines))
+
+
+class ProgramResult(Struct, frozen=True, kw_only=True):
+    code: int
+    """Negative for a signal."""
+    error_text: str
+    """The start of its stderr."""
+    stopped: bool
+    """`take` wanted no more output."""
+    timed_out: bool
+
+
+async def run_program(
+    start: Callable[[int, int], subprocess.Popen[bytes]], take: Callable[[bytes], bool], *, timeout_seconds: float
+) -> ProgramResult:
+    """Run a program to its end. `start` gets the descriptors for stdout and stderr. Raises what `start` raises."""
+    with ExitStack() as open_ends:
+        output, output_writer = wide_pipe(open_ends)
+        errors, errors_writer = wide_pipe(open_ends)
+        with closing(output_writer), closing(errors_writer):
+            process = start(output_writer, errors_writer)
+        stderr = asyncio.create_task(read_start(errors))
+        stopped = timed_out = False
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                async with aclosing(chunks(output)) as pieces:
+                    async for piece in pieces:
+                        if not take(piece):
+                            stopped = True
+                            break
+                if not stopped:
+                    await asyncio.to_thread(process.wait)
+        except TimeoutError:
+            timed_out = True
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            code = await asyncio.to_thread(process.wait)
+            error_text = await stderr
+    return ProgramResult(code=code, error_text=error_text, stopped=stopped, timed_out=timed_out)
+
+
+def wide_pipe(open_ends: ExitStack) -> tuple[int, int]:
+    """Create a pipe with a large buffer, where supported. Its reading end is closed with `open_ends`."""
+    reading, writing = os.pipe()
+    open_ends.enter_context(closing(reading))
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+    return reading, writing
+
+
+@contextmanager
+def closing(descriptor: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def chunks(descriptor: int) -> AsyncGenerator[bytes, None]:
+    """Yield the data of a pipe, to its end.
+
+    A search program writes once per file. Waking up for each write would cost more than the search, so after a small
+    piece this waits a moment.
+    """
+    loop = asyncio.get_running_loop()
+    while True:
+        ready = asyncio.Event()
+        loop.add_reader(descriptor, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(descriptor)
+        chunk = os.read(descriptor, PIPE_BYTES)
+        if not chunk:
+            return
+        yield chunk
+        if len(chunk) < SMALL_BYTES:
+            await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def read_start(descriptor: int) -> str:
+    """Read a pipe to its end and return the first part."""
+    kept = bytearray()
+    async with aclosing(chunks(descriptor)) as pieces:
+        async for piece in pieces:
+            kept += piece[: ERROR_BYTES - len(kept)]
+    return kept.decode(errors="replace").strip()

@@ -1,26 +1,34 @@
 """Walk a tree and yield the files that are not ignored.
 
 The walk keeps folders open and opens each folder from its parent, never through a symlink. Replacing a folder cannot
-prefix it out of the tree.
+lead it out of the tree.
 
     for file in Walk(descriptor, "/home/me/project", WalkFilter(PathGlob.of("**/*.py"))).files():
         file.path                # relative to the start of the walk
 
 Ignore files apply as in ripgrep: `.rgignore` and `.ignore` everywhere, `.gitignore` and `.git/info/exclude` inside a
-repository, including those above the tree. The folders of version control are skipped. Uses only the standard library
-(see python_grep.py).
+repository, including those above the tree. The folders of version control are skipped.
+
+    rules = IgnoreRules(["*.log", "!keep.log", "/build/"])     # of one file; the last matching rule decides
+    rules.verdict("logs/a.log", "a.log", is_folder=False)    # True: ignored
+    rules.verdict("keep.log", "keep.log", is_folder=False)   # False: included again
+    rules.verdict("a.py", "a.py", is_folder=False)           # None: no rule matches
+
+Most rules are a file name, an extension or a path and are looked up in a dict; only the others are tried one by one.
+
+Uses only the standard library (see python_grep.py).
 """
 
 from __future__ import annotations
 
 import heapq
 import os
+import re
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from parley.workspace.globs import GlobState, PathGlob
-from parley.workspace.search.gitignore import IgnoreRules
+from parley.workspace.globs import WILD, GlobState, PathGlob, name_regex, parse_row
 
 VERSION_CONTROL = frozenset({".git", ".svn", ".hg", ".bzr", ".jj", ".sl"})
 IGNORE_SOURCES = (".rgignore", ".ignore", ".gitignore", ".git")
@@ -32,6 +40,10 @@ STOP_INTERVAL = 4096
 """How many names are processed between two calls of `stop`."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+MOST_RULES = 5_000
+LONGEST_RULE = 1_000
+"""More and longer rules are ignored. They are not written by hand."""
+NONE = (-1, False)
 
 
 class File(NamedTuple):
@@ -268,3 +280,106 @@ def newest(walk: Walk, count: int, is_included: Callable[[str, bool], bool]) -> 
 
     best = heapq.nsmallest(count, by_age())
     return Newest([path for _, path in best], total)
+
+
+class IgnoreRule(NamedTuple):
+    pattern: str
+    ignores: bool
+    """False for a rule with `!`."""
+    folders_only: bool
+    anchored: bool
+    """Relative to the folder of the ignore file, because the pattern contains a slash."""
+
+
+class IgnoreRules:
+    """The rules of one file. Paths are relative to its folder."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        rules = [rule for line in lines if (rule := parse_rule(line))][:MOST_RULES]
+        numbered = list(enumerate(rules))
+        self._for_folders = Table(numbered)
+        self._for_files = Table([(number, rule) for number, rule in numbered if not rule.folders_only])
+        self.empty = not rules
+
+    def verdict(self, path: str, name: str, is_folder: bool) -> bool | None:
+        """True if ignored, False if included by a rule with `!`, None if no rule matches."""
+        return (self._for_folders if is_folder else self._for_files).verdict(path, name)
+
+
+class Table:
+    """Numbered rules, indexed so that few of them have to be tried."""
+
+    def __init__(self, rules: list[tuple[int, IgnoreRule]]) -> None:
+        self._by_name: dict[str, tuple[int, bool]] = {}
+        self._by_ending: dict[str, tuple[int, bool]] = {}
+        self._by_path: dict[str, tuple[int, bool]] = {}
+        self._names: list[tuple[int, bool, re.Pattern[str]]] = []
+        self._paths: list[tuple[int, bool, PathGlob]] = []
+        for number, rule in rules:
+            self._index(number, rule)
+        self._names.reverse()
+        self._paths.reverse()
+        combined = "|".join(pattern.pattern for _, _, pattern in self._names)
+        self._some_name = re.compile(combined, re.DOTALL) if combined else None
+
+    def _index(self, number: int, rule: IgnoreRule) -> None:
+        pattern, verdict = rule.pattern, (number, rule.ignores)
+        if rule.anchored:
+            if WILD.search(pattern):
+                self._paths.append((*verdict, PathGlob([parse_row(pattern)])))
+            else:
+                self._by_path[pattern] = verdict
+        elif not WILD.search(pattern):
+            self._by_name[pattern] = verdict
+        elif pattern.startswith("*.") and not WILD.search(pattern, 1):
+            self._by_ending[pattern[1:]] = verdict
+        else:
+            self._names.append((*verdict, re.compile(name_regex(pattern), re.DOTALL)))
+
+    def verdict(self, path: str, name: str) -> bool | None:
+        best = self._by_name.get(name, NONE)
+        if self._by_ending:
+            dot = name.find(".")
+            while dot >= 0:
+                best = max(best, self._by_ending.get(name[dot:], NONE))
+                dot = name.find(".", dot + 1)
+        if self._by_path:
+            best = max(best, self._by_path.get(path, NONE))
+        if self._some_name is not None and self._some_name.fullmatch(name):
+            found = next(((at, ignores) for at, ignores, pattern in self._names if pattern.fullmatch(name)), NONE)
+            best = max(best, found)
+        for at, ignores, glob in self._paths:
+            if at < best[0]:
+                break
+            if glob.matches(path):
+                best = (at, ignores)
+                break
+        return best[1] if best[0] >= 0 else None
+
+
+def parse_rule(line: str) -> IgnoreRule | None:
+    """Parse a line; None for a comment or an empty line."""
+    line = line.rstrip("\r\n")
+    if line.startswith("#") or len(line) > LONGEST_RULE:
+        return None
+    while line.endswith(" ") and not line.endswith("\\ "):
+        line = line[:-1]
+    ignores = not line.startswith("!")
+    pattern = line if ignores else line[1:]
+    if pattern.startswith(("\\#", "\\!")):
+        pattern = pattern[1:]
+    folders_only = pattern.endswith("/")
+    pattern = pattern.removesuffix("/")
+    anchored = "/" in pattern
+    pattern = pattern.lstrip("/")
+    if pattern.startswith("**/") and "/" not in pattern[3:]:
+        pattern, anchored = pattern[3:], False
+    if not pattern:
+        return None
+    # Braces are literal characters in git, and also in `parse_row`.
+    return IgnoreRule(simplify(pattern), ignores, folders_only, anchored)
+
+
+def simplify(pattern: str) -> str:
+    """Remove backslashes before ordinary characters, and limit stars to two in a row."""
+    return re.sub(r"\*{3,}", "**", re.sub(r"\\([^*?\[\\{])", r"\1", pattern))

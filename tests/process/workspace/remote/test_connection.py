@@ -16,12 +16,12 @@ import pytest
 from parley.compose.workspace.server import serve_workspace
 from parley.errors import ToolError, UsageError
 from parley.workspace.base import Scope
-from parley.workspace.remote import handshake, wire
+from parley.workspace.remote import wire
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.calls import FindFacts, ReadFile, RequestBody, StartCommand
 from parley.workspace.remote.client import connect_workspace
-from parley.workspace.remote.handshake import Greeting
 from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
+from parley.workspace.remote.wire import Greeting
 from tests.helpers.remote_workspace import TOKEN, ServerThread
 
 ANYWHERE = Scope(anywhere=True)
@@ -44,23 +44,23 @@ def test_a_wrong_token_is_refused_and_the_token_is_never_sent(server: ServerThre
 async def test_a_proof_for_another_session_is_no_proof(server: ServerThread) -> None:
     channel = await open_channel(server)
     asked = greeting(session="mine")
-    await handshake.send_hello(channel, asked)
-    challenge = await handshake.receive_hello(channel)
-    assert isinstance(challenge, handshake.Challenge)
-    stolen = handshake.prove(TOKEN, "client", greeting(session="yours"), challenge.nonce)
-    await handshake.send_hello(channel, handshake.Proof(proof=stolen))
-    answer = await handshake.receive_hello(channel)
+    await wire.send_hello(channel, asked)
+    challenge = await wire.receive_hello(channel)
+    assert isinstance(challenge, wire.Challenge)
+    stolen = wire.prove(TOKEN, "client", greeting(session="yours"), challenge.nonce)
+    await wire.send_hello(channel, wire.Proof(proof=stolen))
+    answer = await wire.receive_hello(channel)
     channel.close()
-    assert isinstance(answer, handshake.Rejected)
+    assert isinstance(answer, wire.Rejected)
 
 
 def test_a_server_without_the_token_is_not_trusted(tmp_path: Path, root: Path) -> None:
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         channel = wire.Channel(reader, writer)
-        await handshake.receive_hello(channel)
-        await handshake.send_hello(channel, handshake.Challenge(version=1, nonce=b"x"))
-        await handshake.receive_hello(channel)
-        welcome = handshake.Welcome(
+        await wire.receive_hello(channel)
+        await wire.send_hello(channel, wire.Challenge(version=1, nonce=b"x"))
+        await wire.receive_hello(channel)
+        welcome = wire.Welcome(
             proof=b"guess",
             root="/",
             cwd="/",
@@ -73,7 +73,7 @@ def test_a_server_without_the_token_is_not_trusted(tmp_path: Path, root: Path) -
             grace_seconds=1,
             build="x",
         )
-        await handshake.send_hello(channel, welcome)
+        await wire.send_hello(channel, welcome)
         channel.close()
 
     server = ServerThread(root, tmp_path / "state")
@@ -86,10 +86,10 @@ def test_a_server_without_the_token_is_not_trusted(tmp_path: Path, root: Path) -
 
 async def test_another_version_of_the_protocol_is_refused_with_both_versions(server: ServerThread) -> None:
     channel = await open_channel(server)
-    await handshake.send_hello(channel, greeting(version=99, build="9.9"))
-    answer = await handshake.receive_hello(channel)
+    await wire.send_hello(channel, greeting(version=99, build="9.9"))
+    answer = await wire.receive_hello(channel)
     channel.close()
-    assert isinstance(answer, handshake.Rejected)
+    assert isinstance(answer, wire.Rejected)
     assert "version 99" in answer.reason
     assert "Parley 9.9" in answer.reason
 
@@ -133,9 +133,9 @@ def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     path.write_text("long enough for a token")
     path.chmod(0o644)
     with pytest.raises(UsageError, match="can be read by others"):
-        handshake.read_token_file(str(path))
+        wire.read_token_file(str(path))
     path.chmod(0o600)
-    assert handshake.read_token_file(str(path)) == "long enough for a token"
+    assert wire.read_token_file(str(path)) == "long enough for a token"
 
 
 @pytest.mark.parametrize("text", ["host", "host:x", "http://h:1", "unix:relative", ":1", "h:70000"])
@@ -181,7 +181,7 @@ def test_strangers_who_send_nonsense_do_not_disturb_a_session(server: ServerThre
 
 async def greet_as(server: ServerThread, session: str) -> wire.Channel:
     channel = await open_channel(server)
-    await handshake.greet(channel, greeting(session=session, engine=session), TOKEN)
+    await wire.greet(channel, greeting(session=session, engine=session), TOKEN)
     return channel
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace.search.program import ERROR_BYTES, ProgramResult, run_program
+from parley.workspace.search.ripgrep import ERROR_BYTES, ProgramResult, run_program
 
 
 def shell(

@@ -15,7 +15,7 @@ from parley.errors import ToolError
 from parley.workspace.base import ContentQuery, Scope, SearchMatches
 from parley.workspace.safe_open import Pins
 from parley.workspace.search import ripgrep
-from parley.workspace.search.root import open_root
+from parley.workspace.search.search import open_root
 
 
 def searched(path: Path, query: ContentQuery, *, by_ripgrep: bool, timeout_seconds: float = 15) -> SearchMatches:

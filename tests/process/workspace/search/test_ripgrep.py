@@ -19,7 +19,7 @@ from parley.workspace.landlock import is_supported
 from parley.workspace.safe_open import Pins
 from parley.workspace.search import ripgrep
 from parley.workspace.search.ripgrep import Conditions, arguments, programs, search
-from parley.workspace.search.root import Root, open_root
+from parley.workspace.search.search import Root, open_root
 
 NO_PATH = {"PATH": ""}
 

@@ -11,7 +11,7 @@ from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import Status
-from parley.tools.delegation.calls import AgentInput
+from parley.tools.agent import AgentInput
 from tests.helpers.session import SessionHarness
 
 

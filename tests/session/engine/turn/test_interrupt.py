@@ -16,7 +16,7 @@ from parley.models.event_synthesis import event_objects, message_json
 from parley.protocol.connection import Connection, Role
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request
-from parley.transports.memory import create_pair
+from parley.transports.base import create_pair
 from tests.helpers.session import Json, SessionHarness
 
 DONE = '[[turn]]\ntext = "Done."\n'

@@ -15,8 +15,7 @@ import msgspec
 import pytest
 
 from parley.tools.base import InvalidInput, ToolOutput
-from parley.tools.files.lines import LONGEST_LINE_CHARS, MOST_CHARS
-from parley.tools.files.read import Read
+from parley.tools.files.read import LONGEST_LINE_CHARS, MOST_CHARS, Read
 from tests.helpers.tools import ToolHarness
 
 PIXEL = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")

@@ -9,10 +9,10 @@ import pytest
 
 from parley.workspace.sandbox import seccomp
 from parley.workspace.sandbox.base import SandboxPolicy
-from parley.workspace.sandbox.folders import FolderIndex
-from parley.workspace.sandbox.mounts import choose_mounts, plan_mounts
+from parley.workspace.sandbox.commands import find_violations
+from parley.workspace.sandbox.plans import choose_mounts, plan_mounts
 from parley.workspace.sandbox.protected import find_protected, outer_repository
-from parley.workspace.sandbox.violations import find_violations
+from parley.workspace.sandbox.protected_entries import FolderIndex
 
 
 @pytest.mark.parametrize("machine", seccomp.MACHINES)

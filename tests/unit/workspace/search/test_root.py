@@ -10,7 +10,7 @@ import pytest
 from parley.errors import ToolError
 from parley.workspace.base import Scope
 from parley.workspace.safe_open import Pins
-from parley.workspace.search.root import Missing, Root, open_root, printable
+from parley.workspace.search.search import Missing, Root, open_root, printable
 
 ANYWHERE = Scope(anywhere=True)
 

@@ -20,7 +20,7 @@ from parley.errors import NotPossible, SessionError
 from parley.permissions.base import Allow, InvalidUpdate, ToolRequest
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import panel_requests
-from parley.tools.read_tracker import mark_seen
+from parley.tools.files.access import mark_seen
 from parley.workspace.base import Scope, SearchArea
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """The proxy through which sandboxed commands reach the network.
 
-    proxy = AllowListProxy(policy=lambda: policy, ask=ask_the_client)
+    proxy = EgressProxy(policy=lambda: policy, ask=ask_the_client)
     proxy.serve(listener)          # a socket that listens in the network namespace of the sandbox
     proxy.take_refusals()          # the hosts that were refused, for the result of the command
 
@@ -10,11 +10,11 @@ so a name that resolves differently a moment later has no effect. There is no UD
 
 A plain HTTP connection carries one request. A tunnel is not decrypted, so a server that is reached through it may
 forward to others; allow only hosts that you trust with what the commands can read. If it carries TLS, the name in the
-client's first message must be allowed, too: behind one address there may be many hosts (`tls.py`).
+client's first message must be allowed, too: behind one address there may be many hosts (`wire.py`).
 
 With ports of the user's own proxies, connections are passed on to those, which decide by themselves.
 
-See also: `policy.py` for patterns, `wire.py` for the two protocols, `../base.py` for how the listener gets here.
+See also: `policy.py` for patterns, `wire.py` for the protocols, `../base.py` for how the listener gets here.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from collections.abc import Awaitable, Callable
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress import tls
 from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host
 from parley.workspace.sandbox.egress.wire import (
     MAX_HEAD_BYTES,
     READ_BYTES,
+    REFUSAL,
     SOCKS_OK,
     SOCKS_REFUSED,
     SOCKS_UNREACHABLE,
@@ -40,6 +40,7 @@ from parley.workspace.sandbox.egress.wire import (
     http_error,
     read_body,
     read_http,
+    read_opening,
     read_socks,
     socks_reply,
 )
@@ -47,6 +48,8 @@ from parley.workspace.web import Resolver, resolve_host
 
 AskHost = Callable[[str, int], Awaitable[bool]]
 """Asks whether a host may be reached, given its name and the port. Does not raise."""
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""Both directions of a connection."""
 CLOSE_SECONDS = 5.0
 MAX_REFUSALS = 100
 """How many refusals are kept for a result. The rest is the same or hostile."""
@@ -84,7 +87,7 @@ class Unreachable(Exception):
     """A permitted target cannot be reached."""
 
 
-class AllowListProxy:
+class EgressProxy:
     """Connects commands to the hosts that the policy permits."""
 
     def __init__(
@@ -160,28 +163,24 @@ class AllowListProxy:
             except BaseException:
                 connection.close()
                 raise
-            reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_HEAD_BYTES)
+            client = await asyncio.open_connection(sock=connection, limit=MAX_HEAD_BYTES)
             try:
                 own_port = self._own.socks if is_socks else self._own.http
-                if own_port is not None:
-                    await self._pass_on(own_port, reader, writer)
+                if own_port is not None:  # a proxy of the user decides
+                    await self._relay(None, client, await asyncio.open_connection("127.0.0.1", own_port))
                 elif is_socks:
-                    await self._serve_socks(reader, writer)
+                    await self._serve_socks(client)
                 else:
-                    await self._serve_http(reader, writer)
+                    await self._serve_http(client)
             finally:
-                await close_writer(writer)
+                await close_writer(client[1])
 
-    async def _pass_on(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Connect the command with a proxy of the user."""
-        upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", port)
-        await self._relay(None, reader, writer, upstream_reader, upstream_writer)
-
-    async def _serve_http(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_http(self, client: Streams) -> None:
+        reader, writer = client
         try:
             async with asyncio.timeout(self._limits.head_seconds):
                 request = await read_http(reader)
-            upstream_reader, upstream_writer = await self._connect(request)
+            upstream = await self._connect(request)
         except BadRequest as exc:
             reply = http_error("400 Bad Request", f"The sandbox's proxy cannot read the request: {exc}.")
         except Refused as exc:
@@ -190,19 +189,20 @@ class AllowListProxy:
             reply = http_error("502 Bad Gateway", str(exc))
         else:
             if request.head:
-                await self._forward(request, reader, writer, upstream_reader, upstream_writer)
+                await self._forward(request, client, upstream)
             else:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await self._relay(request, reader, writer, upstream_reader, upstream_writer)
+                await self._relay(request, client, upstream)
             return
         writer.write(reply)
         await writer.drain()
 
-    async def _serve_socks(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_socks(self, client: Streams) -> None:
+        reader, writer = client
         try:
             async with asyncio.timeout(self._limits.head_seconds):
                 request = await read_socks(reader, writer)
-            upstream_reader, upstream_writer = await self._connect(request)
+            upstream = await self._connect(request)
         except BadRequest:
             return  # it has its reply
         except (Refused, Unreachable) as exc:
@@ -210,9 +210,9 @@ class AllowListProxy:
             await writer.drain()
             return
         writer.write(socks_reply(SOCKS_OK))
-        await self._relay(request, reader, writer, upstream_reader, upstream_writer)
+        await self._relay(request, client, upstream)
 
-    async def _connect(self, request: ProxyRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, request: ProxyRequest) -> Streams:
         """Judge a target and connect to it. Raises Refused and Unreachable."""
         try:
             host, addresses = await self._admit(request)
@@ -252,7 +252,7 @@ class AllowListProxy:
 
     async def _read_opening(self, request: ProxyRequest, reader: asyncio.StreamReader) -> bytes:
         """What a client sends first through a tunnel. Raises BadRequest, and Refused if it asks for another host."""
-        opening = await tls.read_opening(reader)
+        opening = await read_opening(reader)
         if opening.name is None:
             return opening.data
         try:
@@ -289,15 +289,9 @@ class AllowListProxy:
             self._refusals[key] = refusal
             self._on_refusal(refusal)
 
-    async def _forward(
-        self,
-        request: ProxyRequest,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        upstream_reader: asyncio.StreamReader,
-        upstream_writer: asyncio.StreamWriter,
-    ) -> None:
+    async def _forward(self, request: ProxyRequest, client: Streams, upstream: Streams) -> None:
         """Send one plain HTTP request, and nothing that follows it, and relay the response."""
+        (reader, writer), (upstream_reader, upstream_writer) = client, upstream
 
         async def send() -> None:
             upstream_writer.write(request.head)
@@ -325,22 +319,16 @@ class AllowListProxy:
         finally:
             await close_writer(upstream_writer)
 
-    async def _relay(
-        self,
-        request: ProxyRequest | None,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        upstream_reader: asyncio.StreamReader,
-        upstream_writer: asyncio.StreamWriter,
-    ) -> None:
+    async def _relay(self, request: ProxyRequest | None, client: Streams, upstream: Streams) -> None:
         """Copy bytes in both directions until both have ended, or one fails. `request`: whose TLS name is judged."""
+        (reader, writer), (upstream_reader, upstream_writer) = client, upstream
 
         async def send() -> None:
             if request is not None:
                 try:
                     upstream_writer.write(await self._read_opening(request, reader))
                 except (BadRequest, Refused):
-                    writer.write(tls.REFUSAL)
+                    writer.write(REFUSAL)
                     raise
             await copy(reader, upstream_writer)
 

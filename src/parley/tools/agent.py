@@ -1,0 +1,80 @@
+"""Agent (listed as Task): delegate work to a subagent, which the engine runs (engine/agents/subagents.py).
+
+Every session loads it for its description. The other tools that hand work on are in `delegation.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from msgspec import Meta
+
+from parley.protocol.base import Json, Struct
+from parley.tools.base import Context, Tool, ToolOutput, open_service
+from parley.workspace.base import Scope
+
+DEFAULT_AGENT = "general-purpose"
+SEND = "SendMessage"
+MOST_LISTED = 60
+MOST_WORDS = 200
+WHAT = (
+    "Hands a piece of work to an agent with a context of its own, and gives you its report. With run_in_background "
+    "you continue at once and are notified when it is done. Call several at once for work that is independent. Kinds:"
+)
+
+
+class AgentInput(Struct, frozen=True, kw_only=True):
+    """Fields of other versions (team_name, mode) are ignored."""
+
+    description: Annotated[str, Meta(description="The work in three to five words")]
+    prompt: Annotated[str, Meta(min_length=1, description="All that the agent must know: it sees nothing else")]
+    subagent_type: Annotated[str, Meta(description="Which kind of agent")] = DEFAULT_AGENT
+    model: Annotated[
+        Literal["sonnet", "opus", "haiku", "fable"] | None, Meta(description="A model other than the agent's own")
+    ] = None
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+    run_in_background: Annotated[bool | None, Meta(description="Do not wait; you are notified when it is done")] = None
+    name: Annotated[str | None, Meta(description="What to call this agent")] = None
+    isolation: Annotated[
+        Literal["worktree", "remote"] | None, Meta(description="`worktree`: in a git worktree of its own")
+    ] = None
+
+
+class AgentShown(Struct, frozen=True, kw_only=True):
+    """The input as the model sees it."""
+
+    description: Annotated[str, Meta(description="The work in three to five words")]
+    prompt: Annotated[str, Meta(description="All that the agent must know: it sees nothing else")]
+    subagent_type: str = DEFAULT_AGENT
+    model: Literal["sonnet", "opus", "haiku", "fable"] | None = None
+    run_in_background: bool | None = None
+    isolation: Annotated[
+        Literal["worktree"] | None,
+        Meta(description="`worktree`: in a git worktree of its own, which is kept if it changes anything"),
+    ] = None
+
+
+class Agent:
+    name: ClassVar[str] = "Agent"
+    # It changes nothing by itself: the calls of its agent are judged one by one. Several run at once.
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = AgentInput
+    shown: ClassVar[type[Struct]] = AgentShown
+
+    def __init__(self, kinds: Callable[[], list[Json]] = list) -> None:
+        self._kinds = kinds
+
+    def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
+        """The tool for these agents: their names and descriptions."""
+        # Its description is a property, which the protocol cannot express.
+        return cast(Tool, Agent(kinds))
+
+    @property
+    def description(self) -> str:
+        """The description with the agents of the session, sorted by name."""
+        rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
+        return "\n".join([WHAT, *rows])
+
+    async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
+        return await open_service(context.session.open_agents, "Agents").delegate(call, reach.call)

@@ -1,1 +1,0 @@
-"""Tools that hand work to subagents and skills."""

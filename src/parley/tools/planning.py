@@ -1,0 +1,246 @@
+"""Tools that a person answers: EnterPlanMode and ExitPlanMode for plans, AskUserQuestion for questions.
+
+A plan comes with the call, or from the session's plan file where the model wrote one. Either way the person sees it in
+the permission request, and may change it there: what comes back is what the model is told.
+
+Questions are sent in the approval request, and the answers arrive in the reply: as `updatedInput.answers`, or as
+`selectedOptions` in the order of the questions. So AskUserQuestion always asks, whatever the rules allow. Answers that
+the model itself put into its call are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from parley.errors import ToolError
+from parley.protocol.base import Json, Struct
+from parley.protocol.options import CliOptions
+from parley.tools.base import Context, InvalidInput, Tool, ToolOutput, read_input
+from parley.workspace.base import Scope
+
+NOT_ALLOWED = "allowedPrompts allows nothing here: permission rules decide on each command."
+
+
+class EnterPlanModeInput(Struct, frozen=True, forbid_unknown_fields=True):
+    pass
+
+
+class EnterPlanMode:
+    name: ClassVar[str] = "EnterPlanMode"
+    reads_only: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = EnterPlanModeInput
+    description: ClassVar[str] = (
+        "Goes into plan mode: you look around and make a plan, and change nothing until the user has approved it. "
+        "For work that is large, risky or can be done in several ways. ExitPlanMode presents the plan."
+    )
+
+    async def run(self, call: EnterPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
+        if context.session.set_mode is None:
+            raise ToolError("The mode cannot be changed here. Present your plan as text, and wait for an answer.")
+        context.session.set_mode("plan")
+        place = f" You may write it to {context.plan_file} first." if context.plan_file else ""
+        text = context.session.describe_plan_mode(context) or (
+            "You are in plan mode. Read and search as much as you need, and change nothing. "
+            f"When the plan is ready, present it with ExitPlanMode.{place}"
+        )
+        return ToolOutput(content=text, detail={"message": text})
+
+
+class PlanShown(Struct, frozen=True, kw_only=True):
+    plan: Annotated[
+        str | None, Meta(description="The plan in Markdown; may be left out if it was written to the plan file")
+    ] = None
+
+
+class ExitPlanModeInput(Struct, frozen=True, kw_only=True):
+    """Other keys are passed to the client."""
+
+    plan: str | None = None
+    planFilePath: str | None = None
+    allowedPrompts: Any = None
+    """What the model would like to do without being asked, in words. The client sees it; it allows nothing."""
+
+
+class ExitPlanMode:
+    name: ClassVar[str] = "ExitPlanMode"
+    reads_only: ClassVar[bool] = True
+    always_asks: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = ExitPlanModeInput
+    shown: ClassVar[type[Struct]] = PlanShown
+    description: ClassVar[str] = (
+        "Presents your plan to the user and asks for approval. Once approved, plan mode ends and you carry the plan "
+        "out. Say in `plan` what you will change, in which order, and how you will check it. Use it only for plans "
+        "that lead to changes, not to answer a question."
+    )
+
+    def prepare(self, input: Json, context: Context) -> Json:
+        """The input with the plan from the plan file, unless the model gave one."""
+        if not input.get("plan"):
+            input = {key: value for key, value in input.items() if key not in ("plan", "planFilePath")}
+            if written := context.read_plan():
+                input |= {"plan": written, "planFilePath": context.plan_file}
+        context.state.notes[self.name] = input.get("plan")
+        return input
+
+    async def run(self, call: ExitPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
+        if context.session.set_mode is not None:
+            context.session.set_mode(None)
+        plan, proposed = call.plan or None, context.state.notes.get(self.name)
+        detail: Json = {"plan": plan, "isAgent": False}
+        if context.plan_file:
+            detail["filePath"] = context.plan_file
+        note = f"\n\n{NOT_ALLOWED}" if call.allowedPrompts else ""
+        if plan is None:
+            text = f"The user agreed to leave plan mode. You may make changes now.{note}"
+            return ToolOutput(content=text, detail=detail)
+        how = "The user approved your plan"
+        if plan != proposed:
+            detail["planWasEdited"] = True
+            how = "The user changed your plan and approved it as shown below"
+        text = f"{how}. Plan mode has ended: carry out the plan now.\n\nThe approved plan:\n{plan}{note}"
+        return ToolOutput(content=text, detail=detail)
+
+
+class Choice(Struct, frozen=True, kw_only=True):
+    # The model reads the names of this class and the next in the schema.
+    label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
+    description: Annotated[str, Meta(description="What it means or leads to")]
+    preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
+    header: Annotated[str, Meta(description="A label of at most 12 characters")]
+    options: Annotated[list[Choice], Meta(min_length=2, max_length=4)]
+    multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
+
+
+class QuestionsInput(Struct, frozen=True, kw_only=True):
+    """The input as the model sees it."""
+
+    questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
+
+
+class HtmlChoice(Struct, frozen=True, kw_only=True):
+    """A choice whose preview is shown in a browser."""
+
+    label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
+    description: Annotated[str, Meta(description="What it means or leads to")]
+    preview: Annotated[
+        str | UnsetType, Meta(description="Something to look at: a self-contained fragment of HTML, without scripts")
+    ] = UNSET
+
+
+class HtmlQuestion(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
+    header: Annotated[str, Meta(description="A label of at most 12 characters")]
+    options: Annotated[list[HtmlChoice], Meta(min_length=2, max_length=4)]
+    multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
+
+
+class HtmlQuestionsInput(Struct, frozen=True, kw_only=True):
+    """The input as the model sees it, for a client that shows previews as HTML."""
+
+    questions: Annotated[list[HtmlQuestion], Meta(min_length=1, max_length=4)]
+
+
+class ReadChoice(Struct, frozen=True, kw_only=True):
+    """The input as it is read: the description may be missing."""
+
+    label: Annotated[str, Meta(min_length=1)]
+    description: str = ""
+    preview: str | UnsetType = UNSET
+
+
+class ReadQuestion(Struct, frozen=True, kw_only=True):
+    question: Annotated[str, Meta(min_length=1)]
+    header: str = ""
+    options: Annotated[list[ReadChoice], Meta(min_length=2, max_length=4)]
+    multiSelect: bool = False
+
+
+class AnsweredQuestions(Struct, frozen=True, kw_only=True):
+    """The questions, and what the client adds to them."""
+
+    questions: Annotated[list[ReadQuestion], Meta(min_length=1, max_length=4)]
+    answers: dict[str, str | list[str]] | None = None
+    selectedOptions: list[str] | None = None
+    response: str | None = None
+    """Free text instead of answers."""
+    annotations: dict[str, Json] | None = None
+    """By question: `notes`, `preview`, and `unanswered`, which the result repeats for the client."""
+
+
+class AskUserQuestion:
+    name: ClassVar[str] = "AskUserQuestion"
+    reads_only: ClassVar[bool] = True
+    always_asks: ClassVar[bool] = True
+    input: ClassVar[type[Struct]] = AnsweredQuestions
+    shown: ClassVar[type[Struct]] = QuestionsInput
+    description: ClassVar[str] = (
+        "Asks the user one to four questions, each with two to four options to pick from; the user may always answer "
+        "in their own words instead, so add no option for that. Ask when the work depends on a decision that is "
+        "theirs and that you cannot find out. If you recommend an option, put it first."
+    )
+
+    def with_options(self, options: CliOptions) -> Tool:
+        return AskWithHtmlPreviews() if options.question_preview_format == "html" else self
+
+    def prepare(self, input: Json, context: Context) -> Json:
+        """The questions alone, with defaults for optional fields."""
+        try:
+            read: AnsweredQuestions = read_input(self, input)
+        except InvalidInput:
+            return input  # it is refused when it is run
+        return {"questions": msgspec.to_builtins(read.questions)}
+
+    async def run(self, call: AnsweredQuestions, context: Context, reach: Scope) -> ToolOutput:
+        answers = collect_answers(call)
+        detail: Json = {"questions": msgspec.to_builtins(call.questions), "answers": answers}
+        if call.response:
+            detail["response"] = call.response
+        if call.annotations:
+            detail["annotations"] = call.annotations
+        return ToolOutput(content=format_answers(call, answers), detail=detail)
+
+
+class AskWithHtmlPreviews(AskUserQuestion):
+    """The same tool for a client that shows previews as HTML."""
+
+    shown: ClassVar[type[Struct]] = HtmlQuestionsInput
+
+
+def collect_answers(call: AnsweredQuestions) -> dict[str, str]:
+    """Question and answer; several choices are joined by commas."""
+    if call.answers is not None:
+        return {question: join_answer(answer) for question, answer in call.answers.items()}
+    picked = call.selectedOptions or []
+    if len(call.questions) == 1 and picked:
+        return {call.questions[0].question: join_answer(picked)}
+    return {question.question: pick for question, pick in zip(call.questions, picked, strict=False)}
+
+
+def join_answer(answer: str | list[str]) -> str:
+    return answer if isinstance(answer, str) else ", ".join(answer)
+
+
+def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
+    """The text for the model."""
+    notes = {question: about.get("notes") for question, about in (call.annotations or {}).items()}
+    lines = [
+        f"- {question} {answer}" + (f"\n  (note: {notes[question]})" if notes.get(question) else "")
+        for question, answer in answers.items()
+        if answer
+    ]
+    parts = ["The user answered:\n" + "\n".join(lines)] if lines else []
+    if call.response:
+        parts.append(f"The user said: {call.response}")
+    if not parts:
+        return "The user gave no answer. Continue as you think best, or ask in plain text."
+    open_questions = [asked.question for asked in call.questions if not answers.get(asked.question)]
+    if open_questions and not call.response:
+        parts.append("Not answered:\n" + "\n".join(f"- {question}" for question in open_questions))
+    return "\n\n".join(parts)

@@ -1,1 +1,0 @@
-"""Tools for todo lists, plans and questions."""

@@ -1,1 +1,0 @@
-"""Tools that run commands, and the tasks they leave running."""

@@ -1,1 +1,0 @@
-"""Tools that read the web."""

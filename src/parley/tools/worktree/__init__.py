@@ -1,1 +1,0 @@
-"""Tools that move the session into a git worktree and back: EnterWorktree and ExitWorktree."""

@@ -1,1 +1,0 @@
-"""Checkpoints of files before each change, so that changes can be rewound."""
