@@ -274,16 +274,17 @@ class AcpSession:
         """Run a turn; returns the result of `session/prompt`. Raises RpcError."""
         prompt = RunningPrompt()
         self._prompts.add(prompt)
-        result: ResultMessage | None
+        result: ResultMessage | None = None
         try:
             result = await (await self._engine.ask(content)).wait(check=False)
         except asyncio.CancelledError:
             await self.cancel()
             raise
-        except ResultError as exc:  # the prompt was withdrawn
-            result = exc.result_message
+        except ResultError:
+            pass  # the prompt was withdrawn
         except (ClaudeSDKError, ValueError) as exc:
-            raise RpcError(INTERNAL_ERROR, str(exc)) from None
+            if not prompt.is_cancelled:  # the session was closed before the turn ended
+                raise RpcError(INTERNAL_ERROR, str(exc)) from None
         finally:
             self._prompts.discard(prompt)
         return read_result(result, is_cancelled=prompt.is_cancelled)

@@ -39,7 +39,7 @@ AnyRecord = (
     NoteRecord
     |'''
 PATCHES = {
-    "cluster/session_log/batches.py": ((f"VERSION = {VERSION}\n", f"VERSION = {VERSION + 1}\n"),),
+    "cluster/session_log/batches.py": ((f"\nVERSION = {VERSION}\n", f"\nVERSION = {VERSION + 1}\n"),),
     "gateway/session_log/records.py": (("AnyRecord = (\n   ", NEW_KIND),),
     "gateway/session_log/state.py": (
         ("case OwnerRecord() | ", "case OwnerRecord() | NoteRecord() | "),
