@@ -38,8 +38,8 @@ ENGINE = Path(sys.executable).with_name("parley")
 IMPORT = re.compile(r"^from claude_agent_sdk\b", re.MULTILINE)
 NOT_WITH_THE_OFFICIAL = {"streaming_mode_trio"}
 """trio does not come with the official SDK."""
-DIFFERS = re.compile(r"(ours|official)(?=[\\/\"-])|\ba[0-9a-f]{8,16}\b|duration_ms: [0-9]+")
-"""The folders of the two runs, the ids of agents, and how long they took."""
+DIFFERS = re.compile(r"(ours|official)(?=[\\/\"-])|\ba[0-9a-f]{8,16}\b|duration_ms: [0-9]+|by user( for tool use)?\]")
+"""Folders of the two runs, ids of agents, how long they took, and whether an interrupt met an answer or its call."""
 PATIENCE_SECONDS = 240
 
 
