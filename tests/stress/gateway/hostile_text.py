@@ -181,6 +181,10 @@ async def show_messages(folder: Path, texts: list[str], turn: int = 0) -> None:
                 if is_first and await page.get_by_text("Start of the session").count():
                     break
                 await page.evaluate(read_script("scroll_up"))
+            # Older messages that came while the page was at its top have moved others out of sight.
+            while await page.evaluate(read_script("scroll_down")):
+                seen |= set(await page.evaluate(UNFOLD))
+                await check(page)
             assert len(seen) > len(texts) * 4
 
 
