@@ -65,7 +65,7 @@ class TerminalHost:
         self._is_asking = False
 
     def listen(self, keyboard: Keyboard) -> None:
-        """Ask with this keyboard. Without one, nobody can be asked."""
+        """Ask with this keyboard. Without one, no one can be asked."""
         self._keyboard = keyboard
         dialogs = LiveDialogs(self._screen, keyboard, self._styles)
         self._questions = TerminalQuestions(dialogs, self.transcript, lambda: self._screen.width)
