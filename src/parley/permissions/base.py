@@ -9,7 +9,8 @@ See also: how a call is assessed and decided (decision.py, command.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from parley.permissions.rule import Rule
@@ -28,6 +29,19 @@ PROTECTED = "The file is protected because it decides what runs later; no rule a
 def word_set(text: str) -> frozenset[str]:
     """A table of words, written as one text."""
     return frozenset(text.split())
+
+
+def word_table(text: str) -> dict[str, frozenset[str]]:
+    """Tables of words by name, written as one text: rows of `names: words`."""
+    rows = [(names, word_set(words)) for names, words in split_rows(text)]
+    return {name: words for names, words in rows for name in names.split()}
+
+
+def split_rows(text: str) -> Iterator[tuple[str, str]]:
+    """Rows of `head: rest` in a text that is indented by four; a line that is indented more continues the row."""
+    for row in re.split(r"\n {4}(?=\S)", f"\n{text.strip(chr(10))}")[1:]:
+        head, _, rest = row.strip().partition(":")
+        yield head, rest.lstrip()
 
 
 class Finding(Struct, frozen=True):
@@ -86,6 +100,8 @@ class Assessment(Struct, frozen=True, kw_only=True):
     """Why the call needs approval even in bypassPermissions."""
     hazard: str = ""
     """Why no allow rule, and no mode but bypassPermissions, approves the call."""
+    unapproved: str = ""
+    """Why neither a rule for the beginning of a command nor one for all commands approves it."""
     allow: Rule | None = None
     allow_type: str = "rule"
     """The name on the wire of an allow by rule."""

@@ -1,4 +1,4 @@
-"""The working directories as a boundary that no rule, mode or approval lifts.
+"""Limits that no rule, mode or approval lifts: the working directories as a boundary, and the sandbox.
 
 `permissions.blockReadsOutsideWorkingDirectories` and `permissions.blockWritesOutsideWorkingDirectories` refuse file
 tools outside the working directories. A command is refused unless every file that it touches is known and inside.
@@ -6,25 +6,43 @@ Tools of MCP servers and of the client are not bound.
 
 `RestrictedPolicy` is the policy of a restricted session: its file tools stay inside the folders that it started with,
 whatever the rules allow, and it has no other tools that touch files (compose/tools.py).
+
+Where commands run in the sandbox, `autoAllowBashIfSandboxed` allows those that no deny or ask rule matches and that no
+safety check stops. A call that asks to run outside always needs approval.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
-from parley.permissions import shell
-from parley.permissions.base import Decision, Deny, InvalidUpdate, OverBudget, PathsAndHosts, Policy, ToolRequest
+from parley.permissions.base import (
+    Decision,
+    Deny,
+    InvalidUpdate,
+    OverBudget,
+    PathsAndHosts,
+    SandboxRules,
+    ToolRequest,
+)
 from parley.permissions.decision import build_scope, target_paths
 from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath
-from parley.permissions.patterns import relative_parts
+from parley.permissions.patterns import anchor, relative_parts
+from parley.permissions.policy import AddDirectories, SessionPolicy, parse_updates
+from parley.permissions.rule import Rule
 from parley.permissions.rules import RuleSet
+from parley.permissions.shell.arguments import CD_COMMANDS
+from parley.permissions.shell.command_rules import matches
+from parley.permissions.shell.readers import reads_only
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand, parse_strict
 from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings
 from parley.tools.catalog import FILE_EFFECTS, find_traits
 from parley.workspace.base import Scope
+from parley.workspace.globs import WILD
 
 READS, WRITES = "blockReadsOutsideWorkingDirectories", "blockWritesOutsideWorkingDirectories"
 EXEMPT, AS_GIVEN = "blockReadsExemptPaths", "workingDirectoriesAsGiven"
@@ -87,11 +105,10 @@ class Boundary(Struct, frozen=True, kw_only=True):
         """The key that refuses a command line, or None."""
         from parley.permissions.command import find_shell_home
         from parley.permissions.proven_command import build_proven_command
-        from parley.permissions.shell.readers import reads_only
 
         value, unproven = request.input.get("command"), READS if self.blocks_reads else WRITES
-        line = shell.parse_strict(value if isinstance(value, str) else "", find_shell_home(request, fs))
-        if not isinstance(line, shell.CommandLine):
+        line = parse_strict(value if isinstance(value, str) else "", find_shell_home(request, fs))
+        if not isinstance(line, CommandLine):
             return unproven
         command = build_proven_command(line, request, rules, mode, fs)
         files = command.files
@@ -126,7 +143,7 @@ def is_plain(path: str) -> bool:
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:
-    return any(path == folder or relative_parts(path, folder) is not None for folder in folders)
+    return any(relative_parts(path, folder) is not None for folder in folders)
 
 
 def deny_outside(request: ToolRequest, key: str) -> Deny:
@@ -137,41 +154,9 @@ def deny_outside(request: ToolRequest, key: str) -> Deny:
     return Deny(message=text, source="rule", reason=f"permissions.{key}", reason_type="workingDir")
 
 
-class WrappedPolicy:
-    def __init__(self, policy: Policy) -> None:
-        self._inner = policy
-
-    def decide(self, request: ToolRequest, mode: str) -> Decision:
-        return self._inner.decide(request, mode)
-
-    def is_hidden(self, path: str) -> bool:
-        return self._inner.is_hidden(path)
-
-    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
-        return self._inner.update(updates, may_bypass=may_bypass)
-
-    def apply_settings(self, merged: MergedSettings) -> None:
-        self._inner.apply_settings(merged)
-
-    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
-        self._inner.add_server_rules(server, rules)
-
-    def drop_server_rules(self, server: str) -> None:
-        self._inner.drop_server_rules(server)
-
-    def list_folders(self) -> tuple[str, ...]:
-        return self._inner.list_folders()
-
-    def list_rules(self) -> Json:
-        return self._inner.list_rules()
-
-    def list_paths_and_hosts(self) -> PathsAndHosts:
-        return self._inner.list_paths_and_hosts()
-
-
-class RestrictedPolicy(WrappedPolicy):
-    def __init__(self, policy: Policy, roots: Iterable[str]) -> None:
-        super().__init__(policy)
+class RestrictedPolicy(SessionPolicy):
+    def __init__(self, roots: Iterable[str], *args: Any) -> None:
+        super().__init__(*args)
         self._roots = tuple(os.path.realpath(root) for root in roots)
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
@@ -184,20 +169,98 @@ class RestrictedPolicy(WrappedPolicy):
 
     def _contains(self, scope: Scope) -> bool:
         """Whether every file of a call is in the working directories."""
-        paths = (*scope.files, *scope.folders)
-        return not scope.anywhere and all(self._is_inside(os.path.realpath(path)) for path in paths)
-
-    def _is_inside(self, path: str) -> bool:
-        return any(path == root or path.startswith(root.rstrip("/") + "/") for root in self._roots)
+        paths = map(os.path.realpath, (*scope.files, *scope.folders))
+        return not scope.anywhere and all(is_below(path, self._roots) for path in paths)
 
     def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
-        from parley.permissions.policy import AddDirectories, parse_updates
-
         for update in parse_updates(updates):
             for folder in update.directories if isinstance(update, AddDirectories) else ():
                 path = os.path.realpath(os.path.join(self._roots[0], os.path.expanduser(folder)))
-                if not self._is_inside(path):
+                if not is_below(path, self._roots):
                     raise InvalidUpdate(
                         f"{folder!r:.200} is outside the directories that this session is restricted to"
                     )
         return super().update(updates, may_bypass=False)
+
+
+OUTSIDE_FLAG = "dangerouslyDisableSandbox"
+WANTS_OUTSIDE = "The command asks to run outside of the sandbox"
+NOT_OUTSIDE = (
+    f"Bash was denied: the settings do not allow commands outside of the sandbox. Run it without {OUTSIDE_FLAG}."
+)
+GIT_RUNS_MORE = ("-c", "--config-env", "--exec-path")
+"""Options with which git runs programs that a pattern for git does not mean."""
+
+
+def read_sandbox_rules(merged: MergedSettings) -> SandboxRules:
+    return SandboxRules(
+        auto_allows=merged.is_on("sandbox.autoAllowBashIfSandboxed"),
+        allows_outside=merged.get("sandbox.allowUnsandboxedCommands") is not False,
+        excluded=tuple(merged.get("sandbox.excludedCommands", ())),
+    )
+
+
+def list_excluded(command: str, patterns: tuple[str, ...], home: str) -> tuple[str, ...]:
+    """The programs of a line, if every command in it matches a pattern, and the line does nothing else.
+
+    A pattern without a blank means a program with any arguments. Only a line that the strict parser proves can be
+    excluded: what it does not know could be anything.
+    """
+    if not patterns:
+        return ()
+    line = parse_strict(command, home)
+    if not isinstance(line, CommandLine) or not all(matches_any(simple, patterns) for simple in line.commands):
+        return ()
+    return tuple(simple.argv[0] for simple in line.commands)
+
+
+def matches_any(simple: SimpleCommand, patterns: tuple[str, ...]) -> bool:
+    if not simple.argv or simple.assignments or simple.document is not None or simple.argv[0] in CD_COMMANDS:
+        return False
+    if any(redirect.operator != ">&" for redirect in simple.redirects):
+        return False
+    if os.path.basename(simple.argv[0]) == "git" and any(word.startswith(GIT_RUNS_MORE) for word in simple.argv[1:]):
+        return False
+    return any(
+        simple.argv[0] == pattern if not set(pattern) & set(" *:") else matches(pattern, simple.text)
+        for pattern in patterns
+    )
+
+
+def list_paths_and_hosts(rules: tuple[Rule, ...], cwd: str, home: str) -> PathsAndHosts:
+    """What the rules of a session mean for commands in the sandbox."""
+
+    def paths(behavior: str, tools: tuple[str, ...]) -> tuple[str, ...]:
+        found = (rule for rule in rules if rule.behavior == behavior and rule.tool in tools and rule.spec)
+        return tuple(path for rule in found if (path := rule_path(rule, cwd, home)))
+
+    def roots(tools: tuple[str, ...]) -> tuple[str, ...]:
+        parts = (WILD.split(path, maxsplit=1) for path in paths("allow", tools))
+        return tuple(first.rpartition("/")[0] if rest else first for first, *rest in parts)
+
+    def hosts(behavior: str) -> tuple[str, ...]:
+        about_hosts = (rule for rule in rules if find_traits(rule.tool).rule_contents == "host")
+        found = (rule.spec or "" for rule in about_hosts if rule.behavior == behavior)
+        return tuple(spec.removeprefix("domain:") for spec in found if spec.startswith("domain:"))
+
+    return PathsAndHosts(
+        # A right is never wider than its pattern: one with a `*` inside gives none.
+        edit=tuple(path for path in paths("allow", ("Edit", "Write")) if not WILD.search(path)),
+        edit_roots=roots(("Edit", "Write")),
+        read_roots=roots(("Read",)),
+        no_edit=paths("deny", ("Edit", "Write")),
+        no_read=paths("deny", ("Read",)),
+        hosts=hosts("allow"),
+        no_hosts=hosts("deny"),
+        asked_hosts=hosts("ask"),
+    )
+
+
+def rule_path(rule: Rule, cwd: str, home: str) -> str:
+    base, pattern, floats = anchor(rule.spec or "", rule.root, cwd, home)
+    name = pattern.removesuffix("/**").rstrip("/")
+    if not name or name in ("*", "**"):
+        return base
+    if floats and "/" not in name and rule.behavior == "deny":
+        return os.path.join(base, "**", name)
+    return os.path.normpath(os.path.join(base, name))

@@ -22,7 +22,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from parley.permissions import shell
+import msgspec
+
 from parley.permissions.base import ENDLESS, KEYS, OUTSIDE, PROTECTED, RESTRICTING, Assessment, Category, ToolRequest
 from parley.permissions.filesystem import MAX_ENTRIES, Filesystem, ResolvedPath, has_protected_target
 from parley.permissions.git.calls import (
@@ -33,10 +34,12 @@ from parley.permissions.git.calls import (
 )
 from parley.permissions.operands import find_operand_hazard
 from parley.permissions.patterns import literal_prefix, relative_parts
-from parley.permissions.programs import PLANTED, explain_replacing, explain_shadowing
 from parley.permissions.proven_command import (
+    PLANTED,
     ProvenCommand,
     build_proven_command,
+    explain_replacing,
+    explain_shadowing,
     make_printable,
     traverses_moved_symlink,
 )
@@ -49,20 +52,23 @@ from parley.permissions.rules import (
     suggest_read,
     suggest_write,
 )
-from parley.permissions.shell import CommandLine, Mentions, SimpleCommand, Step, find_mentions, has_nested_commands
 from parley.permissions.shell.arguments import CD_COMMANDS, git_words, inner_argv, unwrap
-from parley.permissions.shell.command_rules import compile_patterns, is_exact
+from parley.permissions.shell.command_rules import compile_patterns, is_allowed_by, is_exact, matches
+from parley.permissions.shell.deny_search import explain_over_budget, find_denied, is_unresolved, may_find_denied
 from parley.permissions.shell.file_names import GlobLookup, expand
+from parley.permissions.shell.mentions import Mentions, find_mentions, has_nested_commands, is_critical_delete
 from parley.permissions.shell.prefix_rules import shorten
 from parley.permissions.shell.readers import (
     files_read,
+    is_read_only,
     leaves_folder,
     program_name,
     reads_only,
     reads_whole_folders,
 )
-from parley.permissions.shell.targets import deletes, find_file_operands
-from parley.protocol.base import Json, Struct
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand, parse_strict
+from parley.permissions.shell.targets import TargetStep, deletes, find_file_operands, find_targets
+from parley.protocol.base import Json
 from parley.workspace.globs import WILD, name_test
 from parley.workspace.sensitive_names import holds_keys, is_git_internal, is_protected, normalize_name
 
@@ -101,13 +107,9 @@ BRACES = re.compile(r"\{[^{}]*\}")
 def assess_command(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     value = request.input.get("command")
     text = value if isinstance(value, str) else ""
-    line = shell.parse_strict(text, find_shell_home(request, fs))
-    if isinstance(line, shell.CommandLine):
+    line = parse_strict(text, find_shell_home(request, fs))
+    if isinstance(line, CommandLine):
         return assess_proven(build_proven_command(line, request, rules, mode, fs))
-    return assess_unproven(text, request, rules, fs)
-
-
-def assess_unproven(text: str, request: ToolRequest, rules: RuleSet, fs: Filesystem) -> Assessment:
     mentioned = find_mentioned_restrictions(text, None, request, rules, fs)
     deny, ask = rules.specific_rules("deny", "Bash"), rules.specific_rules("ask", "Bash")
     exact = find_exact_rule(text, request, rules, fs)
@@ -137,10 +139,8 @@ def assess_proven(command: ProvenCommand) -> Assessment:
     hazard = restrictions.hazard or ("" if is_harmless else find_prefix_hazard(command, allow, restrictions.unapproved))
     if confined == "editor" and command.request.others_run and rules.confinement() != "bubblewrap":
         hazard = hazard or RACED
-    assessment = Assessment(
-        deny=restrictions.deny,
-        ask=restrictions.ask,
-        critical=restrictions.critical,
+    assessment = msgspec.structs.replace(
+        restrictions,
         hazard=hazard,
         allow=allow,
         allow_type=BY_COMMAND,
@@ -165,21 +165,21 @@ def choose_confinement(
     specs = [rule.spec or "" for rule in command.rules.specific_rules("allow", "Bash")]
     # A reader that is redirected to a file does not only read.
     editing = [simple for simple in command.line.commands if not reads_only(simple)]
-    is_named = any(shell.matches(spec, simple.text) for simple in editing for spec in specs)
+    is_named = any(matches(spec, simple.text) for simple in editing for spec in specs)
     return "editor" if editing and not command.files.unknown and not is_named else ""
 
 
-def find_restrictions(command: ProvenCommand) -> Restrictions:
+def find_restrictions(command: ProvenCommand) -> Assessment:
     """Everything that denies a line, or asks about it."""
     line, files, request, rules, fs = command.line, command.files, command.request, command.rules, command.fs
     # If all files are known, the text does not have to be searched for others.
-    mentioned = find_mentioned_restrictions(line.text, line, request, rules, fs) if files.unknown else NO_RESTRICTIONS
+    mentioned = find_mentioned_restrictions(line.text, line, request, rules, fs) if files.unknown else Assessment()
     deny, ask = rules.specific_rules("deny", "Bash"), rules.specific_rules("ask", "Bash")
     reads = (*files.reads, *find_named_files(command)) if command.runs_git else files.reads
     # With nothing unknown, nothing restricted and nothing deleted, the text is not searched either.
     is_searched = files.unknown or deny or ask or deletes(line)
     critical = find_critical_reason(line.text, [*deny, *ask], request, fs) if is_searched else ""
-    return Restrictions(
+    return Assessment(
         deny=find_rule(line.text, deny) or find_file_rule("deny", reads, files.writes, rules, fs) or mentioned.deny,
         ask=find_rule(line.text, ask) or find_file_rule("ask", reads, files.writes, rules, fs) or mentioned.ask,
         critical=critical or mentioned.critical or find_unseen_files(command),
@@ -195,7 +195,7 @@ def find_rule(text: str, rules: Sequence[Rule]) -> Rule | None:
     """The rule that matches some command in the text."""
     if not rules:
         return None
-    match = shell.find_denied(text, [rule.spec or "" for rule in rules])
+    match = find_denied(text, [rule.spec or "" for rule in rules])
     return next((rule for rule in rules if match is not None and rule.spec == match.pattern), None)
 
 
@@ -223,7 +223,7 @@ def find_allow_rule(command: ProvenCommand) -> Rule | None:
         return exact
     if not rules_suffice(patterns, command):
         return None
-    matching = (rule for rule in allow for simple in line.commands if shell.matches(rule.spec or "", simple.text))
+    matching = (rule for rule in allow for simple in line.commands if matches(rule.spec or "", simple.text))
     return next(matching, allow[0])
 
 
@@ -237,7 +237,7 @@ def find_exact_rule(text: str, request: ToolRequest, rules: RuleSet, fs: Filesys
     if not rules.allows_commands_in(fs.resolve(request.cwd)) or not rules.allows_commands_in(None):
         return None
     allow = rules.specific_rules("allow", "Bash")
-    return next((rule for rule in allow if is_exact(rule.spec or "") and shell.matches(rule.spec or "", text)), None)
+    return next((rule for rule in allow if is_exact(rule.spec or "") and matches(rule.spec or "", text)), None)
 
 
 def rules_suffice(patterns: Sequence[str], command: ProvenCommand) -> bool:
@@ -245,7 +245,7 @@ def rules_suffice(patterns: Sequence[str], command: ProvenCommand) -> bool:
     files, cwd = command.files, command.request.cwd
     # An empty list of writes proves nothing if the files are not all known.
     can_write = not files.unknown_reason and all(may_write(resolved, command) for resolved in files.writes)
-    is_allowed = shell.is_allowed_by(
+    is_allowed = is_allowed_by(
         command.line,
         patterns,
         cwd=cwd,
@@ -296,14 +296,14 @@ def find_working_folders(command: ProvenCommand) -> list[ResolvedPath | None]:
 def names_every_reader(patterns: Sequence[str], command: ProvenCommand) -> bool:
     """Whether a pattern names every command that reads a file; being a known reader is not enough."""
     commands = command.line.commands
-    unnamed = (simple for simple in commands if not any(shell.matches(pattern, simple.text) for pattern in patterns))
+    unnamed = (simple for simple in commands if not any(matches(pattern, simple.text) for pattern in patterns))
     return not any(reads_any_file(simple, command) for simple in unnamed)
 
 
-def reads_any_file(simple: shell.SimpleCommand, command: ProvenCommand) -> bool:
+def reads_any_file(simple: SimpleCommand, command: ProvenCommand) -> bool:
     if files_read(simple) is None:
         return any(redirect.reads for redirect in simple.redirects)
-    found = shell.find_targets(shell.CommandLine(simple.text, (simple,)), command.request.cwd, command.fs)
+    found = find_targets(CommandLine(simple.text, (simple,)), command.request.cwd, command.fs)
     return bool(found.reads or found.followed or found.unknown_reason)
 
 
@@ -328,11 +328,11 @@ def categorize(command: ProvenCommand) -> Category:
 def find_critical_reason(text: str, restricting: Sequence[Rule], request: ToolRequest, fs: Filesystem) -> str:
     """Why a command needs approval in every mode. `restricting` are the deny and ask rules for some commands."""
     patterns = [rule.spec or "" for rule in restricting]
-    if reason := shell.explain_over_budget(text, patterns):
+    if reason := explain_over_budget(text, patterns):
         return reason
-    if any(shell.is_critical_delete(text, request.cwd, home) for home in {fs.home, find_shell_home(request, fs)}):
+    if any(is_critical_delete(text, request.cwd, home) for home in {fs.home, find_shell_home(request, fs)}):
         return CRITICAL
-    return UNREADABLE if patterns and (shell.is_unresolved(text) or shell.may_find_denied(text, patterns)) else ""
+    return UNREADABLE if patterns and (is_unresolved(text) or may_find_denied(text, patterns)) else ""
 
 
 def find_hazard(command: ProvenCommand) -> str:
@@ -372,7 +372,7 @@ def build_suggestions(command: ProvenCommand, outside: Sequence[ResolvedPath], c
     writes, text = [resolved.names[0] for resolved in files.writes], line.text.strip()
     if any(map(is_protected, writes)):
         return ()
-    if outside and not writes and shell.is_read_only(line, cwd=command.request.cwd):
+    if outside and not writes and is_read_only(line, cwd=command.request.cwd):
         folders = dict.fromkeys(os.path.dirname(make_printable(resolved.names[0])) for resolved in outside)
         return suggest_read(*folders) or suggest_commands(exact_rule(text))
     needed = [simple for simple in line.commands if command.untrusted or not reads_only(simple)]
@@ -479,7 +479,7 @@ def find_rule_beneath(folder: str, restricting: Sequence[Rule], rules: RuleSet, 
     return None
 
 
-def moves_denied_files(steps: Sequence[Step], rules: RuleSet, fs: Filesystem) -> bool:
+def moves_denied_files(steps: Sequence[TargetStep], rules: RuleSet, fs: Filesystem) -> bool:
     """Whether a folder above denied files gets another name: the rule would no longer match them."""
     moved = {name for step in steps for old, _ in step.moves for name in fs.resolve(old).names}
     if not moved:
@@ -494,14 +494,14 @@ def searches_folders(command: SimpleCommand) -> bool:
     return git_words(command) is None and reads_whole_folders(inner_argv(command))
 
 
-def compares_folders(command: SimpleCommand, step: Step, fs: Filesystem) -> bool:
+def compares_folders(command: SimpleCommand, step: TargetStep, fs: Filesystem) -> bool:
     """Whether `diff` gets a folder: it prints the contents of the files there."""
     inner = unwrap(command)
     compares = inner is not None and program_name(inner.argv[0]) == "diff"
     return compares and any(fs.entries(name, MAX_ENTRIES) != {} for name in step.names)
 
 
-def may_match_denied(simple: SimpleCommand, step: Step, command: ProvenCommand) -> bool:
+def may_match_denied(simple: SimpleCommand, step: TargetStep, command: ProvenCommand) -> bool:
     """Whether a glob, or the name filter of a `find`, may match a file that a rule denies or asks about."""
     if not simple.globs and not step.fed:
         return False
@@ -528,34 +528,20 @@ def may_expand_to(word: str, spec: str, *, hidden: bool = True) -> bool:
 # Mentioned files.
 
 
-class Restrictions(Struct, frozen=True, kw_only=True):
-    """What denies a command or requires approval, with the fields of `Assessment`."""
-
-    deny: Rule | None = None
-    ask: Rule | None = None
-    critical: str = ""
-    hazard: str = ""
-    unapproved: str = ""
-    """Why neither a rule for the beginning of a command nor one for all commands approves it."""
-
-
-NO_RESTRICTIONS = Restrictions()
-
-
 def find_mentioned_restrictions(
     text: str, line: CommandLine | None, request: ToolRequest, rules: RuleSet, fs: Filesystem
-) -> Restrictions:
+) -> Assessment:
     if (
         line is not None
         and not has_nested_commands(line)
         and not any(rules.path_rules(kind, "", writing=True) for kind in RESTRICTING)
     ):
-        return NO_RESTRICTIONS
+        return Assessment()
     mentions = find_mentions(text, request.cwd, request.home or fs.home, line)
     reads, writes = list(map(fs.resolve, mentions.reads)), list(map(fs.resolve, mentions.writes))
     # A line that is not proven is allowed only by a rule for all commands, or for exactly its text.
     is_allowed = rules.rules_for_tool("allow", "Bash") if line else rules.find_tool_rule("allow", "Bash")
-    return Restrictions(
+    return Assessment(
         deny=find_file_rule("deny", reads, writes, rules, fs),
         ask=find_file_rule("ask", reads, writes, rules, fs),
         critical=find_mentioned_reason(mentions, rules, fs),
@@ -596,7 +582,7 @@ def find_mentioned_reason(mentions: Mentions, rules: RuleSet, fs: Filesystem) ->
     return find_restricted_folder([*mentions.folders, *mentions.writes], writing, rules, fs)
 
 
-def matches_any(words: Sequence[str], restricting: Sequence[Rule]) -> bool:
+def matches_any(words: Iterable[str], restricting: Sequence[Rule]) -> bool:
     """Whether a glob or brace may become the name of a restricted file, or there are too many to compare."""
     globs = [BRACES.sub("*", word) for word in words]
     if len(globs) * len(restricting) > MAX_COMPARISONS:

@@ -31,7 +31,6 @@ from parley.permissions.base import (
 )
 from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath, has_protected_target
 from parley.permissions.patterns import is_local, parse_host
-from parley.permissions.rule import Rule
 from parley.permissions.rules import (
     RuleSet,
     suggest_delegate,
@@ -68,8 +67,11 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> D
     if (listed := canonical_name(request.tool)) != request.tool:
         request = msgspec.structs.replace(request, tool=listed)
     assessment = assess_within_budget(request, rules, mode, fs)
-    if assessment.deny is not None:
-        return deny_by_rule(request, assessment.deny)
+    runs_commands = find_traits(request.tool).effect == "runs_commands"
+    if (rule := assessment.deny) is not None:
+        kind = "subcommandResults" if runs_commands and rule.spec is not None else "rule"
+        text = f"{request.tool} was denied: the rule {rule.text} ({rule.source}) forbids it."
+        return Deny(message=text, source="rule", reason=rule.text, reason_type=kind, rule=rule)
     if request.asks_user:
         return ask_or_deny(request, assessment, mode, "")
     if assessment.ask is not None:
@@ -77,14 +79,20 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> D
         return ask_or_deny(request, assessment, mode, reason, "rule")
     if request.runs_elsewhere:
         return Allow(input=request.input, source="client", reason=RUN_BY_CLIENT, reason_type="other")
-    if (found := check_sandbox_flag(request, rules, assessment, mode)) is not None:
-        return found
+    outside = rules.sandbox is not None and runs_commands and request.input.get("dangerouslyDisableSandbox") is True
+    if outside and rules.sandbox is not None:  # a command that asks to run outside needs approval in every mode
+        from parley.permissions.boundary import NOT_OUTSIDE, WANTS_OUTSIDE
+
+        if not rules.sandbox.allows_outside:
+            return Deny(message=NOT_OUTSIDE, source="mode", reason=WANTS_OUTSIDE, reason_type="sandboxOverride")
+        return ask_or_deny(request, assessment, mode, WANTS_OUTSIDE, "sandboxOverride")
     if assessment.critical:
         return ask_or_deny(request, assessment, mode, assessment.critical, "safetyCheck")
     if mode == "plan" and request.plan_file is not None and assessment.scope.files == (request.plan_file,):
         return Allow(
             input=request.input, source="mode", reason="plan file", reason_type="other", scope=assessment.scope
         )
+    confined = msgspec.structs.replace(assessment.scope, confined=assessment.confined)
     if assessment.allow is not None and not assessment.hazard and not (mode == "plan" and assessment.can_change):
         return Allow(
             input=request.input,
@@ -92,66 +100,19 @@ def decide(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> D
             reason=assessment.allow.text,
             reason_type=assessment.allow_type,
             rule=assessment.allow,
-            scope=confine(assessment) if assessment.allow_type != "rule" else assessment.scope,
+            scope=confined if assessment.allow_type != "rule" else assessment.scope,
         )
-    if rules.sandbox is not None and is_allowed_by_sandbox(request, rules, assessment, mode, fs):
+    if not assessment.hazard and not (mode == "plan" and assessment.can_change) and is_in_sandbox(request, rules, fs):
         scope = msgspec.structs.replace(assessment.scope, confined="sandbox")
         return Allow(input=request.input, source="mode", reason=IN_SANDBOX, reason_type="other", scope=scope)
-    return decide_by_mode(request, assessment, mode)
-
-
-def check_sandbox_flag(request: ToolRequest, rules: RuleSet, assessment: Assessment, mode: str) -> Decision | None:
-    """A command that asks to run outside of the sandbox needs approval in every mode; None for all others."""
-    if rules.sandbox is None or not runs_commands(request.tool) or not wants_outside(request):
-        return None
-    from parley.permissions.sandbox import NOT_OUTSIDE, WANTS_OUTSIDE
-
-    if not rules.sandbox.allows_outside:
-        return Deny(message=NOT_OUTSIDE, source="mode", reason=WANTS_OUTSIDE, reason_type="sandboxOverride")
-    return ask_or_deny(request, assessment, mode, WANTS_OUTSIDE, "sandboxOverride")
-
-
-def wants_outside(request: ToolRequest) -> bool:
-    return request.input.get("dangerouslyDisableSandbox") is True
-
-
-def is_allowed_by_sandbox(
-    request: ToolRequest, rules: RuleSet, assessment: Assessment, mode: str, fs: Filesystem
-) -> bool:
-    """Whether `autoAllowBashIfSandboxed` allows a command: it runs in the sandbox, and no safety check stops it."""
-    if rules.sandbox is None or not rules.sandbox.auto_allows or find_traits(request.tool).effect != "runs_commands":
-        return False
-    if find_traits(request.tool).is_external or assessment.hazard or (mode == "plan" and assessment.can_change):
-        return False
-    from parley.permissions.sandbox import is_confined
-
-    home = fs.home if request.home is None else request.home
-    return is_confined(rules.sandbox, request.input.get("command"), home, wants_outside=wants_outside(request))
-
-
-def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
-    """The assessment; over budget, only the reason and the rules for the whole tool."""
-    try:
-        return assess(request, rules, mode, CachedFilesystem(fs))
-    except OverBudget as exc:
-        deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
-        touches_files = find_traits(request.tool).effect in FILE_EFFECTS
-        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files))
-
-
-def runs_commands(tool: str) -> bool:
-    return find_traits(tool).effect == "runs_commands"
-
-
-def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> Decision:
     verdict = MODES.get(mode, MODES["default"])["hazard" if assessment.hazard else assessment.category]
+    if verdict == "allow" and runs_commands and mode != "bypassPermissions":
+        return Allow(input=request.input, source="mode", reason=mode, reason_type="subcommandResults", scope=confined)
     if verdict == "allow":
         # Deny rules hold in every mode, so the scope of a call on one file stays that file.
-        searches = bool(assessment.scope.folders)
-        scope = Scope(anywhere=True) if mode == "bypassPermissions" and searches else assessment.scope
-        kind = "subcommandResults" if runs_commands(request.tool) and mode != "bypassPermissions" else "mode"
-        scope = confine(assessment) if kind == "subcommandResults" else scope
-        return Allow(input=request.input, source="mode", reason=mode, reason_type=kind, scope=scope)
+        searches = mode == "bypassPermissions" and bool(assessment.scope.folders)
+        scope = Scope(anywhere=True) if searches else assessment.scope
+        return Allow(input=request.input, source="mode", reason=mode, reason_type="mode", scope=scope)
     if verdict == "deny":
         suggestions = () if assessment.hazard else assessment.suggestions
         return deny_unapproved(request, mode, assessment.hazard or assessment.reason, suggestions)
@@ -173,8 +134,26 @@ def decide_by_mode(request: ToolRequest, assessment: Assessment, mode: str) -> D
     )
 
 
-def confine(assessment: Assessment) -> Scope:
-    return msgspec.structs.replace(assessment.scope, confined=assessment.confined)
+def is_in_sandbox(request: ToolRequest, rules: RuleSet, fs: Filesystem) -> bool:
+    """Whether `autoAllowBashIfSandboxed` allows a command, because it will run in the sandbox."""
+    traits, command = find_traits(request.tool), request.input.get("command")
+    if rules.sandbox is None or not rules.sandbox.auto_allows or not isinstance(command, str):
+        return False
+    if traits.effect != "runs_commands" or traits.is_external:
+        return False
+    from parley.permissions.boundary import list_excluded
+
+    return not list_excluded(command, rules.sandbox.excluded, fs.home if request.home is None else request.home)
+
+
+def assess_within_budget(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
+    """The assessment; over budget, only the reason and the rules for the whole tool."""
+    try:
+        return assess(request, rules, mode, CachedFilesystem(fs))
+    except OverBudget as exc:
+        deny, ask = rules.find_tool_rule("deny", request.tool), rules.find_tool_rule("ask", request.tool)
+        touches_files = find_traits(request.tool).effect in FILE_EFFECTS
+        return Assessment(deny=deny, ask=ask, critical=str(exc), scope=Scope(anywhere=not touches_files))
 
 
 def ask_or_deny(request: ToolRequest, assessment: Assessment, mode: str, reason: str, kind: str = "") -> Decision:
@@ -196,22 +175,18 @@ def deny_unapproved(request: ToolRequest, mode: str, reason: str, suggestions: t
     return Deny(message=text, source="mode", reason=mode, reason_type="mode", suggestions=suggestions)
 
 
-def deny_by_rule(request: ToolRequest, rule: Rule) -> Deny:
-    kind = "subcommandResults" if runs_commands(request.tool) and rule.spec is not None else "rule"
-    text = f"{request.tool} was denied: the rule {rule.text} ({rule.source}) forbids it."
-    return Deny(message=text, source="rule", reason=rule.text, reason_type=kind, rule=rule)
-
-
 # The assessment.
 
 
 def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
     """Everything that the decision needs. Rules for a whole tool come before rules for some of its calls."""
-    assessment = find_assessor(request.tool)(request, rules, mode, fs)
-    tool, server = request.tool, request.server
+    tool, server, traits = request.tool, request.server, find_traits(request.tool)
+    assess_call = ASSESSORS.get(traits.effect, assess_other)
+    if traits.effect == "unknown" and traits.path_fields:
+        assess_call = assess_undeclared
+    assessment = assess_call(request, rules, mode, fs)
     deny, ask = rules.find_tool_rule("deny", tool, server), rules.find_tool_rule("ask", tool, server)
     allow = rules.find_tool_rule("allow", tool, server)
-    traits = find_traits(tool)
     if traits.effect == "runs_commands" and tool != SHELL:
         # A rule for all commands holds for every tool that runs them; it allows only our own.
         deny, ask = deny or rules.find_tool_rule("deny", SHELL), ask or rules.find_tool_rule("ask", SHELL)
@@ -225,13 +200,6 @@ def assess(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> A
         allow=allow or assessment.allow,
         allow_type="rule" if allow else assessment.allow_type,
     )
-
-
-def find_assessor(tool: str) -> Callable[[ToolRequest, RuleSet, str, Filesystem], Assessment]:
-    traits = find_traits(tool)
-    if traits.effect == "unknown" and traits.path_fields:
-        return assess_undeclared
-    return ASSESSORS.get(traits.effect, assess_other)
 
 
 def assess_shell(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem) -> Assessment:
@@ -282,7 +250,6 @@ def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
     resolved_paths = [fs.resolve(path) for path in paths]
     inside = all(rules.is_inside(resolved, fs) for resolved in resolved_paths)
     hazard = next(filter(None, (find_write_hazard(resolved, request, fs) for resolved in resolved_paths)), "")
-    protected = hazard != ""
     allowing = [
         rules.find_allow(resolved, request.tool, fs, writing=True)
         or rules.find_tool_rule_for_file(resolved, request.tool)
@@ -292,11 +259,11 @@ def assess_edit(request: ToolRequest, rules: RuleSet, mode: str, fs: Filesystem)
         **find_restrictions(request, rules, resolved_paths, fs, writing=True),
         hazard=hazard,
         allow=allowing[-1] if all(allowing) else None,
-        category="edit" if inside and not protected else "other",
+        category="edit" if inside and not hazard else "other",
         reason="" if inside else OUTSIDE,
         reason_type="" if inside else "workingDir",
         scope=build_scope(resolved_paths, beneath=False),
-        suggestions=() if protected else suggest_edit(paths[-1], mode, inside=inside),
+        suggestions=() if hazard else suggest_edit(paths[-1], mode, inside=inside),
     )
 
 
@@ -312,7 +279,7 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
         return ENDLESS
     if has_protected_target((resolved,), fs):
         return PROTECTED
-    from parley.permissions.programs import explain_shadowing
+    from parley.permissions.proven_command import explain_shadowing
 
     return explain_shadowing([resolved], request, fs)
 
@@ -320,19 +287,14 @@ def find_write_hazard(resolved: ResolvedPath, request: ToolRequest, fs: Filesyst
 def target_paths(request: ToolRequest) -> list[str]:
     """The absolute paths that a file tool accesses; the working directory if the call names none."""
     traits = find_traits(request.tool)
-    given = [path for field in traits.path_fields for path in list_paths(request.input.get(field))]
-    paths = [os.path.join("/", request.cwd, path) for path in given] or [request.cwd]
+    values = [request.input.get(field) for field in traits.path_fields]
+    given = [path for value in values for path in (value if isinstance(value, list) else [value])]
+    paths = [os.path.join("/", request.cwd, path) for path in given if isinstance(path, str) and path] or [request.cwd]
     pattern = request.input.get(traits.pattern_field) if traits.pattern_field else None
     if isinstance(pattern, str) and (prefix := split_prefix(pattern)[0]):
         # A pattern may contain `..` or start at the root.
         return [*paths, *(os.path.join(path, prefix) for path in paths)]
     return paths
-
-
-def list_paths(value: Any) -> list[str]:
-    """The paths that an input field holds: one, or several in a list."""
-    values = value if isinstance(value, list) else [value]
-    return [path for path in values if isinstance(path, str) and path]
 
 
 def build_scope(resolved_paths: Sequence[ResolvedPath], *, beneath: bool) -> Scope:

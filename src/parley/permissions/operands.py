@@ -17,8 +17,7 @@ from itertools import islice, zip_longest
 from parley.permissions.base import RESTRICTING, word_set
 from parley.permissions.filesystem import MAX_ENTRIES, ResolvedPath
 from parley.permissions.patterns import may_be_path, relative_parts
-from parley.permissions.programs import SHADOWED, explain_shadowing
-from parley.permissions.proven_command import ProvenCommand
+from parley.permissions.proven_command import SHADOWED, ProvenCommand, explain_shadowing
 from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
 from parley.permissions.shell.file_names import GlobLookup, expand

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -29,7 +29,7 @@ from parley.permissions.base import (
 from parley.permissions.decision import decide
 from parley.permissions.filesystem import CachedFilesystem, Filesystem
 from parley.permissions.rule import Behavior, MalformedRule, Rule, format_rule, parse_rule
-from parley.permissions.rules import RuleSet
+from parley.permissions.rules import RuleSet, WorktreeRules
 from parley.protocol.base import Json, Struct
 from parley.settings.base import MergedSettings, SettingsWriteError
 
@@ -74,22 +74,40 @@ class RuleContents(Struct, frozen=True, forbid_unknown_fields=True):
     ruleContent: str | None = None
 
 
+ListChange = Literal["add", "replace", "remove"]
+
+
 class _RuleUpdate(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    how: ClassVar[ListChange]
     rules: list[RuleContents]
     behavior: Behavior
     destination: Destination = "session"
+
+    @property
+    def entries(self) -> list[str]:
+        return [format_rule(rule.toolName, rule.ruleContent or None) for rule in self.rules]
+
+    @property
+    def key(self) -> str:
+        return self.behavior
 
 
 class AddRules(_RuleUpdate, frozen=True, kw_only=True, tag="addRules"):
     """Add rules to the existing ones."""
 
+    how = "add"
+
 
 class ReplaceRules(_RuleUpdate, frozen=True, kw_only=True, tag="replaceRules"):
     """Replace all rules of this behavior and destination."""
 
+    how = "replace"
+
 
 class RemoveRules(_RuleUpdate, frozen=True, kw_only=True, tag="removeRules"):
     """Remove exactly these rules."""
+
+    how = "remove"
 
 
 class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode", forbid_unknown_fields=True):
@@ -97,18 +115,27 @@ class SetMode(Struct, frozen=True, kw_only=True, tag_field="type", tag="setMode"
     destination: Destination = "session"
 
 
-class AddDirectories(
-    Struct, frozen=True, kw_only=True, tag_field="type", tag="addDirectories", forbid_unknown_fields=True
-):
+class _DirectoryUpdate(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=True):
+    how: ClassVar[ListChange]
+    key: ClassVar[str] = "additionalDirectories"
     directories: list[str]
     destination: Destination = "session"
 
+    @property
+    def entries(self) -> list[str]:
+        return self.directories
 
-class RemoveDirectories(
-    Struct, frozen=True, kw_only=True, tag_field="type", tag="removeDirectories", forbid_unknown_fields=True
-):
-    directories: list[str]
-    destination: Destination = "session"
+
+class AddDirectories(_DirectoryUpdate, frozen=True, kw_only=True, tag="addDirectories"):
+    """Add working directories."""
+
+    how = "add"
+
+
+class RemoveDirectories(_DirectoryUpdate, frozen=True, kw_only=True, tag="removeDirectories"):
+    """Remove working directories."""
+
+    how = "remove"
 
 
 Update = AddRules | ReplaceRules | RemoveRules | SetMode | AddDirectories | RemoveDirectories
@@ -138,11 +165,7 @@ def parse_updates(updates: Sequence[Json]) -> list[Update]:
 class RuleWriter(Protocol):
     """Writes rules to settings files. Each method raises SettingsWriteError."""
 
-    def add_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None: ...
-    def replace_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None: ...
-    def remove_rules(self, destination: str, behavior: Behavior, rules: Sequence[str]) -> None: ...
-    def add_directories(self, destination: str, directories: Sequence[str]) -> None: ...
-    def remove_directories(self, destination: str, directories: Sequence[str]) -> None: ...
+    def change_list(self, destination: str, key: str, how: ListChange, entries: Sequence[str]) -> None: ...
     def set_mode(self, destination: str, mode: str) -> None: ...
 
 
@@ -201,8 +224,6 @@ class SessionPolicy:
             self.set_repository(self.find_repository())
         rules = self.rules
         if request.worktree is not None:
-            from parley.permissions.rules import WorktreeRules
-
             rules = WorktreeRules.for_worktree(rules, request.worktree)
         if mode == "auto" and self._auto_disabled:
             mode = "default"
@@ -248,7 +269,7 @@ class SessionPolicy:
         }
 
     def list_paths_and_hosts(self) -> PathsAndHosts:
-        from parley.permissions.sandbox import list_paths_and_hosts
+        from parley.permissions.boundary import list_paths_and_hosts
 
         return list_paths_and_hosts(self.rules.rules, self._launch.cwd, self._fs.home)
 
@@ -265,7 +286,7 @@ class SessionPolicy:
         self._set_boundary(merged)
         self._sandbox = None
         if self._launch.has_sandbox(merged):
-            from parley.permissions.sandbox import read_sandbox_rules
+            from parley.permissions.boundary import read_sandbox_rules
 
             self._sandbox = read_sandbox_rules(merged)
         self._settings_folders = tuple(self._make_absolute(folder.value, folder.root) for folder in merged.directories)
@@ -299,7 +320,7 @@ class SessionPolicy:
         for update in parsed:  # all or none: nothing is applied or written before every update is checked
             self._check(update, may_bypass=may_bypass)
         for update in parsed:
-            APPLIERS[type(update)](self, update)
+            self._apply(update)
             self._store(update)
             if isinstance(update, SetMode):
                 mode = update.mode
@@ -362,7 +383,7 @@ class SessionPolicy:
         if isinstance(update, SetMode) and update.mode == "auto" and self._auto_disabled:
             raise InvalidUpdate("the settings disable the mode auto (disableAutoMode)")
         if isinstance(update, AddRules | ReplaceRules):
-            for text in format_rules(update.rules):
+            for text in update.entries:
                 rule = parse_rule(text, update.behavior, SOURCES[update.destination], self._launch.cwd)
                 if isinstance(rule, MalformedRule):
                     raise InvalidUpdate(f"the {update.behavior} rule {text!r:.200} has no effect: {rule.reason}")
@@ -377,35 +398,29 @@ class SessionPolicy:
         fs = CachedFilesystem(self._fs)
         return self.rules.is_inside(fs.resolve(self._make_absolute(folder)), fs)
 
-    def _parse_update(self, update: AddRules | ReplaceRules | RemoveRules) -> list[Rule]:
-        return self._parse_rules(format_rules(update.rules), update.behavior, SOURCES[update.destination])
-
-    def _add(self, update: AddRules) -> None:
-        self._session_rules += tuple(rule for rule in self._parse_update(update) if rule not in self._session_rules)
-
-    def _replace(self, update: ReplaceRules) -> None:
-        source = SOURCES[update.destination]
-        self._drop_rules(lambda rule: rule.source == source and rule.behavior == update.behavior)
-        self._session_rules += tuple(self._parse_update(update))
-
-    def _remove(self, update: RemoveRules) -> None:
-        removed = {(rule.behavior, rule.tool, rule.spec, rule.source) for rule in self._parse_update(update)}
-        self._drop_rules(lambda rule: (rule.behavior, rule.tool, rule.spec, rule.source) in removed)
+    def _apply(self, update: Update) -> None:
+        """Change the rules and folders of this session. It owns the mode itself; `update` returns it."""
+        if isinstance(update, _RuleUpdate):
+            source = SOURCES[update.destination]
+            rules = self._parse_rules(update.entries, update.behavior, source)
+            if isinstance(update, RemoveRules):
+                removed = {(rule.behavior, rule.tool, rule.spec, rule.source) for rule in rules}
+                self._drop_rules(lambda rule: (rule.behavior, rule.tool, rule.spec, rule.source) in removed)
+                return
+            if isinstance(update, ReplaceRules):
+                self._drop_rules(lambda rule: rule.source == source and rule.behavior == update.behavior)
+            self._session_rules += tuple(rule for rule in rules if rule not in self._session_rules)
+        elif isinstance(update, _DirectoryUpdate):
+            folders = tuple(map(self._make_absolute, update.directories))
+            if isinstance(update, AddDirectories):
+                self._session_folders += folders
+                return
+            self._session_folders = tuple(folder for folder in self._session_folders if folder not in folders)
+            self._settings_folders = tuple(folder for folder in self._settings_folders if folder not in folders)
 
     def _drop_rules(self, should_drop: Callable[[Rule], bool]) -> None:
         self._session_rules = tuple(rule for rule in self._session_rules if not should_drop(rule))
         self._settings_rules = tuple(rule for rule in self._settings_rules if not should_drop(rule))
-
-    def _add_folders(self, update: AddDirectories) -> None:
-        self._session_folders += tuple(map(self._make_absolute, update.directories))
-
-    def _remove_folders(self, update: RemoveDirectories) -> None:
-        removed = set(map(self._make_absolute, update.directories))
-        self._session_folders = tuple(folder for folder in self._session_folders if folder not in removed)
-        self._settings_folders = tuple(folder for folder in self._settings_folders if folder not in removed)
-
-    def _set_mode(self, update: SetMode) -> None:
-        """The session owns the mode; `update` returns it."""
 
     def _store(self, update: Update) -> None:
         """Write an update to its settings file, unless it is for this session only."""
@@ -415,32 +430,9 @@ class SessionPolicy:
             self._warn(f"cannot write to {update.destination}; the update applies to this session only")
             return
         try:
-            WRITERS[type(update)](self._writer, update)
+            if isinstance(update, SetMode):
+                self._writer.set_mode(update.destination, update.mode)
+            else:
+                self._writer.change_list(update.destination, update.key, update.how, update.entries)
         except SettingsWriteError as exc:
             self._warn(f"cannot write to {update.destination}; the update applies to this session only: {exc}")
-
-
-def format_rules(contents: Iterable[RuleContents]) -> list[str]:
-    return [format_rule(rule.toolName, rule.ruleContent or None) for rule in contents]
-
-
-APPLIERS: dict[type, Callable[[SessionPolicy, Any], None]] = {
-    AddRules: SessionPolicy._add,
-    ReplaceRules: SessionPolicy._replace,
-    RemoveRules: SessionPolicy._remove,
-    SetMode: SessionPolicy._set_mode,
-    AddDirectories: SessionPolicy._add_folders,
-    RemoveDirectories: SessionPolicy._remove_folders,
-}
-WRITERS: dict[type, Callable[[RuleWriter, Any], None]] = {
-    AddRules: lambda writer, update: writer.add_rules(update.destination, update.behavior, format_rules(update.rules)),
-    ReplaceRules: lambda writer, update: writer.replace_rules(
-        update.destination, update.behavior, format_rules(update.rules)
-    ),
-    RemoveRules: lambda writer, update: writer.remove_rules(
-        update.destination, update.behavior, format_rules(update.rules)
-    ),
-    SetMode: lambda writer, update: writer.set_mode(update.destination, update.mode),
-    AddDirectories: lambda writer, update: writer.add_directories(update.destination, update.directories),
-    RemoveDirectories: lambda writer, update: writer.remove_directories(update.destination, update.directories),
-}

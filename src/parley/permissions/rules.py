@@ -26,10 +26,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
-from parley.permissions import patterns
 from parley.permissions.base import RESTRICTING, OverBudget, SandboxRules, SessionRepository
 from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath
-from parley.permissions.patterns import relative_parts
+from parley.permissions.patterns import matches_host, matches_narrowly, matches_text, matches_widely, relative_parts
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.catalog import find_traits, names_of
@@ -182,12 +181,12 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
         return self._matches_widely(rule, path, fs) or (original != path and self._matches_widely(rule, original, fs))
 
     def _matches_widely(self, rule: Rule, path: str, fs: Filesystem) -> bool:
-        return patterns.matches_widely(
+        return matches_widely(
             rule.spec or "", path, root=rule.root, cwds=fs.folder_aliases(self.working_directories()), home=fs.home
         )
 
     def _rule_allows(self, rule: Rule, path: str, fs: Filesystem) -> bool:
-        return patterns.matches_narrowly(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=fs.home)
+        return matches_narrowly(rule.spec or "", path, root=rule.root, cwd=self.cwd, home=fs.home)
 
     def is_inside(self, resolved: ResolvedPath, fs: Filesystem) -> bool:
         """Whether every name of a file is in a working directory."""
@@ -212,7 +211,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
             about_hosts = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
             binding = tuple(rule for rule in about_hosts if find_traits(rule.tool).rule_contents == "host")
         names = (host,) if behavior == "allow" else list_equal_addresses(host)
-        return next((rule for rule in binding for name in names if patterns.matches_host(rule.spec or "", name)), None)
+        return next((rule for rule in binding for name in names if matches_host(rule.spec or "", name)), None)
 
     def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """The rule that matches the delegate (subagent or skill), or one parameter."""
@@ -239,7 +238,7 @@ def is_within(
         [name for folder in folders for name in ((folder,) if folder in as_given else fs.resolve(folder).names)]
     )
     for name in resolved.names:
-        if name not in known and not any(patterns.relative_parts(name, folder) is not None for folder in known):
+        if name not in known and not any(relative_parts(name, folder) is not None for folder in known):
             return False
     return True
 
@@ -251,9 +250,9 @@ def matches_tool(pattern: str, tool: str, behavior: Behavior = "deny", server: s
         return (
             matches(pattern.removeprefix(MCP), tool.removeprefix(MCP), server)
             if pattern.startswith(MCP)
-            else ("*" in pattern and patterns.matches_text(pattern, tool))
+            else ("*" in pattern and matches_text(pattern, tool))
         )
-    return any(patterns.matches_text(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
+    return any(matches_text(pattern, name) if "*" in pattern else pattern == name for name in names_of(tool))
 
 
 def matches_allowed_tool(pattern: str, tool: str, server: str) -> bool:
@@ -271,7 +270,7 @@ def matches_allowed_tool(pattern: str, tool: str, server: str) -> bool:
     named_server, separator, rest = pattern.partition("__")
     if named_server != server:
         return False
-    return not separator or ("*" in rest and patterns.matches_text(rest, tool.removeprefix(f"{server}__")))
+    return not separator or ("*" in rest and matches_text(rest, tool.removeprefix(f"{server}__")))
 
 
 def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
@@ -281,7 +280,7 @@ def matches_denied_tool(pattern: str, tool: str, server: str) -> bool:
     """
     pattern = re.sub(r"[^a-zA-Z0-9_*-]", "_", pattern)
     if "*" in pattern:
-        return patterns.matches_text(pattern, tool)
+        return matches_text(pattern, tool)
     return pattern in (tool, server) or (not server and tool.startswith(f"{pattern}__"))
 
 

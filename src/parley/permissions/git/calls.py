@@ -16,7 +16,6 @@ from typing import Literal
 
 import msgspec
 
-from parley.permissions import patterns
 from parley.permissions.base import Assessment, word_set
 from parley.permissions.filesystem import Filesystem, ResolvedPath
 from parley.permissions.git import config
@@ -31,11 +30,10 @@ from parley.permissions.git.repository import (
     is_session_repository,
     survey,
 )
-from parley.permissions.patterns import relative_parts
+from parley.permissions.patterns import anchor, literal_prefix, relative_parts
 from parley.permissions.proven_command import ProvenCommand
 from parley.permissions.rule import Rule
 from parley.permissions.rules import IN_WORKTREE, RuleSet
-from parley.permissions.shell import CommandLine
 from parley.permissions.shell.arguments import git_words, parse_arguments, unwrap
 from parley.permissions.shell.git_arguments import (
     PRINTS_NOTHING,
@@ -51,6 +49,7 @@ from parley.permissions.shell.git_arguments import (
 )
 from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, find_push_target
 from parley.permissions.shell.readers import files_read
+from parley.permissions.shell.strict_parser import CommandLine
 from parley.workspace.sensitive_names import normalize_name
 
 MAX_FOLDERS = 16
@@ -319,9 +318,9 @@ def _may_match_inside(rule: Rule, area: str, rules: RuleSet, fs: Filesystem) -> 
     for cwd in dict.fromkeys(
         each for folder in rules.working_directories() for each in (folder, fs.resolve(folder).real or folder)
     ):
-        base, pattern, floats = patterns.anchor(spec, rule.root, cwd, fs.home)
+        base, pattern, floats = anchor(spec, rule.root, cwd, fs.home)
         anywhere = floats and "/" not in pattern.removesuffix("/**").rstrip("/")
-        start = normalize_name(base) if anywhere else patterns.literal_prefix(spec, rule.root, cwd, fs.home)
+        start = normalize_name(base) if anywhere else literal_prefix(spec, rule.root, cwd, fs.home)
         if any(_overlap(start, normalize_name(os.path.normpath(directory))) for directory in directories):
             return True
     return False

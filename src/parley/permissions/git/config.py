@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
-from parley.permissions.base import word_set
+from parley.permissions.base import word_set, word_table
 from parley.protocol.base import Struct
 
 Concern = Literal["", "program", "network", "alias"]
@@ -115,95 +115,81 @@ def _parse_value(raw: bytes, number: int) -> str:
 # Harmless keys.
 
 
-SECTIONS = {
-    "core": word_set(
-        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol "
-        "safecrlf quotepath abbrev bigfilethreshold compression loosecompression deltabasecachelimit packedgitlimit "
-        "packedgitwindowsize preloadindex untrackedcache commitgraph multipackindex sparsecheckout sparsecheckoutcone "
-        "sharedrepository longpaths protecthfs protectntfs trustctime checkstat whitespace fscache fsync fsyncmethod "
-        "fsyncobjectfiles hidedotfiles notesref warnambiguousrefs commentchar commentstring createobject splitindex "
-        "prefersymlinkrefs usereplacerefs disambiguate filesreflocktimeout packedrefstimeout maxtreedepth "
-        "checkroundtripencoding unsetenvvars worktree hookspath"
-    ),
-    "extensions": word_set(
-        "worktreeconfig objectformat compatobjectformat preciousobjects refstorage relativeworktrees noop noop-v1"
-    ),
-    "user": word_set("name email signingkey useconfigonly"),
-    "author": word_set("name email"),
-    "committer": word_set("name email"),
-    "init": word_set("defaultbranch"),
-    "pull": word_set("rebase ff"),
-    "push": word_set("default autosetupremote followtags gpgsign recursesubmodules useforceifincludes"),
-    "fetch": word_set("prune prunetags all parallel writecommitgraph recursesubmodules output showforcedupdates"),
-    "merge": word_set("ff conflictstyle renames renamelimit stat log autostash branchdesc directoryrenames"),
-    "rebase": word_set("autostash autosquash updaterefs stat missingcommitscheck abbreviatecommands rebasemerges"),
-    "rerere": word_set("enabled autoupdate"),
-    "commit": word_set("gpgsign verbose status cleanup"),
-    "tag": word_set("sort gpgsign forcesignannotated"),
-    "branch": word_set("autosetupmerge autosetuprebase sort"),
-    "checkout": word_set("defaultremote guess workers"),
-    "worktree": word_set("guessremote userelativepaths"),
-    "stash": word_set("showpatch showstat showincludeuntracked"),
-    "status": word_set(
-        "showuntrackedfiles short branch relativepaths showstash aheadbehind renames renamelimit displaycommentprefix"
-    ),
-    "log": word_set("date decorate abbrevcommit follow mailmap showroot graphcolors excludedecoration"),
-    "diff": word_set(
-        "algorithm colormoved colormovedws renames renamelimit context interhunkcontext mnemonicprefix noprefix "
-        "srcprefix dstprefix relative wserrorhighlight statgraphwidth statnamewidth wordregex indentheuristic "
-        "suppressblankempty autorefreshindex dirstat ignoresubmodules"
-    ),
-    "grep": word_set("linenumber column patterntype extendedregexp threads fullname fallbacktonoindex"),
-    "blame": word_set("coloring date showemail showroot blankboundary markunblamablelines markignoredlines"),
-    "apply": word_set("whitespace ignorewhitespace"),
-    "am": word_set("keepcr threeway"),
-    "gc": word_set(
-        "auto autodetach autopacklimit aggressivedepth aggressivewindow bigpackthreshold cruftpacks packrefs "
-        "pruneexpire worktreepruneexpire reflogexpire reflogexpireunreachable rerereresolved rerereunresolved "
-        "writecommitgraph maxcruftsize logexpiry"
-    ),
-    "pack": word_set(
-        "threads window depth windowmemory deltacachesize deltacachelimit compression usebitmaps usebitmapindex "
-        "writebitmaphashcache writebitmaplookuptable usesparse island preferbitmaptips indexversion packsizelimit "
-        "allowpackreuse writereverseindex readreverseindex"
-    ),
-    "repack": word_set("usedeltabaseoffset packkeptobjects usedeltaislands writebitmaps updateserverinfo"),
-    "index": word_set("version threads sparse skiphash recordendofindexentries recordoffsettable"),
-    "feature": word_set("manyfiles experimental"),
-    "maintenance": word_set("auto strategy autodetach"),
-    "transfer": word_set("fsckobjects hiderefs unpacklimit advertisesid"),
-    "receive": word_set("denycurrentbranch denynonfastforwards denydeletes denydeletecurrent fsckobjects autogc"),
-    "http": word_set("postbuffer version lowspeedlimit lowspeedtime extraheader maxrequests"),
-    "gpg": word_set("format"),
-    "interactive": word_set("singlekey"),
-    "submodule": word_set("recurse active fetchjobs propagatebranches alternatelocation alternateerrorstrategy"),
-    "lfs": word_set(
-        "repositoryformatversion url concurrenttransfers fetchinclude fetchexclude fetchrecentrefsdays "
-        "fetchrecentcommitsdays fetchrecentalways pruneoffsetdays allowincompletepush locksverify skipdownloaderrors "
-        "activitytimeout dialtimeout tlstimeout keepalive batch basictransfersonly"
-    ),
-    "versionsort": word_set("suffix"),
-    "help": word_set("autocorrect"),
-}  # fmt: skip
+SECTIONS = word_table(
+    """
+    core: repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf eol
+        safecrlf quotepath abbrev bigfilethreshold compression loosecompression deltabasecachelimit packedgitlimit
+        packedgitwindowsize preloadindex untrackedcache commitgraph multipackindex sparsecheckout sparsecheckoutcone
+        sharedrepository longpaths protecthfs protectntfs trustctime checkstat whitespace fscache fsync fsyncmethod
+        fsyncobjectfiles hidedotfiles notesref warnambiguousrefs commentchar commentstring createobject splitindex
+        prefersymlinkrefs usereplacerefs disambiguate filesreflocktimeout packedrefstimeout maxtreedepth
+        checkroundtripencoding unsetenvvars worktree hookspath
+    extensions: worktreeconfig objectformat compatobjectformat preciousobjects refstorage relativeworktrees noop noop-v1
+    user: name email signingkey useconfigonly
+    author: name email
+    committer: name email
+    init: defaultbranch
+    pull: rebase ff
+    push: default autosetupremote followtags gpgsign recursesubmodules useforceifincludes
+    fetch: prune prunetags all parallel writecommitgraph recursesubmodules output showforcedupdates
+    merge: ff conflictstyle renames renamelimit stat log autostash branchdesc directoryrenames
+    rebase: autostash autosquash updaterefs stat missingcommitscheck abbreviatecommands rebasemerges
+    rerere: enabled autoupdate
+    commit: gpgsign verbose status cleanup
+    tag: sort gpgsign forcesignannotated
+    branch: autosetupmerge autosetuprebase sort
+    checkout: defaultremote guess workers
+    worktree: guessremote userelativepaths
+    stash: showpatch showstat showincludeuntracked
+    status: showuntrackedfiles short branch relativepaths showstash aheadbehind renames renamelimit displaycommentprefix
+    log: date decorate abbrevcommit follow mailmap showroot graphcolors excludedecoration
+    diff: algorithm colormoved colormovedws renames renamelimit context interhunkcontext mnemonicprefix noprefix
+        srcprefix dstprefix relative wserrorhighlight statgraphwidth statnamewidth wordregex indentheuristic
+        suppressblankempty autorefreshindex dirstat ignoresubmodules
+    grep: linenumber column patterntype extendedregexp threads fullname fallbacktonoindex
+    blame: coloring date showemail showroot blankboundary markunblamablelines markignoredlines
+    apply: whitespace ignorewhitespace
+    am: keepcr threeway
+    gc: auto autodetach autopacklimit aggressivedepth aggressivewindow bigpackthreshold cruftpacks packrefs pruneexpire
+        worktreepruneexpire reflogexpire reflogexpireunreachable rerereresolved rerereunresolved writecommitgraph
+        maxcruftsize logexpiry
+    pack: threads window depth windowmemory deltacachesize deltacachelimit compression usebitmaps usebitmapindex
+        writebitmaphashcache writebitmaplookuptable usesparse island preferbitmaptips indexversion packsizelimit
+        allowpackreuse writereverseindex readreverseindex
+    repack: usedeltabaseoffset packkeptobjects usedeltaislands writebitmaps updateserverinfo
+    index: version threads sparse skiphash recordendofindexentries recordoffsettable
+    feature: manyfiles experimental
+    maintenance: auto strategy autodetach
+    transfer: fsckobjects hiderefs unpacklimit advertisesid
+    receive: denycurrentbranch denynonfastforwards denydeletes denydeletecurrent fsckobjects autogc
+    http: postbuffer version lowspeedlimit lowspeedtime extraheader maxrequests
+    gpg: format
+    interactive: singlekey
+    submodule: recurse active fetchjobs propagatebranches alternatelocation alternateerrorstrategy
+    lfs: repositoryformatversion url concurrenttransfers fetchinclude fetchexclude fetchrecentrefsdays
+        fetchrecentcommitsdays fetchrecentalways pruneoffsetdays allowincompletepush locksverify skipdownloaderrors
+        activitytimeout dialtimeout tlstimeout keepalive batch basictransfersonly
+    versionsort: suffix
+    help: autocorrect
+    """
+)
 """Keys without a subsection."""
 
-SUBSECTIONS = {
-    "remote": word_set(
-        "fetch push mirror prune prunetags tagopt skipdefaultupdate skipfetchall followremotehead gh-resolved "
-        "glab-resolved"
-    ),
-    "branch": word_set(
-        "remote merge rebase pushremote description vscode-merge-base gh-merge-base github-pr-owner-number "
-        "github-pr-base-branch gk-merge-base gk-merge-target gk-last-accessed gk-last-modified"
-    ),
-    "submodule": word_set("active branch path fetchrecursesubmodules ignore shallow"),
-    "diff": word_set("xfuncname funcname binary wordregex algorithm"),
-    "http": word_set("extraheader postbuffer version"),
-    "credential": word_set("username usehttppath"),
-    "lfs": word_set("access locksverify contenttype"),
-    "maintenance": word_set("enabled schedule"),
-    "gitflow": word_set("master develop feature bugfix release hotfix support versiontag"),
-}
+SUBSECTIONS = word_table(
+    """
+    remote: fetch push mirror prune prunetags tagopt skipdefaultupdate skipfetchall followremotehead gh-resolved
+        glab-resolved
+    branch: remote merge rebase pushremote description vscode-merge-base gh-merge-base github-pr-owner-number
+        github-pr-base-branch gk-merge-base gk-merge-target gk-last-accessed gk-last-modified
+    submodule: active branch path fetchrecursesubmodules ignore shallow
+    diff: xfuncname funcname binary wordregex algorithm
+    http: extraheader postbuffer version
+    credential: username usehttppath
+    lfs: access locksverify contenttype
+    maintenance: enabled schedule
+    gitflow: master develop feature bugfix release hotfix support versiontag
+    """
+)
 """Keys with any subsection."""
 ANY_KEY = word_set("color column advice gui git-town gitlens vscode")
 """Sections with colours, hints, window settings and data of other tools."""

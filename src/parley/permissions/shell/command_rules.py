@@ -17,8 +17,7 @@ from functools import lru_cache
 
 from parley.permissions.base import word_set
 from parley.permissions.patterns import matches_pieces
-from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
-from parley.permissions.shell.program_groups import RUNNERS
+from parley.permissions.shell.arguments import RUNNERS, UnwrappedCommand, unwrap
 from parley.permissions.shell.readers import files_read, has_safe_assignments, leaves_folder
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.protocol.base import Struct

@@ -11,15 +11,15 @@ Nothing here allows anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
 from parley.permissions.base import describe_excess, word_set
 from parley.permissions.shell import interpreters
+from parley.permissions.shell.arguments import INERT, RUNNERS
 from parley.permissions.shell.command_rules import compile_patterns, matches, may_match
 from parley.permissions.shell.interpreters import READS_INPUT, TEXTS
-from parley.permissions.shell.program_groups import INERT, RUNNERS
 from parley.permissions.shell.strict_parser import FORBIDDEN, MAX_COMMAND_CHARACTERS, CommandLine, parse_strict
 from parley.permissions.shell.treesitter import (
     CommandWords,
@@ -87,21 +87,6 @@ class DenyMatch(Struct, frozen=True):
     """The command that matches, as found."""
 
 
-class Survey(Struct, frozen=True):
-    """Everything in a text that a rule may match."""
-
-    parts: tuple[str, ...]
-    commands: tuple[CommandWords, ...]
-    redirects: tuple[tuple[str, str], ...]
-    """Operators and their files."""
-    beginnings: tuple[str, ...]
-    """For commands with a word that is only known at run time: the text before that word."""
-    unresolved: bool
-    """Some command is only known at run time."""
-    over_budget: str
-    """Why the text was not searched completely; empty if it was."""
-
-
 def find_denied(command: str, patterns: Sequence[str]) -> DenyMatch | None:
     """The first pattern that matches a command in the text, within the budget."""
     if not patterns:
@@ -139,29 +124,25 @@ def is_unresolved(command: str) -> bool:
 
 
 def survey_command(command: str) -> Survey:
-    if len(command) > MAX_CHARACTERS:
-        reason = describe_excess("The command is too long", len(command), MAX_CHARACTERS, "characters")
-        return Survey((*_sample_parts(command), command[:MAX_READ]), (), (), (), True, reason)
-    return _survey_cached(command)
+    if len(command) <= MAX_CHARACTERS:
+        return _survey_cached(command)
+    survey = Survey()
+    survey.parts = dict.fromkeys((*_sample_parts(command), command[:MAX_READ]))
+    survey.give_up(describe_excess("The command is too long", len(command), MAX_CHARACTERS, "characters"))
+    return survey
 
 
 @lru_cache(maxsize=16)
 def _survey_cached(command: str) -> Survey:
-    search = _DenySearch()
+    survey = Survey()
     try:
-        search.search_text(command, 0, sure=True)
+        survey.search_text(command, 0, sure=True)
     except TooComplex as exc:
-        search.give_up(str(exc))
-        search.parts.update(dict.fromkeys(_sample_parts(command)))
+        survey.give_up(str(exc))
+        survey.parts.update(dict.fromkeys(_sample_parts(command)))
     too_long = len(strip_documents(command)[0]) > MAX_COMMAND_CHARACTERS or FORBIDDEN.search(command) is not None
-    return Survey(
-        parts=tuple(search.parts),
-        commands=tuple(search.done.values()),
-        redirects=tuple(search.redirects),
-        beginnings=tuple(search.beginnings),
-        unresolved=search.unresolved or too_long,
-        over_budget=search.over_budget,
-    )
+    survey.unresolved = survey.unresolved or too_long
+    return survey
 
 
 def _sample_parts(command: str) -> Iterator[str]:
@@ -171,19 +152,27 @@ def _sample_parts(command: str) -> Iterator[str]:
             yield " ".join(candidate.raw_words)[:MAX_COMMAND_CHARACTERS]
 
 
-class _DenySearch:
-    """One search through a text and the texts nested in it."""
+class Survey:
+    """Everything in a text that a rule may match, also in the texts nested in it."""
 
     def __init__(self) -> None:
         self.parts: dict[str, None] = {}
-        self.unresolved = False
-        self.over_budget = ""
-        self._characters_read = 0
-        self._uncertain = set[CommandWords]()
-        self._characters_added = 0
-        self.done: dict[tuple[str | None, ...], CommandWords] = {}
         self.redirects: dict[tuple[str, str], None] = {}
+        """Operators and their files."""
         self.beginnings: dict[str, None] = {}
+        """For commands with a word that is only known at run time: the text before that word."""
+        self.unresolved = False
+        """Some command is only known at run time."""
+        self.over_budget = ""
+        """Why the text was not searched completely; empty if it was."""
+        self._done: dict[tuple[str | None, ...], CommandWords] = {}
+        self._uncertain = set[CommandWords]()
+        self._characters_read = 0
+        self._characters_added = 0
+
+    @property
+    def commands(self) -> Collection[CommandWords]:
+        return self._done.values()
 
     def search_text(self, command: str, depth: int, *, sure: bool = False) -> None:
         """Search a text that some shell reads, or may read if not `sure`. Raises TooComplex."""
@@ -248,11 +237,11 @@ class _DenySearch:
     def search_command(self, candidate: CommandWords, depth: int, *, sure: bool = False) -> None:
         """Search one command and every command in its arguments. Raises TooComplex."""
         key = candidate.raw_words if None in candidate.words else candidate.words
-        if key in self.done:
+        if key in self._done:
             return
-        self.done[key] = candidate
+        self._done[key] = candidate
         self._check_depth(depth)
-        if len(self.done) > MAX_COMMANDS:
+        if len(self._done) > MAX_COMMANDS:
             raise TooComplex(f"It contains too many commands to check (at most {MAX_COMMANDS:,})")
         begin = 0
         while begin < len(candidate.raw_words) and ASSIGNMENT.match(candidate.raw_words[begin]):

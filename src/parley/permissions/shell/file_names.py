@@ -254,7 +254,7 @@ class Names(Struct, frozen=True):
     links: tuple[str, ...]
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class NameSource(Struct, frozen=True, kw_only=True):
     """Which names a command prints."""
 
     starts: tuple[str, ...] = (".",)
@@ -272,7 +272,7 @@ class Source(Struct, frozen=True, kw_only=True):
 class Feed(Struct, frozen=True):
     reader: SimpleCommand
     """The command that reads the files, with NAME in place of their names."""
-    source: Source
+    source: NameSource
     is_split: bool
     """The names are read from a pipe, and split at blanks."""
     reads: tuple[str, ...]
@@ -334,7 +334,7 @@ def _find_executed(argv: tuple[str, ...]) -> Feed | None:
     return Feed(reader, source, False, (*(check_find(tests, ()) or ()), *_other_files(reader)))
 
 
-def _find_source(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Source | None:
+def _find_source(command: SimpleCommand, before: Sequence[SimpleCommand]) -> NameSource | None:
     """What the command before a pipe prints, also through filters."""
     for earlier in reversed(before):
         if command.before != "|" or earlier.after != "|" or earlier.globs or not earlier.argv:
@@ -350,7 +350,7 @@ def _find_source(command: SimpleCommand, before: Sequence[SimpleCommand]) -> Sou
     return None
 
 
-def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
+def _parse_source(name: str, argv: tuple[str, ...]) -> NameSource | None:
     if name == "find":
         return _parse_find(argv)
     if argv[:2] == ("git", "ls-files"):
@@ -359,7 +359,7 @@ def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
         if listed is None or not all(map(PATHSPEC.fullmatch, patterns)):
             return None
         only_names = patterns if all(pattern[0] == "*" for pattern in patterns) else ()
-        return Source(names=only_names, is_tracked=True, ends_with_nul=listed.has_flag("z"))
+        return NameSource(names=only_names, is_tracked=True, ends_with_nul=listed.has_flag("z"))
     program = LISTERS.get(name)
     found = parse_arguments(program, argv) if program else None
     if found is None or not found.has_flag(*NAMES_ONLY) or (name == "grep" and not found.has_flag("r")):
@@ -368,10 +368,10 @@ def _parse_source(name: str, argv: tuple[str, ...]) -> Source | None:
         return None
     has_pattern = found.has_flag("e", "files")
     starts = found.list_operands(argv)[0 if has_pattern else 1 :]
-    return Source(starts=starts or (".",), only_files=True, ends_with_nul=found.has_flag("0", "null"))
+    return NameSource(starts=starts or (".",), only_files=True, ends_with_nul=found.has_flag("0", "null"))
 
 
-def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> Source | None:
+def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> NameSource | None:
     """The names that `find` prints, or runs a command with, at most."""
     if check_find(argv, ()) is None or NOT_LISTED.intersection(argv):
         return None
@@ -403,7 +403,7 @@ def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> Source | No
         elif is_conjunction and (word, value) == ("-type", "f"):
             only_files = True
         is_negated = False
-    return Source(
+    return NameSource(
         starts=tuple(starts),
         names=tuple(names[:1]),
         excluded=frozenset(excluded),
@@ -416,7 +416,7 @@ def _parse_find(argv: tuple[str, ...], *, executes: bool = False) -> Source | No
 # Names.
 
 
-def _walk(source: Source, folder: str, fs: Filesystem) -> Names | None:
+def _walk(source: NameSource, folder: str, fs: Filesystem) -> Names | None:
     """The names in the folders at which a source starts."""
     is_printed = _compile(source.names)
     files, links, folders = list[str](), list[str](), list[str]()
@@ -437,7 +437,7 @@ def _walk(source: Source, folder: str, fs: Filesystem) -> Names | None:
     return Names(tuple(folders), tuple(files), tuple(links))
 
 
-def _list_tracked(source: Source, folder: str, fs: Filesystem) -> Names | None:
+def _list_tracked(source: NameSource, folder: str, fs: Filesystem) -> Names | None:
     """The names in the index of git, below a folder. A folder on their way must not be a symlink."""
     found, real = find_repositories(folder, fs), fs.resolve(folder).real
     if real is None or len(found) != 1 or not found[0].is_certain or found[0].is_bare or found[0].problem:

@@ -14,7 +14,14 @@ from collections.abc import Sequence
 
 from parley.permissions.base import word_set
 from parley.permissions.git import config
-from parley.permissions.shell.arguments import ParsedArguments, Program, accepts_globs, parse_arguments, read_operands
+from parley.permissions.shell.arguments import (
+    ParsedArguments,
+    Program,
+    accepts_globs,
+    parse_arguments,
+    program_table,
+    read_operands,
+)
 from parley.protocol.base import Struct
 
 GLOBAL_FLAGS = ("--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects")
@@ -43,10 +50,36 @@ LOG = Program(short=LOG_SHORT, long=LOG_LONG, number_flags=True)
 REF_LONG = "contains= no-contains= merged= no-merged= points-at= sort= format= column? no-column color? no-color"
 
 READERS = {
-    "status": Program(
-        short="sbvzu::",
-        long="short branch verbose porcelain? long untracked-files? ignored? column? no-column ahead-behind "
-        "no-ahead-behind renames no-renames find-renames? show-stash ignore-submodules?",
+    **program_table(
+        """
+    status: sbvzu:: short branch verbose porcelain? long untracked-files? ignored? column? no-column ahead-behind
+        no-ahead-behind renames no-renames find-renames? show-stash ignore-submodules?
+    rev-parse | operands=text: q show-toplevel git-dir absolute-git-dir git-common-dir abbrev-ref? short? verify quiet
+        symbolic symbolic-full-name is-inside-work-tree is-inside-git-dir is-bare-repository is-shallow-repository
+        show-prefix show-cdup all branches? tags? remotes? show-superproject-working-tree
+    ls-files: cdmokstuvzx: cached deleted modified others ignored stage unmerged killed exclude= exclude-standard
+        full-name error-unmatch abbrev? eol directory no-empty-directory deduplicate
+    ls-tree: drtlz name-only name-status full-name full-tree long abbrev? format=
+    blame: wlsetfnbpcL:M::C:: root show-stats line-porcelain porcelain incremental show-name show-number show-email
+        abbrev? date= ignore-rev= color-lines
+    describe | operands=text: - all tags long always dirty? broken? abbrev? match= exclude= exact-match first-parent
+        contains candidates=
+    cat-file | operands=text max_operands=2: tspe
+    merge-base | operands=text: a all is-ancestor octopus independent fork-point
+    name-rev | operands=text: - tags refs= exclude= all name-only no-undefined always
+    show-ref | operands=text: sdq head heads tags dereference hash? verify quiet abbrev?
+    count-objects | max_operands=0: vH verbose human-readable
+    check-ignore: vnqz verbose non-matching quiet no-index
+    grep | operands=pattern number_flags pattern_flags=e,f recursive_flags=* file_flags=f:
+        iIwvnlLchHqoEFPGWpae:A:B:C:m:f: ignore-case word-regexp invert-match line-number files-with-matches name-only
+        files-without-match count quiet only-matching extended-regexp fixed-strings perl-regexp basic-regexp
+        function-context show-function text untracked cached no-index break heading color? no-color column max-depth=
+        and or not all-match after-context= before-context= context= max-count= threads= full-name null recursive
+        no-recursive
+    config | operands=text max_operands=2: lz get get-all get-regexp list local global system worktree show-origin
+        show-scope name-only null type= default= bool int path
+    version | max_operands=0: - build-options
+    """
     ),
     "log": LOG,
     "show": LOG,
@@ -57,57 +90,8 @@ READERS = {
         short="avr", long=f"list all remotes verbose show-current ignore-case no-abbrev abbrev? {REF_LONG}"
     ),
     "tag": Program(short="ln::i", long=f"list ignore-case {REF_LONG}"),
-    "rev-parse": Program(
-        short="q",
-        long="show-toplevel git-dir absolute-git-dir git-common-dir abbrev-ref? short? verify quiet symbolic "
-        "symbolic-full-name is-inside-work-tree is-inside-git-dir is-bare-repository is-shallow-repository "
-        "show-prefix show-cdup all branches? tags? remotes? show-superproject-working-tree",
-        operands="text",
-    ),
-    "ls-files": Program(
-        short="cdmokstuvzx:",
-        long="cached deleted modified others ignored stage unmerged killed exclude= exclude-standard full-name "
-        "error-unmatch abbrev? eol directory no-empty-directory deduplicate",
-    ),
-    "ls-tree": Program(short="drtlz", long="name-only name-status full-name full-tree long abbrev? format="),
-    "blame": Program(
-        short="wlsetfnbpcL:M::C::",
-        long="root show-stats line-porcelain porcelain incremental show-name show-number show-email abbrev? date= "
-        "ignore-rev= color-lines",
-    ),
-    "describe": Program(
-        long="all tags long always dirty? broken? abbrev? match= exclude= exact-match first-parent contains "
-        "candidates=",
-        operands="text",
-    ),
-    "cat-file": Program(short="tspe", operands="text", max_operands=2),
     "rev-list": Program(short=LOG_SHORT, long=f"{LOG_LONG} objects disk-usage? header timestamp", number_flags=True),
-    "merge-base": Program(short="a", long="all is-ancestor octopus independent fork-point", operands="text"),
-    "name-rev": Program(long="tags refs= exclude= all name-only no-undefined always", operands="text"),
     "for-each-ref": Program(long=f"count= ignore-case {REF_LONG}", operands="text"),
-    "show-ref": Program(short="sdq", long="head heads tags dereference hash? verify quiet abbrev?", operands="text"),
-    "count-objects": Program(short="vH", long="verbose human-readable", max_operands=0),
-    "check-ignore": Program(short="vnqz", long="verbose non-matching quiet no-index"),
-    "grep": Program(
-        short="iIwvnlLchHqoEFPGWpae:A:B:C:m:f:",
-        long="ignore-case word-regexp invert-match line-number files-with-matches name-only files-without-match count "
-        "quiet only-matching extended-regexp fixed-strings perl-regexp basic-regexp function-context show-function "
-        "text untracked cached no-index break heading color? no-color column max-depth= and or not all-match "
-        "after-context= before-context= context= max-count= threads= full-name null recursive no-recursive",
-        operands="pattern",
-        pattern_flags="e f",
-        recursive_flags="*",
-        number_flags=True,
-        file_flags="f",
-    ),
-    "config": Program(
-        short="lz",
-        long="get get-all get-regexp list local global system worktree show-origin show-scope name-only null type= "
-        "default= bool int path",
-        operands="text",
-        max_operands=2,
-    ),
-    "version": Program(long="build-options", max_operands=0),
 }
 
 # Subcommands that only read with one of these words after them.

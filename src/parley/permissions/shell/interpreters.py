@@ -3,7 +3,7 @@
     list(find_shell_texts("ssh", ["ssh", "host", "rm x"]))                   ["rm x"]: a shell reads it
     list(find_command_positions("docker", ["docker", "exec", "c", "rm"]))    [2, 3]: a command may begin there
 
-The wrappers that simply come before a command are in program_groups.py. What is missed here is found nowhere else, so
+The wrappers that simply come before a command are in arguments.py. What is missed here is found nowhere else, so
 the tables are wide: a false match costs a question.
 """
 
@@ -16,56 +16,46 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from parley.permissions.base import word_set
-from parley.permissions.shell.program_groups import BUILDS, SERVICES
+from parley.permissions.base import word_set, word_table
+from parley.permissions.shell.arguments import BUILDS, SERVICES
 from parley.protocol.base import Struct
 
 # Subcommands after which a command may begin at any word.
-SUBRUNNERS = {
-    **dict.fromkeys(
-        word_set("docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad crictl ctr"),
-        word_set("exec run create unshare ssh rsh --entrypoint debug --"),
-    ),
-    **dict.fromkeys(word_set("npm pnpm yarn bun npx bunx"), word_set("exec x dlx explore -c --call")),
-    **dict.fromkeys(
-        word_set(
-            "uv poetry pipenv bundle conda mamba micromamba hatch pdm rye direnv mise asdf rbenv pyenv nodenv nvm fnm "
-            "volta pixi dotenv op doppler aws-vault chamber sops teller infisical rustup flatpak toolbox devbox "
-            "distrobox snap guix nix opam stack cabal pipx pulumi"
-        ),
-        word_set("run exec exec-env exec-file x shell develop env -c -e -- --command enter"),
-    ),
-    **dict.fromkeys(word_set("perf"), word_set("stat record trace ftrace")),
-    **dict.fromkeys(word_set("trace-cmd rr coverage"), word_set("record run")),
-    "git": word_set("run view visualize foreach instaweb web--browse merge-index remote-ext"),
-    "brew": word_set("exec sh"),
-    **dict.fromkeys(word_set("gh gcloud aws az"), word_set("ssh --command --")),
-    "cargo": word_set("watch"),
-    **dict.fromkeys(
-        word_set("heroku fly flyctl railway vault buildah dvc"),
-        word_set("run local:run unshare ssh exec console -C -- --command stage"),
-    ),
-    "consul": word_set("lock watch exec"),
-    "tox": word_set("exec"),
-    "just": word_set("-c --command --shell --chooser"),
-    "go": word_set("-exec -toolexec"),
-    "rg": word_set("--pre --hostname-bin"),
-    **dict.fromkeys(word_set("fd fdfind"), word_set("-x -X --exec --exec-batch")),
-    "cmake": word_set("-E"),
-    "ctest": word_set("--test-command --build-and-test"),
-    "ip": word_set("exec"),
-    "machinectl": word_set("shell"),
-    "launchctl": word_set("submit --"),
-    "vagrant": word_set("ssh -c --command"),
-    "adb": word_set("shell"),
-    "wsl": word_set("-e --exec --"),
-    **dict.fromkeys(word_set("i3-msg swaymsg hyprctl xdotool"), word_set("exec")),
-    "tmux": word_set(
-        "new new-session neww new-window splitw split-window respawn-pane respawnp respawn-window respawnw run "
-        "run-shell if if-shell popup display-popup pipe-pane pipep send send-keys set set-option bind bind-key "
-        "set-hook confirm confirm-before command-prompt menu display-menu"
-    ),
-}
+SUBRUNNERS = word_table(
+    """
+    docker podman nerdctl kubectl oc docker-compose lxc incus multipass nomad crictl ctr: exec run create unshare ssh
+        rsh --entrypoint debug --
+    npm pnpm yarn bun npx bunx: exec x dlx explore -c --call
+    uv poetry pipenv bundle conda mamba micromamba hatch pdm rye direnv mise asdf rbenv pyenv nodenv nvm fnm volta pixi
+        dotenv op doppler aws-vault chamber sops teller infisical rustup flatpak toolbox devbox distrobox snap guix nix
+        opam stack cabal pipx pulumi: run exec exec-env exec-file x shell develop env -c -e -- --command enter
+    perf: stat record trace ftrace
+    trace-cmd rr coverage: record run
+    git: run view visualize foreach instaweb web--browse merge-index remote-ext
+    brew: exec sh
+    gh gcloud aws az: ssh --command --
+    cargo: watch
+    heroku fly flyctl railway vault buildah dvc: run local:run unshare ssh exec console -C -- --command stage
+    consul: lock watch exec
+    tox: exec
+    just: -c --command --shell --chooser
+    go: -exec -toolexec
+    rg: --pre --hostname-bin
+    fd fdfind: -x -X --exec --exec-batch
+    cmake: -E
+    ctest: --test-command --build-and-test
+    ip: exec
+    machinectl: shell
+    launchctl: submit --
+    vagrant: ssh -c --command
+    adb: shell
+    wsl: -e --exec --
+    i3-msg swaymsg hyprctl xdotool: exec
+    tmux: new new-session neww new-window splitw split-window respawn-pane respawnp respawn-window respawnw run
+        run-shell if if-shell popup display-popup pipe-pane pipep send send-keys set set-option bind bind-key set-hook
+        confirm confirm-before command-prompt menu display-menu
+    """
+)
 # In the arguments of a program without a row above, a command may begin after one of these.
 RUNS_COMMAND = re.compile(r"(?:[\w-]+:)?(?:exec|dlx|rsh|ssh|cmd)|devenv")
 # Programs after which a command may begin at any word.
@@ -86,84 +76,72 @@ TEXTS = word_set(
     "i3-msg swaymsg hyprctl scriptlive socat ncat nc netcat scp sftp ssh-copy-id"
 )
 # Options whose value is a command or a shell script. Long ones may be abbreviated.
-OPTIONS = {
-    **dict.fromkeys(
-        word_set("tar bsdtar gtar star"),
-        word_set(
-            "-I -F --use-compress-program --to-command --checkpoint-action --info-script --new-volume-script "
-            "--rsh-command --rmt-command"
-        ),
-    ),
-    **dict.fromkeys(word_set("sdiff diff3"), word_set("--diff-program")),
-    "strace": word_set("-o --output"),
-    "rg": word_set("--pre --hostname-bin"),
-    **dict.fromkeys(word_set("fd fdfind"), word_set("--exec --exec-batch")),
-    "cvs": word_set("-e"),
-    "ld": word_set("--error-handling-script"),
-    "meson": word_set("--wrapper --gdb-path"),
-    "proot": word_set("-q --qemu"),
-    "pandoc": word_set("-F --filter --pdf-engine"),
-    "mosh": word_set("--ssh --server --client"),
-    "xetex": word_set("-output-driver"),
-    "dbus-run-session": word_set("--dbus-daemon"),
-    **dict.fromkeys(word_set("iptables ip6tables"), word_set("--modprobe")),
-    "hyperfine": word_set("--prepare --setup --cleanup --shell --conclude"),
-    "pip": word_set("--python --editor"),
-    "env": word_set("-S --split-string"),
-    "fc": word_set("-e"),
-    "nix-shell": word_set("--run --command"),
-    "cdk": word_set("-a --app"),
-    **dict.fromkeys(word_set("bazel bazelisk"), word_set("--run_under")),
-    "az": word_set("--scripts"),
-    "npm": word_set("--call --script-shell --editor --viewer"),
-    "cargo": word_set("-s --shell"),
-    "helm": word_set("--post-renderer"),
-    "go": word_set("-vettool"),
-    "mail": word_set("-E --exec"),
-    **dict.fromkeys(
-        word_set("dpkg-buildpackage debuild"),
-        word_set("-r -p -R --root-command --rootcmd --sign-command --check-command --rules-file"),
-    ),
-    "debugfs": word_set("-R"),
-    "cpio": word_set("--rsh-command"),
-    "rsync": word_set("-e --rsh --rsync-path"),
-    **dict.fromkeys(word_set("scp sftp"), word_set("-S -D -s")),
-    "install": word_set("--strip-program"),
-    "split": word_set("--filter"),
-    "sort": word_set("--compress-program"),
-    "zip": word_set("-TT --unzip-command"),
-    "man": word_set("-P -H --pager --html"),
-    "wget": word_set("-e --use-askpass --execute --config"),
-    "curl": word_set("-K --config"),
-    "ssh-keygen": word_set("-D -w"),
-    "ssh-add": word_set("-s -S"),
-    "tcpdump": word_set("-z"),
-    "nano": word_set("-s --speller"),
-    **dict.fromkeys(word_set("ncat nc netcat"), word_set("-e -c --exec --sh-exec --lua-exec")),
-    **dict.fromkeys(word_set("compgen complete mapfile readarray"), word_set("-C")),
-    "script": word_set("-c --command"),
-    "svn": word_set("--diff-cmd --diff3-cmd --editor-cmd"),
-    "dpkg": word_set("--pre-invoke --post-invoke --status-logger"),
-    **dict.fromkeys(word_set("rpm rpmbuild"), word_set("--pipe")),
-    **dict.fromkeys(word_set("ag ack bat batcat delta"), word_set("--pager")),
-    "bpftrace": word_set("-c"),
-    **dict.fromkeys(word_set("agetty getty"), word_set("-l --login-program")),
-    **dict.fromkeys(
-        word_set("gpg gpg2"), word_set("--photo-viewer --agent-program --dirmngr-program --pinentry-program")
-    ),
-    "git": word_set(
-        "-x --exec --extcmd --upload-pack --receive-pack -u --sendmail-cmd --to-cmd --cc-cmd --header-cmd "
-        "--smtp-server --access-hook --httpd --browser --open-files-in-pager --tree-filter --index-filter --env-filter "
-        "--msg-filter --parent-filter --commit-filter --tag-name-filter --setup --program"
-    ),
-    **dict.fromkeys(word_set("fzf sk"), word_set("--preview --bind")),
-    "make": word_set("-E --eval"),
-    "start-stop-daemon": word_set("-x -a --exec --startas"),
-    "flatpak": word_set("--command"),
-    **dict.fromkeys(
-        word_set("gcc g++ cc c++ cpp clang clang++"), word_set("-wrapper --wrapper -fplugin -specs --specs")
-    ),
-}
+OPTIONS = word_table(
+    """
+    tar bsdtar gtar star: -I -F --use-compress-program --to-command --checkpoint-action --info-script
+        --new-volume-script --rsh-command --rmt-command
+    sdiff diff3: --diff-program
+    strace: -o --output
+    rg: --pre --hostname-bin
+    fd fdfind: --exec --exec-batch
+    cvs: -e
+    ld: --error-handling-script
+    meson: --wrapper --gdb-path
+    proot: -q --qemu
+    pandoc: -F --filter --pdf-engine
+    mosh: --ssh --server --client
+    xetex: -output-driver
+    dbus-run-session: --dbus-daemon
+    iptables ip6tables: --modprobe
+    hyperfine: --prepare --setup --cleanup --shell --conclude
+    pip: --python --editor
+    env: -S --split-string
+    fc: -e
+    nix-shell: --run --command
+    cdk: -a --app
+    bazel bazelisk: --run_under
+    az: --scripts
+    npm: --call --script-shell --editor --viewer
+    cargo: -s --shell
+    helm: --post-renderer
+    go: -vettool
+    mail: -E --exec
+    dpkg-buildpackage debuild: -r -p -R --root-command --rootcmd --sign-command --check-command --rules-file
+    debugfs: -R
+    cpio: --rsh-command
+    rsync: -e --rsh --rsync-path
+    scp sftp: -S -D -s
+    install: --strip-program
+    split: --filter
+    sort: --compress-program
+    zip: -TT --unzip-command
+    man: -P -H --pager --html
+    wget: -e --use-askpass --execute --config
+    curl: -K --config
+    ssh-keygen: -D -w
+    ssh-add: -s -S
+    tcpdump: -z
+    nano: -s --speller
+    ncat nc netcat: -e -c --exec --sh-exec --lua-exec
+    compgen complete mapfile readarray: -C
+    script: -c --command
+    svn: --diff-cmd --diff3-cmd --editor-cmd
+    dpkg: --pre-invoke --post-invoke --status-logger
+    rpm rpmbuild: --pipe
+    ag ack bat batcat delta: --pager
+    bpftrace: -c
+    agetty getty: -l --login-program
+    gpg gpg2: --photo-viewer --agent-program --dirmngr-program --pinentry-program
+    git: -x --exec --extcmd --upload-pack --receive-pack -u --sendmail-cmd --to-cmd --cc-cmd --header-cmd --smtp-server
+        --access-hook --httpd --browser --open-files-in-pager --tree-filter --index-filter --env-filter --msg-filter
+        --parent-filter --commit-filter --tag-name-filter --setup --program
+    fzf sk: --preview --bind
+    make: -E --eval
+    start-stop-daemon: -x -a --exec --startas
+    flatpak: --command
+    gcc g++ cc c++ cpp clang clang++: -wrapper --wrapper -fplugin -specs --specs
+    """
+)
 # Builtins that evaluate subscripts: `test -v 'a[$(id)]'` runs id.
 SUBSCRIPTS = word_set(
     "printf test [ [[ let read declare typeset local export readonly unset getopts wait mapfile readarray compgen "

@@ -16,12 +16,20 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice, pairwise, takewhile
+from itertools import pairwise, takewhile
 from urllib.parse import unquote
 
 from parley.permissions.base import OverBudget, word_set
 from parley.permissions.patterns import may_be_path
-from parley.permissions.shell.arguments import CD_COMMANDS, UnwrappedCommand, find_cd_target
+from parley.permissions.shell.arguments import (
+    BUILDS,
+    CD_COMMANDS,
+    FILE_FREE,
+    NAMES_NO_TARGET,
+    RUNNERS,
+    UnwrappedCommand,
+    find_cd_target,
+)
 from parley.permissions.shell.deny_search import ASSIGNMENT, SHELL, survey_command
 from parley.permissions.shell.git_arguments import parse_git_call
 from parley.permissions.shell.interpreters import (
@@ -32,12 +40,10 @@ from parley.permissions.shell.interpreters import (
     has_inline_code,
 )
 from parley.permissions.shell.prefix_rules import GIT_CHANGES_TREE, ONLY_READ, file_words, find_concern
-from parley.permissions.shell.program_groups import BUILDS, FILE_FREE, NAMES_NO_TARGET, RUNNERS
 from parley.permissions.shell.readers import READERS, reads_whole_folders
 from parley.permissions.shell.strict_parser import DEV_NULL, SETS_VARIABLES, CommandLine, SimpleCommand, only_prints
 from parley.permissions.shell.targets import DELETERS, find_file_operands
 from parley.permissions.shell.treesitter import CommandWords, may_expand
-from parley.protocol.base import Struct
 
 MAX_FOLDERS = 16
 MAX_NAMES = 400
@@ -109,33 +115,6 @@ ANY_EXPANSION = re.compile(r"\$\{[^}]*\}|\$\([^)]*\)|`[^`]*`|\$\w+|\$[*@#?!$-]")
 ALL_IN_IT = re.compile(r"/(?:\*|\.\*|\.\[!\.\]\*|\{[^}]*\*[^}]*\})$")
 
 
-class Mentions(Struct, frozen=True):
-    """The files that a text names, as absolute paths."""
-
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    """Arguments of commands that are in no table: each may be a file that is read."""
-    patterns: tuple[str, ...] = ()
-    """Globs and braces, as written."""
-    reads_whole_folders: bool = False
-    """A command reads whole folders."""
-    too_many: bool = False
-    """There are too many files to check."""
-    has_unknown_folder: bool = False
-    """A command changes to an unknown folder."""
-    folders: tuple[str, ...] = ()
-    """Arguments of commands that may use everything in a folder."""
-    targets: tuple[str, ...] = ()
-    """Arguments of commands that are in no table: each may be a file that is written."""
-    unknown_read: str = ""
-    """The word or program because of which not all files that are read are known; empty if they are."""
-    unknown_write: str = ""
-    """The same for files that are written, by whatever program."""
-    unknown_target: str = ""
-    """The same for redirections, and for programs that write the files that they are given."""
-
-
 class BaseFolders:
     """The folders in which the relative paths of a text may start."""
 
@@ -164,29 +143,30 @@ class BaseFolders:
 def find_mentions(command: str, cwd: str, home: str, line: CommandLine | None) -> Mentions:
     """The files besides those that a proven line is known to touch."""
     survey, bases = survey_command(command), BaseFolders(cwd, home)
-    if survey.over_budget:
-        reason = survey.over_budget
-        return Mentions(too_many=True, unknown_read=reason, unknown_write=reason, unknown_target=reason)
     candidates = [(words, found) for found in survey.commands if (words := _literal_words(found))]
-    commands = [words for words, _ in candidates]
     sets_home = SETS_HOME.search(QUOTES.sub("", command)) is not None or any(map(_may_set_home, survey.commands))
-    for words in commands:
+    mentions = Mentions(bases, line, sets_home=sets_home)
+    if survey.over_budget:
+        mentions.too_many = True
+        mentions.unknown_read = mentions.unknown_write = mentions.unknown_target = survey.over_budget
+        return mentions
+    for words, _ in candidates:
         if words[0] in CD_COMMANDS:
             bases.change_directory(words)
             uses_home = len(words) == 1 or USES_HOME.search(" ".join(words)) or "CDPATH" in command
             bases.has_unknown_folder = bases.has_unknown_folder or bool(sets_home and uses_home)
-    search = _MentionSearch(bases, line, sets_home=sets_home)
     for words, found in candidates:
-        search.add_command(words)
-        if words not in search.known:
-            search.add_unknown(words, found)
+        mentions.add_command(words)
+        if words not in mentions.known:
+            mentions.add_unknown(words, found)
     if survey.unresolved:
-        search.unknown_read = search.unknown_write = "a command that is only known when it runs"
+        mentions.unknown_read = mentions.unknown_write = "a command that is only known when it runs"
     for operator, target in survey.redirects:
-        search.add_redirect(operator, target)
-    if line is None or line.has_documents or any("xargs" in words for words in commands):
-        search.add_text(command)
-    return search.result()
+        mentions.add_redirect(operator, target)
+    if line is None or line.has_documents or any("xargs" in words for words, _ in candidates):
+        mentions.add_text(command)
+    mentions.finish()
+    return mentions
 
 
 def has_nested_commands(line: CommandLine) -> bool:
@@ -194,38 +174,54 @@ def has_nested_commands(line: CommandLine) -> bool:
     return len(survey_command(line.text).commands) > len(line.commands)
 
 
-class _MentionSearch:
+class Mentions:
+    """The files that a text names, as absolute paths."""
+
     def __init__(self, bases: BaseFolders, line: CommandLine | None, *, sets_home: bool) -> None:
         self._bases = bases
         self._sets_home = sets_home
         simple = line.commands if line else ()
         self._proven = {command.argv for command in simple}
         self.known = {command.argv for command in simple if find_file_operands(command) is not None}
-        self.unknown_read = self.unknown_write = self.unknown_target = ""
+        self.reads: dict[str, None] = {}
+        self.writes: dict[str, None] = {}
+        self.words: dict[str, None] = {}
+        """Arguments of commands that are in no table: each may be a file that is read."""
+        self.targets: dict[str, None] = {}
+        """The same: each may be a file that is written."""
+        self.folders: dict[str, None] = {}
+        """Arguments of commands that may use everything in a folder."""
+        self.patterns: dict[str, None] = {}
+        """Globs and braces, as written."""
+        self.reads_whole_folders = False
+        """A command reads whole folders."""
+        self.too_many = False
+        """There are too many files to check."""
+        self.has_unknown_folder = False
+        """A command changes to an unknown folder."""
+        self.unknown_read = ""
+        """The word or program because of which not all files that are read are known; empty if they are."""
+        self.unknown_write = ""
+        """The same for files that are written, by whatever program."""
+        self.unknown_target = ""
+        """The same for redirections, and for programs that write the files that they are given."""
         self._has_writer = False
         """A program writes files that its arguments may name."""
-        self._folders: dict[str, None] = {}
-        self._targets: dict[str, None] = {}
         self._known_redirects = {(found.operator, found.target) for command in simple for found in command.redirects}
-        self._reads: dict[str, None] = {}
-        self._writes: dict[str, None] = {}
-        self._words: dict[str, None] = {}
-        self._patterns: dict[str, None] = {}
         self._added: set[tuple[int, str]] = set()
-        self._reads_whole_folders = False
 
     def add_command(self, words: tuple[str, ...]) -> None:
         found = find_file_operands(SimpleCommand(words, words, ""))
         if words not in self._proven:
-            self._reads_whole_folders = self._reads_whole_folders or reads_whole_folders(words)
+            self.reads_whole_folders = self.reads_whole_folders or reads_whole_folders(words)
         if found is None:
             for word in words[1:]:
-                self._add(self._words, _names_in_word(word))
+                self._add(self.words, _names_in_word(word))
         elif words not in self.known:
-            self._add(self._reads, found.reads)
-            self._add(self._writes, found.writes)
+            self._add(self.reads, found.reads)
+            self._add(self.writes, found.writes)
         if words not in self._proven:
-            self._patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
+            self.patterns.update(dict.fromkeys(word for word in words[1:] if WILD.search(word)))
 
     def add_unknown(self, words: tuple[str, ...], candidate: CommandWords) -> None:
         """Files that a command may use without naming them, and names that it may write."""
@@ -254,15 +250,15 @@ class _MentionSearch:
         elif name in RUNNERS:
             # The command inside is another candidate; `env -C folder` changes where it runs.
             for before, word in pairwise(words):
-                self._add(self._folders, _names_in_word(word) if before[:1] == "-" or RUNNERS[name] else ())
+                self._add(self.folders, _names_in_word(word) if before[:1] == "-" or RUNNERS[name] else ())
             self._add_effects(name, words)
             return
         if found is None:
             if name not in BUILDS and name != "git":
                 for word in words[1:]:
-                    self._add(self._folders, _names_in_word(word))
+                    self._add(self.folders, _names_in_word(word))
             if not is_proven:
-                self._add(self._targets, (target for _, target in file_words(UnwrappedCommand(words, words, ()))))
+                self._add(self.targets, (target for _, target in file_words(UnwrappedCommand(words, words, ()))))
                 self._has_writer = self._has_writer or name not in NAMES_NO_TARGET
             self._add_effects(name, words)
         if dynamic:
@@ -307,39 +303,29 @@ class _MentionSearch:
     def add_text(self, command: str) -> None:
         """Not everything that runs is known: any text that looks like a name may be a file."""
         found = (match[0] for match in NAME.finditer(command))
-        self._add(self._words, dict.fromkeys(name for name in found if name[0] != "-"))
+        self._add(self.words, dict.fromkeys(name for name in found if name[0] != "-"))
 
     def add_redirect(self, operator: str, target: str) -> None:
         if (operator, target) in self._known_redirects or target == DEV_NULL or DUPLICATE.fullmatch(operator + target):
             return
         name = QUOTES.sub("", target)
-        self._add(self._reads if operator == "<" else self._writes, [name])
+        self._add(self.reads if operator == "<" else self.writes, [name])
         if name[:2] not in ("<(", ">(") and (WILD.search(name) or self._is_dynamic(None, name)):
             if operator != ">" and "<" in operator:
                 self.unknown_read = self.unknown_read or name
             if operator != "<":
                 self.unknown_write = self.unknown_target = name
 
-    def result(self) -> Mentions:
-        kinds = (self._reads, self._writes, self._words, self._patterns, self._folders, self._targets)
-        too_many = any(len(kind) > MAX_NAMES for kind in kinds)
-        if self._bases.has_unknown_folder and (self._has_writer or self._writes):
+    def finish(self) -> None:
+        """Nothing more is added. Only so many names are checked."""
+        kinds = (self.reads, self.writes, self.words, self.patterns, self.folders, self.targets)
+        self.too_many = any(len(kind) > MAX_NAMES for kind in kinds)
+        self.has_unknown_folder = self._bases.has_unknown_folder
+        if self.has_unknown_folder and (self._has_writer or self.writes):
             self.unknown_target = self.unknown_target or "its folder is not known"
-        reads, writes, words, patterns, folders, targets = (tuple(islice(kind, MAX_NAMES)) for kind in kinds)
-        return Mentions(
-            reads=reads,
-            writes=writes,
-            words=words,
-            patterns=patterns,
-            reads_whole_folders=self._reads_whole_folders,
-            too_many=too_many,
-            has_unknown_folder=self._bases.has_unknown_folder,
-            folders=folders,
-            targets=targets,
-            unknown_read=self.unknown_read,
-            unknown_write=self.unknown_write,
-            unknown_target=self.unknown_target,
-        )
+        for kind in kinds:
+            for name in list(kind)[MAX_NAMES:]:
+                del kind[name]
 
     def _add(self, to: dict[str, None], names: Iterable[str]) -> None:
         for name in names:

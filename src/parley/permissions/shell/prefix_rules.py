@@ -20,10 +20,10 @@ from urllib.parse import unquote
 
 import msgspec
 
-from parley.permissions.base import word_set
+from parley.permissions.base import word_set, word_table
 from parley.permissions.git import config
 from parley.permissions.shell import git_arguments
-from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments
+from parley.permissions.shell.arguments import Program, UnwrappedCommand, parse_arguments, program_table
 from parley.permissions.shell.command_rules import matches
 from parley.permissions.shell.interpreters import OPTIONS, SUBRUNNERS
 from parley.permissions.shell.readers import READERS
@@ -39,59 +39,43 @@ DERIVES_NAME = "curl derives the name of the file it writes from {word}"
 BACKUP = "sed would write its backup to another folder or under another name: {word}"
 
 # Flags that neither write nor run anything, but are only accepted with a rule; `max_operands` here lifts the limit.
-EXTRA_FLAGS = {
-    "grep": Program(short="V"),
-    **dict.fromkeys(("id", "groups"), Program(max_operands=1)),
-    "wc": Program(long="files0-from="),
-    "diff": Program(
-        short="D:S:X:nv",
-        long="ed exclude-from= from-file= to-file= horizon-lines= ifdef= ignore-file-name-case ignore-matching-lines= "
-        "line-format= no-ignore-file-name-case palette= rcs show-function-line= starting-file= suppress-blank-empty "
-        "tabsize= unidirectional-new-file",
-    ),
-    "cmp": Program(short="v"),
-    "du": Program(long="count-links files0-from="),
-    "df": Program(short="v", long="no-sync sync"),
-    "file": Program(
-        short="Pcde:f:lm:psvS",
-        long="apple checking-printout debug exclude= exclude-quiet= files-from= list magic-file= no-buffer no-sandbox "
-        "parameter= preserve-date special-files",
-    ),
-    "sort": Program(short="T:", long="files0-from= random-source= temporary-directory="),
-    "column": Program(
-        short="E:L:O:T:VW:de:hil:p:r:",
-        long="keep-empty-lines output-width= table-columns-limit= table-header-repeat table-hide= table-name= "
-        "table-noextreme= table-noheadings table-order= table-right= table-truncate= table-wrap= tree= tree-id= "
-        "tree-parent=",
-    ),
-    "nl": Program(
-        long="footer-numbering= header-numbering= join-blank-lines= line-increment= no-renumber number-separator= "
-        "section-delimiter= starting-line-number="
-    ),
-    "hostname": Program(short="AIadfiy", long="alias all-fqdns all-ip-addresses domain fqdn ip-address long nis yp"),
-    "tty": Program(long="quiet silent"),
-    "od": Program(short="af", long="traditional"),
-    "hexdump": Program(
-        short="L::e:f:", long="color? format= format-file= one-byte-char one-byte-octal two-bytes-decimal two-bytes-hex"
-    ),
-    "strings": Program(short="T:U:ds:", long="data include-all-whitespace output-separator= target= unicode="),
-    "free": Program(short="V", long="committed count= gibi kibi mebi pebi peta seconds= tebi tera"),
-    "cksum": Program(short="w", long="debug ignore-missing quiet status strict warn"),
-    "b2sum": Program(short="l:", long="length="),
-    "shasum": Program(short="0Ua:hqsv", long="algorithm="),
-    "rg": Program(
-        short="hV",
-        long="auto-hybrid-regex block-buffered line-buffered no-line-buffered no-block-buffered dfa-size-limit= "
-        "engine= field-context-separator= generate= ignore-file= ignore-file-case-insensitive include-zero "
-        "no-crlf no-encoding no-ignore-dot no-ignore-exclude no-ignore-files no-ignore-global no-json no-mmap "
-        "mmap no-multiline no-multiline-dotall no-pcre2 no-pre no-require-git no-search-zip no-text no-trim no-unicode "
-        "null-data print0 regex-size-limit= sort-files stop-on-nonmatch type-add= type-clear= no-context-separator "
-        "no-fixed-strings no-follow no-invert-match no-stats no-sort-files no-byte-offset hyperlink-format= quiet",
-    ),
-    "tree": Program(
-        short="hH:T:", long="gitfile= infofile= hintro= houtro= nolinks compress= hyperlink opt-toggle version help"
-    ),
-}
+EXTRA_FLAGS = program_table(
+    """
+    grep: V
+    id groups | max_operands=1:
+    wc: - files0-from=
+    diff: D:S:X:nv ed exclude-from= from-file= to-file= horizon-lines= ifdef= ignore-file-name-case
+        ignore-matching-lines= line-format= no-ignore-file-name-case palette= rcs show-function-line= starting-file=
+        suppress-blank-empty tabsize= unidirectional-new-file
+    cmp: v
+    du: - count-links files0-from=
+    df: v no-sync sync
+    file: Pcde:f:lm:psvS apple checking-printout debug exclude= exclude-quiet= files-from= list magic-file= no-buffer
+        no-sandbox parameter= preserve-date special-files
+    sort: T: files0-from= random-source= temporary-directory=
+    column: E:L:O:T:VW:de:hil:p:r: keep-empty-lines output-width= table-columns-limit= table-header-repeat table-hide=
+        table-name= table-noextreme= table-noheadings table-order= table-right= table-truncate= table-wrap= tree=
+        tree-id= tree-parent=
+    nl: - footer-numbering= header-numbering= join-blank-lines= line-increment= no-renumber number-separator=
+        section-delimiter= starting-line-number=
+    hostname: AIadfiy alias all-fqdns all-ip-addresses domain fqdn ip-address long nis yp
+    tty: - quiet silent
+    od: af traditional
+    hexdump: L::e:f: color? format= format-file= one-byte-char one-byte-octal two-bytes-decimal two-bytes-hex
+    strings: T:U:ds: data include-all-whitespace output-separator= target= unicode=
+    free: V committed count= gibi kibi mebi pebi peta seconds= tebi tera
+    cksum: w debug ignore-missing quiet status strict warn
+    b2sum: l: length=
+    shasum: 0Ua:hqsv algorithm=
+    rg: hV auto-hybrid-regex block-buffered line-buffered no-line-buffered no-block-buffered dfa-size-limit= engine=
+        field-context-separator= generate= ignore-file= ignore-file-case-insensitive include-zero no-crlf no-encoding
+        no-ignore-dot no-ignore-exclude no-ignore-files no-ignore-global no-json no-mmap mmap no-multiline
+        no-multiline-dotall no-pcre2 no-pre no-require-git no-search-zip no-text no-trim no-unicode null-data print0
+        regex-size-limit= sort-files stop-on-nonmatch type-add= type-clear= no-context-separator no-fixed-strings
+        no-follow no-invert-match no-stats no-sort-files no-byte-offset hyperlink-format= quiet
+    tree: hH:T: gitfile= infofile= hintro= houtro= nolinks compress= hyperlink opt-toggle version help
+    """
+)
 GIT_EXTRA_FLAGS = Program(
     short="rtl:WO:mcX:iTS:kfhe",
     long="no-pager no-mailmap mailmap use-mailmap no-use-mailmap ws-error-highlight= anchored= submodule? "
@@ -258,14 +242,16 @@ EXCLUDE_NEXT = word_set(
     "--exclude --exclude-dir --exclude-from --exclude-path --extend-exclude --ignore --ignore-dir --ignore-pattern "
     "--ignore-path --ignore-glob --skip --omit --deselect"
 )
-INPUTS = {
-    **dict.fromkeys(("ssh", "scp", "sftp", "ssh-add"), word_set("-i")),
-    **dict.fromkeys(("docker", "docker-compose", "podman"), word_set("-f --file --env-file")),
-    **dict.fromkeys(("kubectl", "helm"), word_set("-f --filename --kubeconfig --values")),
-    "pre-commit": word_set("-c --config"),
-    "act": word_set("-W --workflows -e --eventpath"),
-    "git": word_set("-m --message"),
-}
+INPUTS = word_table(
+    """
+    ssh scp sftp ssh-add: -i
+    docker docker-compose podman: -f --file --env-file
+    kubectl helm: -f --filename --kubeconfig --values
+    pre-commit: -c --config
+    act: -W --workflows -e --eventpath
+    git: -m --message
+    """
+)
 """Flags whose next argument is a file that is read, or a text."""
 ONLY_READ = word_set("more shellcheck yamllint actionlint hadolint jq ps echo sleep")
 """Programs without a flag that writes; the tables do not know them, or not all their arguments."""

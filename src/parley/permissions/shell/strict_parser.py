@@ -426,7 +426,19 @@ class _Parser:
     def parse(self) -> list[SimpleCommand]:
         self._read_list("", ())
         if self._uses_home or self._uses_variables:
-            _check_variables(self._found, self._source, uses_home=self._uses_home)
+            # A variable is known only if nothing on the line may set it, or change how its value is split.
+            if "IFS" in self._source:
+                raise _NotProvable("a variable in a line that may change how words are split")
+            for command in self._found:
+                names = (*command.argv, *(name for name, _ in command.assignments))
+                first = next((word for word in command.argv if word not in ("time", "-p")), "")
+                sets = first in SETS_VARIABLES and not (first == "printf" and only_prints(command.argv))
+                if sets or (self._uses_home and any("HOME" in name for name in names)):
+                    raise _NotProvable(
+                        "a tilde in a command that may change HOME"
+                        if self._uses_home
+                        else "a variable that the line may set"
+                    )
         return self._found
 
     def _read_list(self, before: str, ends: Sequence[str]) -> str:
@@ -690,20 +702,6 @@ def _prints_one_word(commands: Sequence[SimpleCommand]) -> bool:
     if last.argv[:1] == ("wc",):
         return all(word.startswith("-") for word in last.argv[1:])
     return any(last.argv[: len(words)] == words for words in PRINTS_ONE_WORD)
-
-
-def _check_variables(commands: Sequence[SimpleCommand], source: str, *, uses_home: bool) -> None:
-    """A variable is known only if nothing on the line may set it, or change how its value is split."""
-    if "IFS" in source:
-        raise _NotProvable("a variable in a line that may change how words are split")
-    for command in commands:
-        names = (*command.argv, *(name for name, _ in command.assignments))
-        first = next((word for word in command.argv if word not in ("time", "-p")), "")
-        sets = first in SETS_VARIABLES and not (first == "printf" and only_prints(command.argv))
-        if sets or (uses_home and any("HOME" in name for name in names)):
-            raise _NotProvable(
-                "a tilde in a command that may change HOME" if uses_home else "a variable that the line may set"
-            )
 
 
 def only_prints(argv: Sequence[str]) -> bool:

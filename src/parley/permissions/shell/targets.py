@@ -26,9 +26,9 @@ from parley.permissions.filesystem import MAX_ENTRIES, Filesystem, normalize_pat
 from parley.permissions.shell.arguments import (
     CD_COMMANDS,
     IN_SHELL,
-    Program,
     find_cd_target,
     parse_arguments,
+    program_table,
     unwrap,
 )
 from parley.permissions.shell.file_names import GlobLookup, expand, find_feed, is_pattern
@@ -74,7 +74,7 @@ class FileOperands(Struct, frozen=True):
     copies_folders: bool = False
 
 
-class Step(Struct, frozen=True):
+class TargetStep(Struct, frozen=True):
     """The files of one command of a line."""
 
     names: tuple[str, ...]
@@ -86,7 +86,7 @@ class Step(Struct, frozen=True):
     """Globs for the names of the files, if another command names them, it only reads them, and all are known."""
 
 
-NO_FILES = Step((), (), False)
+NO_FILES = TargetStep((), (), False)
 
 
 class Targets(Struct, frozen=True):
@@ -121,7 +121,7 @@ class _Tracker:
         self.has_patterns = False
         self.list_command = ""
         """A command that reads files named in a list, if there is one."""
-        self.steps: list[Step] = []
+        self.steps: list[TargetStep] = []
         self.fed: dict[str, None] = {}
         self._before: list[SimpleCommand] = []
         self._fed_globs: tuple[str, ...] = ()
@@ -227,7 +227,7 @@ class _Tracker:
             argv += found.words
         return SimpleCommand(tuple(argv), tuple(argv), command.text)
 
-    def _add_files(self, found: FileOperands, folders: tuple[str, ...]) -> Step:
+    def _add_files(self, found: FileOperands, folders: tuple[str, ...]) -> TargetStep:
         reads = self._add(self.reads, found.reads, folders) if found.reads else []
         writes = self._add(self.writes, found.writes, folders) if found.writes else []
         if not reads and not writes:
@@ -235,13 +235,13 @@ class _Tracker:
         before = (part for name in (*found.reads, *found.writes) for part in _parts_before_parent(name))
         named = map(normalize_path, (*reads, *writes, *self._resolve(before, folders)))
         if not found.moves:
-            return Step(tuple(dict.fromkeys(named)), (), found.copies_folders)
+            return TargetStep(tuple(dict.fromkeys(named)), (), found.copies_folders)
         pairs = [(self._resolve([old], folders), self._resolve([new], folders)) for old, new in found.moves]
         all_moves = ((normalize_path(old), normalize_path(new)) for olds, news in pairs for old in olds for new in news)
         moves = tuple(islice(all_moves, MAX_NAMES))
         if len(moves) == MAX_NAMES:
             self._mark_unknown(TOO_MANY_NAMES)
-        return Step(tuple(dict.fromkeys(named)), moves, found.copies_folders)
+        return TargetStep(tuple(dict.fromkeys(named)), moves, found.copies_folders)
 
     def _add_followed(self, command: SimpleCommand, folders: tuple[str, ...]) -> None:
         for name, deep in find_followed_folders(command):
@@ -322,7 +322,7 @@ class _Tracker:
 
 def track_files(
     line: CommandLine, cwd: str, fs: Filesystem | None, home: str | None = None
-) -> tuple[Targets, tuple[Step, ...]]:
+) -> tuple[Targets, tuple[TargetStep, ...]]:
     """The files of a line, in all and per simple command.
 
     `home` is the HOME of the shell, if it is not the user's. Without a file system, paths are normalized as text, a
@@ -354,12 +354,12 @@ def deletes(line: CommandLine) -> bool:
     return any(command.argv and command.argv[0].rpartition("/")[2] in DELETERS for command in line.commands)
 
 
-def _merge_steps(found: list[Step], folders: tuple[str, ...], fed: tuple[str, ...]) -> Step:
+def _merge_steps(found: list[TargetStep], folders: tuple[str, ...], fed: tuple[str, ...]) -> TargetStep:
     if len(found) == 1:
-        return Step(found[0].names, found[0].moves, found[0].copies_folders, folders, fed)
+        return TargetStep(found[0].names, found[0].moves, found[0].copies_folders, folders, fed)
     names = tuple(dict.fromkeys(name for step in found for name in step.names))
     moves = tuple(move for step in found for move in step.moves)
-    return Step(names, moves, any(step.copies_folders for step in found), folders, fed)
+    return TargetStep(names, moves, any(step.copies_folders for step in found), folders, fed)
 
 
 def _redirect_operands(command: SimpleCommand) -> FileOperands:
@@ -393,65 +393,51 @@ def _make_absolute(path: str) -> str:
 
 EditParser = Callable[[Sequence[str]], FileOperands | None]
 
-MKDIR = Program(short="pvm:", long="parents verbose mode=", min_operands=1)
-TOUCH = Program(short="acmd:t:r:", long="no-create date= reference= time=", min_operands=1)
-RM = Program(short="rRfdvI", long="recursive force dir verbose preserve-root one-file-system", min_operands=1)
-RMDIR = Program(short="v", long="verbose ignore-fail-on-non-empty", min_operands=1)
-MOVE = Program(
-    short="fnuvTt:", long="force no-clobber update? verbose no-target-directory target-directory=", min_operands=1
-)
-COPY = Program(
-    short="rRafnpuvdPTt:",
-    long="recursive archive force no-clobber preserve? update? verbose no-dereference no-target-directory "
-    "target-directory= reflink? sparse=",
-    min_operands=1,
+EDITORS = program_table(
+    """
+    mkdir | min_operands=1: pvm: parents verbose mode=
+    touch | min_operands=1: acmd:t:r: no-create date= reference= time=
+    rm | min_operands=1: rRfdvI recursive force dir verbose preserve-root one-file-system
+    rmdir | min_operands=1: v verbose ignore-fail-on-non-empty
+    mv | min_operands=1: fnuvTt: force no-clobber update? verbose no-target-directory target-directory=
+    cp | min_operands=1: rRafnpuvdPTt: recursive archive force no-clobber preserve? update? verbose no-dereference
+        no-target-directory target-directory= reflink? sparse=
+    sed: Erni::e:zs regexp-extended quiet silent in-place? expression= null-data separate
+    """
 )
 RECURSIVE = ("r", "R", "a", "recursive", "archive")
-SED = Program(short="Erni::e:zs", long="regexp-extended quiet silent in-place? expression= null-data separate")
 
 
-def _parse_written(program: Program) -> EditParser:
-    def edit(words: Sequence[str]) -> FileOperands | None:
-        found = parse_arguments(program, words)
-        return None if found is None else FileOperands(writes=found.list_operands(words))
-
-    return edit
+def _parse_written(words: Sequence[str]) -> FileOperands | None:
+    found = parse_arguments(EDITORS[words[0].rpartition("/")[2]], words)
+    return None if found is None else FileOperands(writes=found.list_operands(words))
 
 
 def _parse_touch(words: Sequence[str]) -> FileOperands | None:
-    found = parse_arguments(TOUCH, words)
+    found = parse_arguments(EDITORS["touch"], words)
+    return None if found is None else FileOperands(found.values("r", "reference"), found.list_operands(words))
+
+
+def _parse_move(words: Sequence[str], name: str = "mv") -> FileOperands | None:
+    found = parse_arguments(EDITORS[name], words)
     if found is None:
         return None
-    return FileOperands(found.values("r", "reference"), found.list_operands(words))
-
-
-def _parse_move(program: Program, keeps_source: bool) -> EditParser:
-    def edit(words: Sequence[str]) -> FileOperands | None:
-        found = parse_arguments(program, words)
-        if found is None:
-            return None
-        operands, into = found.list_operands(words), found.values("t", "target-directory")
-        if not into and len(operands) < 2:
-            return None
-        sources, destination = (operands, into[-1]) if into else (operands[:-1], operands[-1])
-        if found.has_flag("T", "no-target-directory") or any(
-            _last_part(source) in ("", ".", "..") for source in sources
-        ):
-            return None  # `cp -r template/. .` copies every name of a folder, also .git and .vscode
-        destinations = (destination, *(f"{destination}/{_last_part(source)}" for source in sources))
-        # The destination may be a folder that exists already.
-        moves = tuple(
-            (source, path) for source in sources for path in (destination, f"{destination}/{_last_part(source)}")
-        )
-        writes = destinations if keeps_source else (*sources, *destinations)
-        return FileOperands(sources, writes, moves, keeps_source and found.has_flag(*RECURSIVE))
-
-    return edit
+    operands, into = found.list_operands(words), found.values("t", "target-directory")
+    if not into and len(operands) < 2:
+        return None
+    sources, destination = (operands, into[-1]) if into else (operands[:-1], operands[-1])
+    if found.has_flag("T", "no-target-directory") or any(_last_part(source) in ("", ".", "..") for source in sources):
+        return None  # `cp -r template/. .` copies every name of a folder, also .git and .vscode
+    destinations = (destination, *(f"{destination}/{_last_part(source)}" for source in sources))
+    # The destination may be a folder that exists already.
+    moves = tuple((source, path) for source in sources for path in (destination, f"{destination}/{_last_part(source)}"))
+    writes = destinations if name == "cp" else (*sources, *destinations)
+    return FileOperands(sources, writes, moves, name == "cp" and found.has_flag(*RECURSIVE))
 
 
 def _parse_sed(words: Sequence[str]) -> FileOperands | None:
     """`sed -i` with scripts that only edit lines; with a suffix, a backup of each file is written."""
-    found = parse_arguments(SED, words)
+    found = parse_arguments(EDITORS["sed"], words)
     if found is None or not found.has_flag("i", "in-place"):
         return None
     scripts, operands = found.values("e", "expression"), found.list_operands(words)
@@ -470,11 +456,9 @@ def _last_part(path: str) -> str:
 
 
 EDITS: dict[str, EditParser] = {
-    "mkdir": _parse_written(MKDIR),
+    **dict.fromkeys(("mkdir", "rm", "rmdir"), _parse_written),
     "touch": _parse_touch,
-    "rm": _parse_written(RM),
-    "rmdir": _parse_written(RMDIR),
-    "mv": _parse_move(MOVE, keeps_source=False),
-    "cp": _parse_move(COPY, keeps_source=True),
+    "mv": _parse_move,
+    "cp": partial(_parse_move, name="cp"),
     "sed": _parse_sed,
 }
