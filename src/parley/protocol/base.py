@@ -16,11 +16,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from enum import Enum
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from parley.protocol.peek import peek
 
 Json = dict[str, Any]
 """A JSON object that is passed through."""
@@ -32,8 +35,28 @@ NESTING_CAP = 256
 """Deeper lines are refused, to limit recursion."""
 
 
+class Role(Enum):
+    """The two ends of a connection."""
+
+    ENGINE = "engine"
+    HOST = "host"
+
+    __hash__ = object.__hash__  # that of Enum is not in C, and every message needs it
+
+    @property
+    def peer(self) -> Role:
+        return Role.HOST if self is Role.ENGINE else Role.ENGINE
+
+
+BOTH = frozenset(Role)
+ENGINE_ONLY = frozenset({Role.ENGINE})
+HOST_ONLY = frozenset({Role.HOST})
+
+
 class Message(Struct, frozen=True, kw_only=True, dict=True, tag_field="type"):
     """One line of the protocol."""
+
+    senders: ClassVar[frozenset[Role]] = ENGINE_ONLY
 
     @property
     def line(self) -> bytes | None:
@@ -44,6 +67,7 @@ class Message(Struct, frozen=True, kw_only=True, dict=True, tag_field="type"):
 class Unknown(Message, frozen=True, kw_only=True, tag="unknown"):
     """A line of an unknown kind. It is kept and is never fatal."""
 
+    senders = BOTH
     kind: str
     subkind: str | None = None
 
@@ -51,6 +75,7 @@ class Unknown(Message, frozen=True, kw_only=True, tag="unknown"):
 class Refused(Message, frozen=True, kw_only=True, tag="refused"):
     """A line that is not valid: not JSON, or a known kind with a wrong field."""
 
+    senders = BOTH
     reason: str
     kind: str | None = None
     request_id: str | int | None = None
@@ -144,18 +169,6 @@ def catalogue() -> dict[tuple[str, str | None], type[Message]]:
     return dict(_catalogue)
 
 
-class _Head(Struct):
-    """The fields that determine the class of a line."""
-
-    type: Any = UNSET
-    subtype: Any = UNSET
-    request_id: Any = UNSET
-    jsonrpc: Any = UNSET
-
-
-_head = msgspec.json.Decoder(_Head)
-
-
 def decoder(kind: type) -> msgspec.json.Decoder[Any]:
     """The decoder of a class, created on first use."""
     found = _decoders.get(kind)
@@ -167,7 +180,44 @@ def decoder(kind: type) -> msgspec.json.Decoder[Any]:
 def decode(line: bytes) -> Message:
     """The message of a line: a registered class, Unknown or Refused. Never raises."""
     try:
-        return _decode(line)
+        if not line.isascii():
+            line.decode()  # skipped fields must be UTF-8 too, because the line may be forwarded
+        if is_too_deep(line):
+            return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
+        try:
+            head = peek(line)
+        except msgspec.ValidationError:
+            return Refused(reason="a line must be a JSON object")
+        kind, subkind = head.type, head.subtype
+        if kind is None and "type" in msgspec.json.decode(line, type=dict[str, Raw]):
+            return Refused(reason="`type` must be a string")
+        if kind is None:
+            if head.jsonrpc is UNSET:
+                return Refused(reason="the line has no `type`")
+            kind = "jsonrpc"
+        cls = find_message(kind, subkind)
+        if cls is None and kind == "system":
+            import_module(OCCASIONAL)
+            cls = find_message(kind, subkind)
+        if cls is None:
+            # The whole line must be valid JSON, although only its head is used.
+            msgspec.json.decode(line)
+            return attach_raw(Unknown(kind=kind, subkind=subkind), line)
+        try:
+            return attach_raw(decoder(cls).decode(line), line)
+        except msgspec.ValidationError as exc:
+            # Other lines have a `request_id` too, but no peer waits for a reply to them.
+            request_id = head.request_id if kind == "control_request" else None
+            uuid, session_id = (head.uuid or None, head.session_id or None) if kind == "user" else (None, None)
+            answers = head.response.request_id if kind == "control_response" else None
+            return Refused(
+                reason=f"{kind}: {exc}",
+                kind=kind,
+                request_id=request_id,
+                answers=answers,
+                uuid=uuid,
+                session_id=session_id,
+            )
     except UnicodeDecodeError as exc:
         return Refused(reason=f"the line is not UTF-8: {exc.reason} at byte {exc.start}")
     except msgspec.ValidationError as exc:
@@ -179,58 +229,6 @@ def decode(line: bytes) -> Message:
         return Refused(reason=f"the line is not JSON: {exc}")
     except RecursionError:
         return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
-
-
-def _decode(line: bytes) -> Message:
-    if not line.isascii():
-        line.decode()  # skipped fields must be UTF-8 too, because the line may be forwarded
-    if is_too_deep(line):
-        return Refused(reason=f"the line is nested deeper than {NESTING_CAP} levels")
-    try:
-        head = _head.decode(line)
-    except msgspec.ValidationError:
-        return Refused(reason="a line must be a JSON object")
-    kind = head.type
-    if kind is UNSET and head.jsonrpc is not UNSET:
-        kind = "jsonrpc"
-    if not isinstance(kind, str):
-        return Refused(reason="the line has no `type`" if kind is UNSET else "`type` must be a string")
-    subkind = head.subtype if isinstance(head.subtype, str) else None
-    cls = find_message(kind, subkind)
-    if cls is None and kind == "system":
-        import_module(OCCASIONAL)
-        cls = find_message(kind, subkind)
-    if cls is None:
-        # The whole line must be valid JSON, although only its head is used.
-        msgspec.json.decode(line)
-        return attach_raw(Unknown(kind=kind, subkind=subkind), line)
-    try:
-        return attach_raw(decoder(cls).decode(line), line)
-    except msgspec.ValidationError as exc:
-        # Other lines have a `request_id` too, but no peer waits for a reply to them.
-        request_id = head.request_id if kind == "control_request" and type(head.request_id) in (str, int) else None
-        identity = read_identity(line) if kind == "user" else {}
-        answers = read_answered_id(line) if kind == "control_response" else None
-        return Refused(reason=f"{kind}: {exc}", kind=kind, request_id=request_id, answers=answers, **identity)
-
-
-def read_identity(line: bytes) -> dict[str, str]:
-    """The ids of an invalid prompt, if they can be read."""
-    try:
-        found = msgspec.json.decode(line, type=dict)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return {name: found[name] for name in ("uuid", "session_id") if isinstance(found.get(name), str) and found[name]}
-
-
-def read_answered_id(line: bytes) -> str | int | None:
-    """The request id of an invalid reply, if it can be read."""
-    try:
-        response = msgspec.json.decode(line, type=dict).get("response")
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    found = response.get("request_id") if isinstance(response, dict) else None
-    return found if type(found) in (str, int) else None
 
 
 def attach_raw(message: Message, line: bytes) -> Message:
@@ -368,6 +366,9 @@ def to_builtins(value: Any) -> Any:
 
 
 __all__ = [
+    "BOTH",
+    "ENGINE_ONLY",
+    "HOST_ONLY",
     "NESTING_CAP",
     "UNSET",
     "Json",
@@ -375,6 +376,7 @@ __all__ = [
     "Message",
     "Number",
     "Refused",
+    "Role",
     "Struct",
     "Unknown",
     "UnsetType",

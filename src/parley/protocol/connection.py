@@ -6,7 +6,7 @@ violations raise `LocalProtocolError`.
 
     stdin -> receive() -> messages -> session -> send() -> stdout
 
-SENDERS and REQUESTERS say which end may send which message. Request ids are tracked per direction, because both ends
+`senders` of a message or request says which end may send it. Request ids are tracked per direction, because both ends
 choose them independently.
 
 See also: messages are handled in `engine/session/session.py`, encoded in `dialects/`, and read and written in
@@ -17,12 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from enum import Enum
 
 import msgspec
 
 from parley.errors import LocalProtocolError, UnexpectedAnswer
-from parley.protocol.base import Json, Message, Refused, Unknown, find_duplicate_key
+from parley.protocol.base import ENGINE_ONLY, Json, Message, Refused, Role, find_duplicate_key
 from parley.protocol.dialects.base import Dialect, Reply
 from parley.protocol.framing import INBOUND_CAP, Framer, Line, OverlongLine
 from parley.protocol.messages.control import (
@@ -30,77 +29,21 @@ from parley.protocol.messages.control import (
     ControlRequest,
     ControlResponse,
     RequestId,
-    UpdateEnvironment,
 )
-from parley.protocol.messages.conversation import StreamEvent, User
-from parley.protocol.messages.dialects import Control, HostThere, JsonRpc, Provisions, Withdrawal
-from parley.protocol.messages.notices import KeepAlive
+from parley.protocol.messages.conversation import StreamEvent
 from parley.protocol.messages.requests import (
-    CanUseTool,
-    Elicitation,
-    HookCallback,
-    McpMessage,
     Request,
-    RequestUserDialog,
-    SdkControlInterrupt,
 )
 
 OPENING = rb"\s*\{"
 MEMBER = rb'\s*("(?:[^"\\]|\\.)*")\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+|true|false|null)\s*,'
 
 
-class Role(Enum):
-    """The two ends of a connection."""
-
-    ENGINE = "engine"
-    HOST = "host"
-
-    __hash__ = object.__hash__  # that of Enum is not in C, and every message needs it
-
-    @property
-    def peer(self) -> Role:
-        return Role.HOST if self is Role.ENGINE else Role.ENGINE
-
-
-BOTH = frozenset(Role)
-ENGINE_ONLY = frozenset({Role.ENGINE})
-HOST_ONLY = frozenset({Role.HOST})
-
-# Messages that are not listed are sent by the engine only: assistant, result, system, stream_event and others.
-SENDERS: dict[type[Message], frozenset[Role]] = {
-    User: BOTH,
-    ControlRequest: BOTH,
-    ControlResponse: BOTH,
-    ControlCancelRequest: BOTH,
-    KeepAlive: BOTH,
-    JsonRpc: BOTH,
-    Unknown: BOTH,
-    Refused: BOTH,
-    Control: HOST_ONLY,
-    Provisions: HOST_ONLY,
-    Withdrawal: HOST_ONLY,
-    HostThere: HOST_ONLY,
-    UpdateEnvironment: HOST_ONLY,
-}
-
-# Requests that are not listed are sent by the host only: initialize, interrupt, set_model and others.
-REQUESTERS: dict[type[Request], frozenset[Role]] = {
-    CanUseTool: ENGINE_ONLY,
-    HookCallback: ENGINE_ONLY,
-    Elicitation: ENGINE_ONLY,
-    RequestUserDialog: ENGINE_ONLY,
-    SdkControlInterrupt: ENGINE_ONLY,
-    McpMessage: BOTH,
-}
-
-
 def may_send(role: Role, message: Message) -> bool:
     """Whether this end may send this message."""
-    if role not in SENDERS.get(type(message), ENGINE_ONLY):
-        return False
     if isinstance(message, ControlRequest) and isinstance(message.request, Request):
-        return role in REQUESTERS.get(type(message.request), HOST_ONLY)
-    return True
+        return role in message.request.senders
+    return role in message.senders
 
 
 class Connection:
@@ -171,7 +114,7 @@ class Connection:
 
     def _validate(self, message: Message) -> Message:
         """The message, or a refusal."""
-        if self.role is Role.HOST and type(message) not in SENDERS:
+        if self.role is Role.HOST and message.senders is ENGINE_ONLY:
             return message  # as most messages of an engine: neither a request nor a reply
         match message:
             case Refused(request_id=str() | int() as request_id):

@@ -1,4 +1,4 @@
-"""What a dialect is: how the canonical messages are written on the lines of one connection.
+"""What a dialect is: how the canonical messages are written on the lines of one connection; and how it is detected.
 
     line -> decode() -> messages for the engine          message of the engine -> encode() -> lines
 
@@ -17,10 +17,13 @@ See also: the table of dialects in `compose/registry.py`; `profile` says what el
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
-from parley.protocol.base import Message, Struct
+import msgspec
+
+from parley.protocol.base import Message, Struct, is_too_deep, replace_lone_surrogates
 
 
 class Reply(Message, frozen=True, kw_only=True, tag="reply"):
@@ -73,3 +76,45 @@ class Dialect(Protocol):
 
     def encode(self, message: Message) -> list[bytes]:
         """The lines for a message: often one, sometimes none or several."""
+
+
+BROUGHT = frozenset({"system_prompt", "mcp_servers", "environment"})
+"""Fields that only a miriad prompt has."""
+OURS = frozenset({"control_request", "control_response", "control_cancel_request"})
+OPENING = rb'[\[\s]*\{\s*"jsonrpc"\s*:'
+"""How a line starts whose sender expects JSON-RPC errors, even if it is too long or not valid JSON."""
+
+
+def detect(line: bytes, otherwise: str) -> str:
+    """The name of the dialect; `otherwise` if the line is valid in several."""
+    match first_value(line):
+        case {"jsonrpc": _} | [{"jsonrpc": _}, *_]:  # a batch is refused, with a JSON-RPC error
+            return "jsonrpc"
+        case {"type": "control"}:
+            return "miriad"
+        case {"type": str() as kind} if kind in OURS:
+            return "stream-json"
+        case {"type": "user", **fields} if BROUGHT & fields.keys():
+            return "miriad"
+        case {"type": "user", **fields} if is_spec001(fields):
+            return "spec001"
+        case None if re.match(OPENING, line):
+            return "jsonrpc"
+    return otherwise
+
+
+def is_spec001(fields: dict[Any, Any]) -> bool:
+    """Whether a prompt has a timestamp and no ids, or its content where only spec001 has it."""
+    if "message" not in fields:
+        return "content" in fields
+    return "timestamp" in fields and not {"uuid", "parent_tool_use_id"} & fields.keys()
+
+
+def first_value(line: bytes) -> Any:
+    if is_too_deep(line):
+        return None
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        mended = replace_lone_surrogates(line)
+        return None if mended is None else first_value(mended)

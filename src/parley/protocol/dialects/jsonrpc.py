@@ -25,8 +25,7 @@ from parley.protocol.base import (
     replace_lone_surrogates,
 )
 from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
-from parley.protocol.dialects.miriad import Miriad
-from parley.protocol.dialects.miriad_frames import system
+from parley.protocol.dialects.miriad import Miriad, system
 from parley.protocol.messages.control import ControlResponse
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued, SystemFault, Withdrawal

@@ -18,23 +18,7 @@ import msgspec
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, encode_json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
-from parley.protocol.dialects.miriad_frames import (
-    encode_consolidation,
-    encode_fault,
-    encode_informational,
-    encode_injected,
-    encode_retry,
-    failed_servers,
-    fault,
-    is_tool_result,
-    outcome,
-    subtype,
-    system,
-    text_of,
-    with_one_text,
-)
-from parley.protocol.dialects.prompts import PromptTracker
-from parley.protocol.dialects.tool_names import to_dialect
+from parley.protocol.dialects.reading import PromptTracker, to_dialect
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import (
@@ -53,6 +37,84 @@ from parley.protocol.messages.panel_requests import McpSetServers
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational
+
+
+def system(subtype: str, **fields: Any) -> Json:
+    return {"type": "system", "subtype": subtype, **fields}
+
+
+def fault(text: str) -> Json:
+    return system("error", message=text)
+
+
+def with_one_text(content: str | list[Block]) -> str | list[Block]:
+    """A prompt with adjacent texts joined by newlines. Other blocks keep their places."""
+    if isinstance(content, str):
+        return content
+    found: list[Block] = []
+    for block in content:
+        last = found[-1] if found else None
+        if isinstance(last, Text) and isinstance(block, Text):
+            found[-1] = Text({**last.json, **block.json, "text": f"{last.text}\n{block.text}"})
+        else:
+            found.append(block)
+    return found
+
+
+def is_tool_result(message: User) -> bool:
+    """Whether a line of the client is the output of a client tool, not a prompt."""
+    content = message.message.content
+    return not isinstance(content, str) and any(isinstance(block, ToolResult) for block in content)
+
+
+def outcome(block: ToolResult) -> Json:
+    """The output of a tool; only a failure has `is_error`."""
+    found = {"type": "tool_result", "tool_use_id": block.tool_use_id, "content": block.content}
+    return {**found, "is_error": True} if block.is_error else found
+
+
+def subtype(message: Result) -> str:
+    if isinstance(message.terminal_reason, str) and message.terminal_reason.startswith("aborted_"):
+        return "cancelled"
+    return "error" if message.is_error is True or message.subtype != "success" else "success"
+
+
+def text_of(message: Result) -> str:
+    if isinstance(message.result, str):
+        return message.result
+    is_told = subtype(message) == "error" and isinstance(message.errors, list)
+    return "\n".join(message.errors) if is_told and isinstance(message.errors, list) else ""
+
+
+def encode_injected(message: Injected) -> list[Json]:
+    return [system("injected", message_count=message.message_count, content_length=message.content_length)]
+
+
+def encode_consolidation(message: Consolidation) -> list[Json]:
+    more = {"entries_archived": message.entries_archived, "summary": message.summary}
+    return [
+        system(
+            "consolidation",
+            entries_created=message.entries_created,
+            entries_updated=message.entries_updated,
+            **{name: value for name, value in more.items() if value is not UNSET},
+        )
+    ]
+
+
+def encode_fault(message: SystemFault) -> list[Json]:
+    return [fault(message.message)] if isinstance(message.message, str) else []
+
+
+def encode_retry(message: ApiRetry) -> list[Json]:
+    seconds = message.retry_delay_ms / 1000
+    tries = f"attempt {message.attempt} of {message.max_retries}"
+    return [fault(f"The model call failed ({message.error}); {tries} follows in {seconds:.1f} s")]
+
+
+def encode_informational(message: Informational) -> list[Json]:
+    return [fault(message.content)] if message.level in ("warning", "error") else []
+
 
 SHOWN_BLOCKS = (Text, ToolUse)
 
@@ -259,7 +321,7 @@ class Miriad:
             return [fault(answer.error)]
         if is_hushed:
             return []
-        if failed_servers(answer):
+        if isinstance(answer.response, dict) and isinstance(answer.response.get("errors"), dict):
             return [fault(f"MCP server {name!r}: {why}") for name, why in answer.response["errors"].items()]
         if isinstance(answer.response, dict) and "still_queued" in answer.response:
             return [system("interrupted", **self._own_id())]

@@ -3,7 +3,7 @@
     system      init with the schemas of the tools, permission_request, hook_execution, error
     assistant   one line per answer: its blocks are held until it is complete, before its tools run
     user        the results of tools
-    result      with subtypes and flat tokens of its own (flat_result.py)
+    result      with subtypes and flat tokens of its own (reading.py)
     stream_event
 
 A client writes as in the canonical dialect; `content` may be a field of the line itself. The dialect does not
@@ -19,7 +19,7 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolUse
-from parley.protocol.dialects import flat_result
+from parley.protocol.dialects import reading
 from parley.protocol.dialects.base import DialectContext, DialectProfile
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
@@ -77,7 +77,7 @@ class Spec001:
         return msgspec.structs.replace(message, message=inner, uuid=message.uuid or self._world.new_uuid())
 
     def read_result(self, result: Result) -> Message:
-        known = flat_result.canonical(result)
+        known = reading.canonical(result)
         return msgspec.structs.replace(known, uuid=known.uuid or self._world.new_uuid())
 
     # Out.
@@ -133,7 +133,7 @@ class Spec001:
         return [*self.complete(), frame]
 
     def encode_result(self, result: Result) -> list[Json]:
-        return [*self.complete(), flat_result.flatten(result)]
+        return [*self.complete(), reading.flatten(result)]
 
     def encode_unchanged(self, message: Message) -> list[Json]:
         """The canonical line with a timestamp."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from parley.protocol.base import UNSET, Json, Message, Struct, UnsetType, message
+from parley.protocol.base import BOTH, HOST_ONLY, UNSET, Json, Message, Struct, UnsetType, message
 
 if TYPE_CHECKING:
     from parley.protocol.messages.requests import Request, UnknownRequest
@@ -24,6 +24,7 @@ RequestId = str | int
 class ControlRequest(Message, frozen=True, kw_only=True, tag="control_request"):
     """A request with an id. The receiver answers with one `control_response`."""
 
+    senders = BOTH
     request_id: RequestId
     request: Payload
 
@@ -52,6 +53,7 @@ class Failure(Struct, frozen=True, kw_only=True, tag_field="subtype", tag="error
 class ControlResponse(Message, frozen=True, kw_only=True, tag="control_response"):
     """The reply to a control request."""
 
+    senders = BOTH
     response: Success | Failure
 
 
@@ -59,6 +61,7 @@ class ControlResponse(Message, frozen=True, kw_only=True, tag="control_response"
 class ControlCancelRequest(Message, frozen=True, kw_only=True, tag="control_cancel_request"):
     """The sender of a control request withdraws it. It gets no reply."""
 
+    senders = BOTH
     request_id: RequestId
 
 
@@ -66,4 +69,5 @@ class ControlCancelRequest(Message, frozen=True, kw_only=True, tag="control_canc
 class UpdateEnvironment(Message, frozen=True, kw_only=True, tag="update_environment_variables"):
     """Environment variables for later tool calls."""
 
+    senders = HOST_ONLY
     variables: dict[str, str]

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, Message, Number, Struct, UnsetType, message
+from parley.protocol.base import BOTH, UNSET, Json, Message, Number, Struct, UnsetType, message
 from parley.protocol.blocks import Block
 
 
@@ -40,6 +40,7 @@ class AssistantContent(Struct, frozen=True, kw_only=True):
 class User(Message, frozen=True, kw_only=True, tag="user"):
     """From the client, a prompt; from the engine, a tool result, an echo or a marker."""
 
+    senders = BOTH
     message: UserContent
     parent_tool_use_id: str | None | UnsetType = UNSET
     session_id: str | UnsetType = UNSET

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from parley.protocol.base import UNSET, Json, Message, UnsetType, message, message_of
+from parley.protocol.base import BOTH, HOST_ONLY, UNSET, Json, Message, UnsetType, message, message_of
 
 
 @message
@@ -110,6 +110,7 @@ class HeartbeatAck(Message, frozen=True, kw_only=True, tag="system"):
 class Control(Message, frozen=True, kw_only=True, tag="control"):
     """miriad: interrupt, status or heartbeat, without an id."""
 
+    senders = HOST_ONLY
     action: str
 
 
@@ -117,6 +118,7 @@ class Control(Message, frozen=True, kw_only=True, tag="control"):
 class JsonRpc(Message, frozen=True, kw_only=True, tag=False):
     """JSON-RPC: the envelope of every message; also used by MCP servers."""
 
+    senders = BOTH
     jsonrpc: Literal["2.0"] = "2.0"
     id: str | int | None | UnsetType = UNSET
     method: str | UnsetType = UNSET
@@ -153,6 +155,7 @@ class CallDenied(Message, frozen=True, kw_only=True, tag="call_denied"):
 class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
     """Internal: session changes in a miriad prompt, which the dialect extracts from it. Not sent."""
 
+    senders = HOST_ONLY
     system_prompt: str | UnsetType = UNSET
     """Replaces the instructions from the next model call on."""
     environment: dict[str, str] | UnsetType = UNSET
@@ -162,10 +165,13 @@ class Provisions(Message, frozen=True, kw_only=True, tag="provisions"):
 class HostThere(Message, frozen=True, kw_only=True, tag="host_there"):
     """Internal: a miriad client is connected, so pending work of an earlier engine can resume. Not sent."""
 
+    senders = HOST_ONLY
+
 
 class Withdrawal(Message, frozen=True, kw_only=True, tag="withdrawal"):
     """Internal: a prompt is cancelled, whether queued or running. JSON-RPC creates it from `cancel`. Not sent."""
 
+    senders = HOST_ONLY
     user_message_uuid: str
 
 

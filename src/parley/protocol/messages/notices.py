@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.protocol.base import UNSET, Json, Message, Number, Struct, UnsetType, message
+from parley.protocol.base import BOTH, UNSET, Json, Message, Number, Struct, UnsetType, message
 
 
 @message
 class KeepAlive(Message, frozen=True, kw_only=True, tag="keep_alive"):
     """A heartbeat in either direction. No reply."""
+
+    senders = BOTH
 
 
 class RateLimitInfo(Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ class RewindAnswer(Struct, frozen=True, kw_only=True):
     """Parley only, if the request has `diffs`: `path`, `status`, `diff` and `reason` of every file."""
 
 
-@request
+@request(area="files", scope="prompt")
 class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
     """Restores files to their state before a user message."""
 
@@ -35,7 +35,7 @@ class RewindFiles(Request, frozen=True, kw_only=True, tag="rewind_files"):
     """Parley only: a dry run answers with the diff of each file."""
 
 
-@request
+@request(area="settings", scope="prompt")
 class SetMaxThinkingTokens(Request, frozen=True, kw_only=True, tag="set_max_thinking_tokens"):
     """An absent key changes nothing; null restores the session's default."""
 
@@ -49,7 +49,7 @@ class McpStatusAnswer(Struct, frozen=True, kw_only=True):
     mcpServers: list[Json]
 
 
-@request
+@request(area="mcp", scope="view")
 class McpStatus(Request, frozen=True, kw_only=True, tag="mcp_status"):
     """Requests the state of all MCP servers."""
 
@@ -57,14 +57,14 @@ class McpStatus(Request, frozen=True, kw_only=True, tag="mcp_status"):
     liveReply: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="mcp", scope="prompt")
 class McpReconnect(Request, frozen=True, kw_only=True, tag="mcp_reconnect"):
     """Reconnects an MCP server."""
 
     serverName: str
 
 
-@request
+@request(area="mcp")
 class McpToggle(Request, frozen=True, kw_only=True, tag="mcp_toggle"):
     """Enables or disables an MCP server."""
 
@@ -72,21 +72,21 @@ class McpToggle(Request, frozen=True, kw_only=True, tag="mcp_toggle"):
     enabled: bool
 
 
-@request
+@request(area="session", scope="prompt")
 class StopTask(Request, frozen=True, kw_only=True, tag="stop_task"):
     """Stops a background task."""
 
     task_id: str
 
 
-@request
+@request(area="mcp")
 class McpSetServers(Request, frozen=True, kw_only=True, tag="mcp_set_servers"):
     """Replaces the MCP servers that the client configured."""
 
     servers: Json
 
 
-@request
+@request(area="session", scope="prompt")
 class CancelAsyncMessage(Request, frozen=True, kw_only=True, tag="cancel_async_message"):
     """Cancels a queued prompt."""
 
@@ -119,7 +119,7 @@ class ContextUsage(Struct, frozen=True, kw_only=True):
     messageBreakdown: Json | UnsetType = UNSET
 
 
-@request
+@request(area="panels", scope="view")
 class GetContextUsage(Request, frozen=True, kw_only=True, tag="get_context_usage"):
     """Requests how the context window is used."""
 
@@ -127,7 +127,7 @@ class GetContextUsage(Request, frozen=True, kw_only=True, tag="get_context_usage
     detail: str | None | UnsetType = UNSET
 
 
-@request
+@request(area="mcp")
 class SetMcpPermissionModeOverride(Request, frozen=True, kw_only=True, tag="set_mcp_permission_mode_override"):
     """Sets a stricter permission mode for the tools of one MCP server; null removes it."""
 
@@ -135,14 +135,14 @@ class SetMcpPermissionModeOverride(Request, frozen=True, kw_only=True, tag="set_
     mode: str | None
 
 
-@request
+@request(area="settings")
 class ApplyFlagSettings(Request, frozen=True, kw_only=True, tag="apply_flag_settings"):
     """Merges settings into the flag settings of the session."""
 
     settings: Json
 
 
-@request
+@request(area="settings")
 class UpdateSettings(Request, frozen=True, kw_only=True, tag="update_settings"):
     """Changes a settings file."""
 
@@ -150,22 +150,22 @@ class UpdateSettings(Request, frozen=True, kw_only=True, tag="update_settings"):
     settings: Json
 
 
-@request
+@request(area="settings", scope="view")
 class GetSettings(Request, frozen=True, kw_only=True, tag="get_settings"):
     """Requests the settings in effect and their sources."""
 
 
-@request
+@request(area="panels")
 class GetHooksListing(Request, frozen=True, kw_only=True, tag="get_hooks_listing"):
     """Requests all registered hooks."""
 
 
-@request
+@request(area="settings", scope="view")
 class ListPermissionRules(Request, frozen=True, kw_only=True, tag="list_permission_rules"):
     """Requests all permission rules."""
 
 
-@request
+@request(area="settings", scope="prompt")
 class CheckPermission(Request, frozen=True, kw_only=True, tag="check_permission"):
     """Parley only: requests what a tool call would be decided, and why. The call does not run."""
 
@@ -175,50 +175,50 @@ class CheckPermission(Request, frozen=True, kw_only=True, tag="check_permission"
     """A permission mode other than the current one."""
 
 
-@request
+@request(area="settings")
 class UpdatePermissions(Request, frozen=True, kw_only=True, tag="update_permissions"):
     """Parley only: applies permission updates, as `updatedPermissions` of an approval does."""
 
     updates: list[Json]
 
 
-@request
+@request(area="session", scope="view")
 class ListModels(Request, frozen=True, kw_only=True, tag="list_models"):
     """Requests the known models."""
 
 
-@request
+@request(area="panels", scope="view")
 class GetUsage(Request, frozen=True, kw_only=True, tag="get_usage"):
     """Requests the usage of the session."""
 
     skip_behaviors: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="panels", scope="view")
 class GetSessionCost(Request, frozen=True, kw_only=True, tag="get_session_cost"):
     """Requests the cost of the session."""
 
 
-@request
+@request(area="session", scope="view")
 class GetBinaryVersion(Request, frozen=True, kw_only=True, tag="get_binary_version"):
     """Requests the version of the engine."""
 
 
-@request
+@request(area="session", scope="prompt")
 class BackgroundTasks(Request, frozen=True, kw_only=True, tag="background_tasks"):
     """Moves running commands to the background."""
 
     tool_use_id: str | None | UnsetType = UNSET
 
 
-@request
+@request(area="session", scope="view")
 class GetTaskOutput(Request, frozen=True, kw_only=True, tag="get_task_output"):
     """Requests the output of a background task."""
 
     task_id: str
 
 
-@request
+@request(area="files", scope="prompt")
 class ReadFile(Request, frozen=True, kw_only=True, tag="read_file"):
     """Reads a file for the client."""
 
@@ -227,7 +227,7 @@ class ReadFile(Request, frozen=True, kw_only=True, tag="read_file"):
     encoding: str | None | UnsetType = UNSET
 
 
-@request
+@request(area="files", scope="prompt")
 class SeedReadState(Request, frozen=True, kw_only=True, tag="seed_read_state"):
     """Marks a file as read, so that the model may edit it."""
 
@@ -235,14 +235,14 @@ class SeedReadState(Request, frozen=True, kw_only=True, tag="seed_read_state"):
     mtime: Number
 
 
-@request
+@request(area="files", scope="prompt")
 class FileSuggestions(Request, frozen=True, kw_only=True, tag="file_suggestions"):
     """Completes a file path."""
 
     query: str
 
 
-@request
+@request(area="files")
 class RegisterRepoRoot(Request, frozen=True, kw_only=True, tag="register_repo_root"):
     """Adds a working directory below the others."""
 
@@ -252,7 +252,7 @@ class RegisterRepoRoot(Request, frozen=True, kw_only=True, tag="register_repo_ro
     reload_skills: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="settings")
 class ReloadPlugins(Request, frozen=True, kw_only=True, tag="reload_plugins"):
     """Reloads plugins."""
 
@@ -263,17 +263,17 @@ class ReloadPlugins(Request, frozen=True, kw_only=True, tag="reload_plugins"):
     refuse_if_busy: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="settings", scope="prompt")
 class ReloadSkills(Request, frozen=True, kw_only=True, tag="reload_skills"):
     """Reloads commands and skills."""
 
 
-@request
+@request(area="settings", scope="prompt")
 class ReloadOutputStyles(Request, frozen=True, kw_only=True, tag="reload_output_styles"):
     """Reloads output styles."""
 
 
-@request
+@request(area="session", scope="prompt")
 class RenameSession(Request, frozen=True, kw_only=True, tag="rename_session"):
     """Sets the title of a session."""
 
@@ -282,21 +282,21 @@ class RenameSession(Request, frozen=True, kw_only=True, tag="rename_session"):
     session_id: str | None | UnsetType = UNSET
 
 
-@request
+@request(area="session", scope="prompt")
 class SetColor(Request, frozen=True, kw_only=True, tag="set_color"):
     """Acknowledged without effect."""
 
     color: Any = UNSET
 
 
-@request
+@request(area="session", scope="prompt")
 class SetHasSubscribers(Request, frozen=True, kw_only=True, tag="set_has_subscribers"):
     """Acknowledged without effect."""
 
     has_subscribers: bool
 
 
-@request
+@request(area="mcp")
 class McpCall(Request, frozen=True, kw_only=True, tag="mcp_call"):
     """Calls an MCP tool directly."""
 
@@ -310,7 +310,7 @@ class McpCall(Request, frozen=True, kw_only=True, tag="mcp_call"):
     output_files: Any = UNSET
 
 
-@request
+@request(area="mcp", scope="prompt")
 class McpReadResource(Request, frozen=True, kw_only=True, tag="mcp_read_resource"):
     """Reads a resource of an MCP server."""
 
@@ -318,7 +318,7 @@ class McpReadResource(Request, frozen=True, kw_only=True, tag="mcp_read_resource
     uri: str
 
 
-@request
+@request(area="files")
 class SetCwd(Request, frozen=True, kw_only=True, tag="set_cwd"):
     """Changes the working directory of the session."""
 
@@ -336,7 +336,7 @@ class ClaimAnswer(Struct, frozen=True, kw_only=True):
     initialize: Json | UnsetType = UNSET
 
 
-@request
+@request(area="session")
 class ClaimSession(Request, frozen=True, kw_only=True, tag="claim_session"):
     """Makes a process that was started with `--await-claim` a session."""
 
@@ -354,7 +354,7 @@ class ClaimSession(Request, frozen=True, kw_only=True, tag="claim_session"):
     include_initialize: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="side", scope="prompt")
 class GenerateSessionTitle(Request, frozen=True, kw_only=True, tag="generate_session_title"):
     """Requests a title for the session."""
 
@@ -362,51 +362,51 @@ class GenerateSessionTitle(Request, frozen=True, kw_only=True, tag="generate_ses
     persist: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="side", scope="prompt")
 class SideQuestion(Request, frozen=True, kw_only=True, tag="side_question"):
     """Asks a question about the conversation that does not become part of it."""
 
     question: str
 
 
-@request
+@request(area="settings", scope="prompt")
 class SetPromptSuggestionsPaused(Request, frozen=True, kw_only=True, tag="set_prompt_suggestions_paused"):
     """Pauses or resumes the suggestions of the next prompt."""
 
     paused: bool
 
 
-@request
+@request(area="panels", scope="view")
 class GetStatus(Request, frozen=True, kw_only=True, tag="get_status"):
     """Requests what a status page shows."""
 
 
-@request
+@request(area="panels", scope="view")
 class GetPlan(Request, frozen=True, kw_only=True, tag="get_plan"):
     """Requests the plan of the session."""
 
 
-@request
+@request(area="panels", scope="prompt")
 class ExportConversation(Request, frozen=True, kw_only=True, tag="export_conversation"):
     """Requests the conversation as text."""
 
 
-@request
+@request(area="panels", scope="prompt")
 class GetMemoryDialog(Request, frozen=True, kw_only=True, tag="get_memory_dialog"):
     """Requests the memory files."""
 
 
-@request
+@request(area="panels", scope="prompt")
 class GetSkillsDialog(Request, frozen=True, kw_only=True, tag="get_skills_dialog"):
     """Requests the skills and the commands from files."""
 
 
-@request
+@request(area="panels", scope="prompt")
 class GetSandboxDialog(Request, frozen=True, kw_only=True, tag="get_sandbox_dialog"):
     """Requests the state of the sandbox."""
 
 
-@request
+@request(area="mcp")
 class McpAuthenticate(Request, frozen=True, kw_only=True, tag="mcp_authenticate"):
     """Starts the login to an MCP server."""
 
@@ -414,7 +414,7 @@ class McpAuthenticate(Request, frozen=True, kw_only=True, tag="mcp_authenticate"
     redirectUri: str | None | UnsetType = UNSET
 
 
-@request
+@request(area="mcp")
 class McpOauthCallbackUrl(Request, frozen=True, kw_only=True, tag="mcp_oauth_callback_url"):
     """Passes on the address that the browser was redirected to at the end of a login."""
 
@@ -422,7 +422,7 @@ class McpOauthCallbackUrl(Request, frozen=True, kw_only=True, tag="mcp_oauth_cal
     callbackUrl: str
 
 
-@request
+@request(area="mcp")
 class McpClearAuth(Request, frozen=True, kw_only=True, tag="mcp_clear_auth"):
     """Deletes the tokens of a login to an MCP server."""
 

@@ -1,7 +1,7 @@
 """Control requests in both directions, and the structs of their replies.
 
-`@request` registers a class under its `subtype`. The union is open: an unknown subtype is an `UnknownRequest`, which is
-answered with an error.
+`@request` registers a class under its `subtype`, and says who sends it, what answers it, and what a client of a gateway
+needs for it. The union is open: an unknown subtype is an `UnknownRequest`, which is answered with an error.
 
 `answer` of a class is the struct of its success payload. Requests that few clients send are in `panel_requests.py`.
 """
@@ -9,12 +9,29 @@ answered with an error.
 # No `from __future__ import annotations`: msgspec compiles and evaluates string annotations one by one when the first
 # request comes, which takes 3 million instructions of the start for `initialize` alone.
 from abc import ABCMeta
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
-from parley.protocol.base import UNSET, Json, JsonBacked, Number, Struct, UnsetType, convert
+from parley.protocol.base import (
+    BOTH,
+    ENGINE_ONLY,
+    HOST_ONLY,
+    UNSET,
+    Json,
+    JsonBacked,
+    Number,
+    Role,
+    Struct,
+    UnsetType,
+    convert,
+)
+
+Scope = Literal["view", "prompt", "approve"]
+"""What a client of a gateway must be allowed to do. `view`: it changes nothing and reads nothing but the session.
+`prompt`: it runs nothing without a question. `approve`: anything else."""
 
 
 class Payload(JsonBacked, metaclass=ABCMeta):
@@ -74,6 +91,10 @@ class Request(Struct, frozen=True, kw_only=True, tag_field="subtype", tag=""):
     """A request with a known subtype."""
 
     answer: ClassVar[type[Struct] | None] = None
+    area: ClassVar[str] = ""
+    """Which of the engine's groups of handlers answers it: the function there has the name of the subtype."""
+    scope: ClassVar[Scope] = "approve"
+    senders: ClassVar[frozenset[Role]] = HOST_ONLY
 
     @property
     def subtype(self) -> str:
@@ -86,10 +107,15 @@ SUBTYPES: dict[str, type[Request]] = {}
 R = TypeVar("R", bound=type[Request])
 
 
-def request(cls: R) -> R:
-    """Register a request class under its subtype."""
-    SUBTYPES[str(cls.__struct_config__.tag)] = cls
-    return cls
+def request(*, area: str = "", scope: Scope = "approve", by: frozenset[Role] = HOST_ONLY) -> Callable[[R], R]:
+    """Register a request class under its subtype, with what is said of it on `Request`."""
+
+    def register(cls: R) -> R:
+        cls.area, cls.scope, cls.senders = area, scope, by
+        SUBTYPES[str(cls.__struct_config__.tag)] = cls
+        return cls
+
+    return register
 
 
 def find_request(subtype: str) -> type[Request] | None:
@@ -191,7 +217,7 @@ class PluginEntry(Struct, frozen=True, kw_only=True):
     """Load the plugin without its MCP servers."""
 
 
-@request
+@request(area="initialize", scope="view")
 class Initialize(Request, frozen=True, kw_only=True, tag="initialize", dict=True):
     """The handshake. Optional and repeatable; the last one applies."""
 
@@ -251,7 +277,7 @@ class InterruptAnswer(Struct, frozen=True, kw_only=True):
     cancelled: list[str] | UnsetType = UNSET
 
 
-@request
+@request(area="session", scope="prompt")
 class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
     """Stops the running turn. Without a running turn it does nothing."""
 
@@ -259,7 +285,7 @@ class Interrupt(Request, frozen=True, kw_only=True, tag="interrupt"):
     cancel_queued: bool | None | UnsetType = UNSET
 
 
-@request
+@request(area="settings")
 class SetPermissionMode(Request, frozen=True, kw_only=True, tag="set_permission_mode"):
     """Sets the permission mode."""
 
@@ -272,7 +298,7 @@ class SetModelAnswer(Struct, frozen=True, kw_only=True):
     model: str
 
 
-@request
+@request(area="settings", scope="prompt")
 class SetModel(Request, frozen=True, kw_only=True, tag="set_model"):
     """Absent, null and "default" mean the default model."""
 
@@ -280,7 +306,7 @@ class SetModel(Request, frozen=True, kw_only=True, tag="set_model"):
     model: str | None | UnsetType = UNSET
 
 
-@request
+@request(area="session", scope="prompt")
 class EndSession(Request, frozen=True, kw_only=True, tag="end_session"):
     """Ends the session, as the end of stdin does."""
 
@@ -301,7 +327,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True):
     decisionClassification: str | None | UnsetType = UNSET
 
 
-@request
+@request(by=ENGINE_ONLY)
 class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
     """Asks whether a tool call may run. It waits without a time limit."""
 
@@ -330,7 +356,7 @@ class CanUseTool(Request, frozen=True, kw_only=True, tag="can_use_tool"):
     """Parley only: SHA-256 of the input as JSON with sorted keys. Only the input in the answer runs."""
 
 
-@request
+@request(by=ENGINE_ONLY)
 class HookCallback(Request, frozen=True, kw_only=True, tag="hook_callback"):
     """Calls a hook of the client. `hook_name` and `hook_data` are read but never sent."""
 
@@ -347,7 +373,7 @@ class McpAnswer(Struct, frozen=True, kw_only=True):
     mcp_response: Json
 
 
-@request
+@request(area="mcp", scope="prompt", by=BOTH)
 class McpMessage(Request, frozen=True, kw_only=True, tag="mcp_message"):
     """A JSON-RPC message to or from an MCP server of the client."""
 
@@ -356,7 +382,7 @@ class McpMessage(Request, frozen=True, kw_only=True, tag="mcp_message"):
     message: Json
 
 
-@request
+@request(by=ENGINE_ONLY)
 class SdkControlInterrupt(Request, frozen=True, kw_only=True, tag="sdk_control_interrupt"):
     """Read but never sent."""
 
@@ -368,7 +394,7 @@ class ElicitationAnswer(Struct, frozen=True, kw_only=True):
     content: Json | None | UnsetType = UNSET
 
 
-@request
+@request(by=ENGINE_ONLY)
 class Elicitation(Request, frozen=True, kw_only=True, tag="elicitation"):
     """An MCP server asks the user a question."""
 
@@ -386,7 +412,7 @@ class Elicitation(Request, frozen=True, kw_only=True, tag="elicitation"):
     description: str | UnsetType = UNSET
 
 
-@request
+@request(by=ENGINE_ONLY)
 class RequestUserDialog(Request, frozen=True, kw_only=True, tag="request_user_dialog"):
     """Asks the client to show a dialog. Read but never sent."""
 

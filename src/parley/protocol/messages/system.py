@@ -208,6 +208,10 @@ class PermissionDenied(Message, frozen=True, kw_only=True, tag="system"):
     uuid: str | UnsetType = UNSET
 
 
+MODEL_SILENT = "model_silent"
+"""The tag of the text that says what is waited for when a model's server sends nothing."""
+
+
 @message
 class Informational(Message, frozen=True, kw_only=True, tag="system"):
     """Text for the user."""
