@@ -1,4 +1,4 @@
-"""Merge layers into the settings in effect, with a reason for every entry that has no effect. Pure.
+"""Check layers and merge them into the settings in effect, with a reason for every entry that has no effect. Pure.
 
 Plain values: as the table of keys says, usually those of the first layer that has the key. `env`, `mcpServers`,
 `enabledPlugins` and `models`: the same, entry by entry. Permission rules, directories and hooks: those of all layers.
@@ -9,12 +9,14 @@ and `sandbox` are merged one by one, as `permissions.KEY`, `sandbox.KEY` and `sa
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from parley.protocol.base import Json
+from parley.protocol.options import EFFORTS
 from parley.settings.base import (
     NO_EFFECT,
     ONLY_BY_FLAG,
@@ -30,25 +32,101 @@ from parley.settings.base import (
     SettingsValue,
     format_entry,
 )
-from parley.settings.env_policy import is_refused
-from parley.settings.keys.kinds import EFFORTS
+from parley.settings.env_vars import is_refused
+from parley.settings.keys.kinds import GROUP, RULES
 from parley.settings.keys.table import (
     ANYONE,
+    CLOSES_WHEN_FALSE,
+    ENTRY_OBJECTS,
     FLAG,
-    KEYS,
     MANAGED,
-    PERMISSIONS,
     PERSON,
     TRUSTED,
     KeyMerge,
     KeyScope,
     SettingKey,
+    find_key,
     nearest,
-    scope_of,
 )
-from parley.settings.keys.validation import find_line, validate_layer
 
-BEHAVIORS: tuple[Literal["allow", "deny", "ask"], ...] = ("deny", "ask", "allow")
+
+def validate_layer(layer: SettingsLayer) -> tuple[Json, list[SettingsProblem]]:
+    """Return the values with the right types, and the problems of the others."""
+    problems = find_repeated_keys(layer)
+    return check_object(layer, layer.values, "", problems), problems
+
+
+def check_object(layer: SettingsLayer, values: Json, prefix: str, problems: list[SettingsProblem]) -> Json:
+    """Return the valid values of a layer, or of an object in it (`sandbox.`)."""
+    valid: Json = {}
+
+    def report(key: str, text: str, *, restricts: bool) -> None:
+        line = find_line(layer, f'"{key}"')
+        problems.append(SettingsProblem(path=layer.path, text=text, line=line, restricts=restricts))
+
+    for key, value in values.items():
+        row = find_key(prefix, key)
+        if row is None:
+            valid[key] = value
+        elif not row.kind.accepts(value):
+            ending = "" if row.restricts else "; ignored"
+            report(key, f"{prefix}{key} must be {row.kind.description}{ending}", restricts=row.restricts)
+        elif row.kind is GROUP:
+            valid[key] = check_object(layer, value, f"{prefix}{key}.", problems)
+        elif row.kind is RULES and any(not isinstance(item, str) for item in value):
+            ending = "" if row.restricts else "; its other items are ignored"
+            report(key, f"{prefix}{key} must be a list of strings{ending}", restricts=row.restricts)
+            valid[key] = [item for item in value if isinstance(item, str)]
+        else:
+            valid[key] = value
+    if not prefix and "env" in valid:
+        valid["env"] = check_environment(layer, valid["env"], problems)
+    return valid
+
+
+def check_environment(layer: SettingsLayer, variables: Json, problems: list[SettingsProblem]) -> Json:
+    valid: Json = {}
+    for name, value in variables.items():
+        if name and not set(name) & {"=", "\0"} and isinstance(value, str) and "\0" not in value:
+            valid[name] = value
+        else:
+            text = f"env: {name!a} must be a valid variable name with a string as its value; ignored"
+            problems.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
+    return valid
+
+
+def find_repeated_keys(layer: SettingsLayer) -> list[SettingsProblem]:
+    """Report duplicate keys: the first value is lost, and it may contain the deny rules or the hooks."""
+    names = re.findall(rb'"([^"\\]*)"\s*:', layer.text)
+    if len(set(names)) == len(names) and b"\\" not in layer.text:
+        return []
+    import json  # slow to import and rarely needed
+
+    problems: list[SettingsProblem] = []
+
+    def check_pairs(pairs: list[tuple[str, Any]]) -> Json:
+        names = [name for name, _ in pairs]
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            text = f"duplicate key {name!a}; only the last one takes effect"
+            problems.append(SettingsProblem(path=layer.path, text=text, line=find_line(layer, f'"{name}"')))
+        return dict(pairs)
+
+    json.loads(layer.text.removeprefix(b"\xef\xbb\xbf"), object_pairs_hook=check_pairs)
+    return problems
+
+
+def find_line(layer: SettingsLayer, text: str) -> int | None:
+    """Return the line of the first occurrence of a text in the file, or None."""
+    at = layer.text.find(text.encode("utf-8", "replace"))
+    return None if at < 0 else layer.text.count(b"\n", 0, at) + 1
+
+
+Behavior = Literal["allow", "deny", "ask"]
+BEHAVIORS: dict[str, Behavior] = {
+    "permissions.allow": "allow",
+    "permissions.deny": "deny",
+    "permissions.ask": "ask",
+}
 TIGHTER = {
     "bypassPermissions": {"auto", "acceptEdits", "default", "dontAsk", "plan"},
     "auto": {"default", "dontAsk", "plan"},
@@ -61,36 +139,8 @@ TIGHTER = {
 NOT_FROM_TREE = "a project cannot set this"
 ONLY_TIGHTER = "a project can only choose a stricter mode"
 CLOSED = "managed settings leave this to no other layer ({switch})"
-BOUNDARY = ("permissions.blockReadsOutsideWorkingDirectories", "permissions.blockWritesOutsideWorkingDirectories")
-CONFINEMENT = ("sandbox.enabled", "sandbox.allowUnsandboxedCommands")
-NO_WAY_OUT = ("sandbox.allowUnsandboxedCommands",)
-CLOSED_BY: dict[str, tuple[str, ...]] = {
-    "allowedMcpServers": ("allowManagedMcpServersOnly",),
-    "permissions.additionalDirectories": BOUNDARY,
-    "permissions.blockReadsExemptPaths": BOUNDARY,
-    "sandbox.allowNestedUserNamespaces": CONFINEMENT,
-    "sandbox.autoAllowBashIfSandboxed": ("allowManagedPermissionRulesOnly",),
-    "sandbox.enableWeakerNestedSandbox": NO_WAY_OUT,
-    "sandbox.excludedCommands": NO_WAY_OUT,
-    "sandbox.filesystem.allowRead": ("sandbox.filesystem.allowManagedReadPathsOnly",),
-    "sandbox.filesystem.disabled": CONFINEMENT,
-    "sandbox.network.allowAllUnixSockets": NO_WAY_OUT,
-    "sandbox.network.allowedDomains": ("sandbox.network.allowManagedDomainsOnly",),
-    "sandbox.network.httpProxyPort": CONFINEMENT,
-    "sandbox.network.socksProxyPort": CONFINEMENT,
-}
-"""Keys that loosen a restriction, with the switches that make the restriction: if managed settings turn one of them,
-only managed settings set the key."""
-CLOSES_WHEN_FALSE = frozenset(NO_WAY_OUT)
-LOOSENING = frozenset(
-    {"excludedCommands", "ignoreViolations", "enableWeakerNestedSandbox", "autoAllowBashIfSandboxed", "allowWrite"}
-    | {"allowRead", "allowedDomains", "allowAllUnixSockets", "allowLocalBinding"}
-)
-"""Keys of `sandbox` that a project cannot set if no command may leave the sandbox."""
 DEMANDING = {"any_true": True, "any_false": False}
 """The value that wins, by the way of merging."""
-IN_LISTS = ("allow", "deny", "ask", "additionalDirectories", "defaultMode", "disableBypassPermissionsMode")
-"""The keys of `permissions` that have a field of their own in the merged settings."""
 
 
 def merge(layers: Sequence[SettingsLayer], trust: ProjectTrust) -> MergedSettings:
@@ -111,42 +161,56 @@ class SettingsMerger:
         self.problems: list[SettingsProblem] = []
         self._ignored: list[IgnoredEntry] = []
         self._values: dict[str, SettingsValue] = {}
-        self._environment: dict[str, SettingsValue] = {}
         self._rules: list[RuleText] = []
         self._directories: list[SettingsValue] = []
         self._hooks: list[SettingsValue] = []
-        self._entries: dict[str, dict[str, SettingsValue]] = {"mcpServers": {}, "enabledPlugins": {}, "models": {}}
-        """Objects that are merged entry by entry."""
+        self._entries: dict[str, dict[str, SettingsValue]] = {key: {} for key in ENTRY_OBJECTS}
         self._modes: list[SettingsValue] = []
         self._bypass_disabled: SettingsValue | None = None
 
-    def add(self, layer: SettingsLayer, values: Json) -> None:
-        for key, value in values.items():
-            if key == "permissions":
-                self._add_permissions(layer, value)
-            elif key == "env":
-                for name, text in value.items():
-                    if self._takes_effect(layer, f"env.{name}", text, env_scope(name)):
-                        self._environment.setdefault(name, value_at(layer, text))
+    def add(self, layer: SettingsLayer, values: Json, prefix: str = "") -> None:
+        """Add the entries of a layer, or of an object in it (`sandbox.`)."""
+        for name, value in values.items():
+            key, row = f"{prefix}{name}", find_key(prefix, name)
+            if row is None:
+                self._add_unknown(layer, prefix, name, value)
+            elif row.kind is GROUP:
+                self.add(layer, value, f"{key}.")
+            elif row.loosens and layer.source in TREE and self._is_sandbox_locked():
+                self._ignore(layer, key, NOT_FROM_TREE, format_entry(key, value))
+            elif key in BEHAVIORS:
+                texts = [text for text in value if self._takes_effect(layer, key, text, row.scope)]
+                self._rules += [rule_text(layer, BEHAVIORS[key], text) for text in texts]
+            elif key == "permissions.additionalDirectories":
+                found = [folder for folder in value if self._takes_effect(layer, key, folder, row.scope)]
+                self._directories += [
+                    value_at(layer, one) for one in found if not self._is_closed(layer, key, one, row)
+                ]
+            elif key == "permissions.defaultMode":
+                self._modes.append(value_at(layer, "default" if value == "manual" else value))
+            elif key == "permissions.disableBypassPermissionsMode":
+                self._bypass_disabled = self._bypass_disabled or value_at(layer, value)
             elif key in self._entries:
-                for name, entry in value.items():
-                    if self._takes_effect(layer, f"{key}.{name}", entry, scope_of(key)):
-                        self._entries[key].setdefault(name, value_at(layer, entry))
-            elif key == "sandbox":
-                self._add_sandbox(layer, value)
+                for entry, given in value.items():
+                    scope = (PERSON if is_refused(entry) else TRUSTED) if key == "env" else row.scope
+                    if self._takes_effect(layer, f"{key}.{entry}", given, scope):
+                        self._entries[key].setdefault(entry, value_at(layer, given))
             elif key == "hooks":
-                if self._takes_effect(layer, key, value, scope_of(key)):
+                if self._takes_effect(layer, key, value, row.scope):
                     self._hooks.append(value_at(layer, value))
-            elif key in KEYS:
-                self._add_value(layer, key, value, KEYS[key])
-            elif self._takes_effect(layer, key, value, scope_of(key)):
-                self._add_unknown(layer, "", key, nearest(key, KEYS))
-                if "." not in key:  # must not be taken for a key of `permissions`
-                    self._values.setdefault(key, value_at(layer, value))
+            elif prefix == "sandbox.filesystem." and isinstance(value, list):
+                # Layers have different roots, and their paths end up in one list.
+                paths = [path if path.startswith("~") else os.path.join(layer.root, path) for path in value]
+                self._add_value(layer, key, paths, row)
+            elif prefix == "sandbox." and row.merge in DEMANDING and value is DEMANDING[row.merge]:
+                # A project that demands a sandbox is heard without trust.
+                self._add_value(layer, key, value, msgspec.structs.replace(row, scope=ANYONE))
+            else:
+                self._add_value(layer, key, value, row)
 
     def _add_value(self, layer: SettingsLayer, key: str, value: Any, row: SettingKey) -> None:
         """Add a value, combined with that of a stronger layer if the table says so."""
-        if not self._takes_effect(layer, key, value, row.scope) or self._is_closed(layer, key, value):
+        if not self._takes_effect(layer, key, value, row.scope) or self._is_closed(layer, key, value, row):
             return
         if row.is_missed(value):
             self._ignore(layer, key, NO_EFFECT, format_entry(key, value))
@@ -161,35 +225,24 @@ class SettingsMerger:
         entry = format_entry(key, found.value)
         return found.source in TREE and self._trust.find_obstacle(found.source, entry) is not None
 
-    def _is_closed(self, layer: SettingsLayer, key: str, value: Any) -> bool:
+    def _is_closed(self, layer: SettingsLayer, key: str, value: Any, row: SettingKey) -> bool:
         """Whether only an administrator sets this key, who does not. Managed layers come first."""
-        for switch in CLOSED_BY.get(key, ()) if layer.source != "managed" else ():
+        for switch in row.closed_by if layer.source != "managed" else ():
             turned = self._values.get(switch)
             if turned and turned.source == "managed" and turned.value is (switch not in CLOSES_WHEN_FALSE):
                 self._ignore(layer, key, CLOSED.format(switch=switch), format_entry(key, value))
                 return True
         return False
 
-    def _add_unknown(self, layer: SettingsLayer, prefix: str, key: str, meant: str | None) -> None:
+    def _add_unknown(self, layer: SettingsLayer, prefix: str, name: str, value: Any) -> None:
+        meant = nearest(prefix, name)
+        # A misspelt key is one in a folder that is not trusted, too.
+        if not prefix and meant is None and not self._takes_effect(layer, name, value, TRUSTED):
+            return
         hint = f" (did you mean {prefix}{meant}?)" if meant else ""
-        self._ignore(layer, f"{prefix}{key}{hint}", UNKNOWN_KEY, format_entry(f"{prefix}{key}", ""))
-
-    def _add_sandbox(self, layer: SettingsLayer, sandbox: Json) -> None:
-        from parley.settings.keys.sandbox import GROUPS, SANDBOX
-
-        for key, value in sandbox.items():
-            if layer.source in TREE and key in LOOSENING and self._is_sandbox_locked():
-                self._ignore(layer, f"sandbox.{key}", NOT_FROM_TREE, format_entry(f"sandbox.{key}", value))
-            elif key in GROUPS:
-                self._add_group(layer, f"sandbox.{key}.", value, GROUPS[key])
-            elif key in SANDBOX:
-                row = SANDBOX[key]
-                # A project that demands a sandbox is heard without trust.
-                demands = value is DEMANDING.get(row.merge)
-                row = msgspec.structs.replace(row, scope=ANYONE) if demands else row
-                self._add_value(layer, f"sandbox.{key}", value, row)
-            else:
-                self._add_unknown(layer, "sandbox.", key, nearest(key, SANDBOX))
+        self._ignore(layer, f"{prefix}{name}{hint}", UNKNOWN_KEY, format_entry(f"{prefix}{name}", ""))
+        if not prefix and meant is None and "." not in name:  # must not be taken for a key of `permissions`
+            self._values.setdefault(name, value_at(layer, value))
 
     def _is_sandbox_locked(self) -> bool:
         """Whether the user or an administrator lets no command out of the sandbox. Their layers come first."""
@@ -197,47 +250,6 @@ class SettingsMerger:
         managed_hosts = self._values.get("sandbox.network.allowManagedDomainsOnly")
         is_closed = outside is not None and outside.value is False and outside.source in ("managed", "flag")
         return is_closed or (managed_hosts is not None and managed_hosts.value is True)
-
-    def _add_group(self, layer: SettingsLayer, prefix: str, values: Json, keys: dict[str, SettingKey]) -> None:
-        is_locked = layer.source in TREE and self._is_sandbox_locked()
-        for key, value in values.items():
-            if is_locked and key in LOOSENING:
-                self._ignore(layer, prefix + key, NOT_FROM_TREE, format_entry(prefix + key, value))
-            elif key not in keys:
-                self._add_unknown(layer, prefix, key, nearest(key, keys))
-            elif prefix == "sandbox.filesystem." and isinstance(value, list):
-                # Layers have different roots, and their paths end up in one list.
-                paths = [path if path.startswith("~") else os.path.join(layer.root, path) for path in value]
-                self._add_value(layer, prefix + key, paths, keys[key])
-            else:
-                self._add_value(layer, prefix + key, value, keys[key])
-
-    def _add_permissions(self, layer: SettingsLayer, permissions: Json) -> None:
-        for behavior in BEHAVIORS:
-            texts = self._accept(layer, behavior, permissions)
-            self._rules += [rule_text(layer, behavior, text) for text in texts]
-        folders = [
-            folder
-            for folder in self._accept(layer, "additionalDirectories", permissions)
-            if not self._is_closed(layer, "permissions.additionalDirectories", folder)
-        ]
-        self._directories += [value_at(layer, folder) for folder in folders]
-        if (mode := permissions.get("defaultMode")) is not None:
-            self._modes.append(value_at(layer, "default" if mode == "manual" else mode))
-        if "disableBypassPermissionsMode" in permissions and self._bypass_disabled is None:
-            self._bypass_disabled = value_at(layer, permissions["disableBypassPermissionsMode"])
-        for key, value in permissions.items():
-            if key not in PERMISSIONS:
-                self._add_unknown(layer, "permissions.", key, nearest(key, PERMISSIONS))
-            elif key not in IN_LISTS:
-                self._add_value(layer, f"permissions.{key}", value, PERMISSIONS[key])
-
-    def _accept(self, layer: SettingsLayer, key: str, permissions: Json) -> list[str]:
-        """Return the items of a list in `permissions` that take effect."""
-        scope = PERMISSIONS[key].scope
-        return [
-            text for text in permissions.get(key, ()) if self._takes_effect(layer, f"permissions.{key}", text, scope)
-        ]
 
     def _takes_effect(self, layer: SettingsLayer, key: str, value: Any, scope: KeyScope) -> bool:
         entry = format_entry(key, value)
@@ -289,7 +301,7 @@ class SettingsMerger:
             values=self._values,
             rules=tuple(self._rules),
             directories=tuple(self._directories),
-            environment=self._environment,
+            environment=self._entries["env"],
             hooks=tuple(self._hooks),
             servers=self._entries["mcpServers"],
             plugins=self._entries["enabledPlugins"],
@@ -315,15 +327,11 @@ COMBINERS: dict[KeyMerge, Callable[[SettingsValue, SettingsValue], SettingsValue
 """How the values of two layers are combined."""
 
 
-def env_scope(name: str) -> KeyScope:
-    return PERSON if is_refused(name) else TRUSTED
-
-
 def value_at(layer: SettingsLayer, value: Any) -> SettingsValue:
     return SettingsValue(value=value, source=layer.source, path=layer.path, root=layer.root)
 
 
-def rule_text(layer: SettingsLayer, behavior: Literal["allow", "deny", "ask"], text: str) -> RuleText:
+def rule_text(layer: SettingsLayer, behavior: Behavior, text: str) -> RuleText:
     quoted = msgspec.json.encode(text).decode()
     return RuleText(
         behavior=behavior,

@@ -1,7 +1,10 @@
-"""Read a file that may have been planted by an attacker.
+"""Read files that may have been planted by an attacker, on this machine or in a remote workspace.
 
 Only regular files are read, up to a maximum size, without blocking. The checks apply to the opened
 descriptor, so the file cannot be exchanged between check and read.
+
+As settings see the files of a project: `HOST_TREE` reads this machine. `RemoteTree` asks a workspace server, which
+reads with the same functions there.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,9 +24,6 @@ from parley.protocol.base import Json, Struct
 MOST_BYTES = 1_000_000
 # O_NONBLOCK: opening a pipe must not block.
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-
-
-NOT_UTF8 = "is not UTF-8 text"
 
 
 class UnreadableFile(Exception):
@@ -48,6 +49,13 @@ class FileContent(Struct, frozen=True, kw_only=True):
     @property
     def identity(self) -> tuple[int, int]:
         return self.status.st_dev, self.status.st_ino
+
+    def text(self) -> str:
+        """Raises UnreadableFile."""
+        try:
+            return self.data.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            raise UnreadableFile("is not UTF-8 text") from None
 
 
 def read_file(path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES) -> FileContent:
@@ -128,3 +136,79 @@ def line_of_error(data: bytes, text: str) -> int:
     """Return the line of a msgspec error, which names the byte or says that the data is truncated."""
     found = re.search(r"\(byte (\d+)\)", text)
     return data.count(b"\n", 0, int(found[1]) if found else len(data.rstrip())) + 1
+
+
+class FileTree(Protocol):
+    is_remote: bool
+
+    def read_file(
+        self, path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES
+    ) -> FileContent:
+        """As `read_file`."""
+
+    def realpath(self, path: Path | str) -> str: ...
+    def lexists(self, path: Path | str) -> bool: ...
+
+
+class HostTree:
+    is_remote = False
+
+    def read_file(
+        self, path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES
+    ) -> FileContent:
+        return read_file(path, beneath, most_bytes)
+
+    def realpath(self, path: Path | str) -> str:
+        return os.path.realpath(path)
+
+    def lexists(self, path: Path | str) -> bool:
+        return os.path.lexists(path)
+
+
+HOST_TREE = HostTree()
+
+
+class RemoteTree:
+    """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/client.py does."""
+
+    is_remote = True
+
+    def __init__(self, get: Callable[[str, str, int, Any], Any]) -> None:
+        self._get = get
+
+    def read_file(
+        self, path: Path | str, beneath: tuple[str, ...] | None = None, most_bytes: int = MOST_BYTES
+    ) -> FileContent:
+        found = self._get("file", str(path), most_bytes, {"missing": True})
+        if found.get("missing"):
+            raise MissingFile("does not exist")
+        if "error" in found:
+            raise UnreadableFile(found["error"])
+        if beneath is not None:
+            folders = [self.realpath(folder) for folder in beneath]
+            if not any(is_beneath(found["real"], folder) for folder in folders):
+                raise UnreadableFile("is a symbolic link to a file outside its folder; not followed")
+        return FileContent(data=found["data"], real=found["real"], status=os.stat_result(found["status"]))
+
+    def realpath(self, path: Path | str) -> str:
+        return str(self._get("realpath", str(path), 0, str(path)))
+
+    def lexists(self, path: Path | str) -> bool:
+        return bool(self._get("exists", str(path), 0, False))
+
+
+def find_file(path: str, most_bytes: int) -> dict[str, Any]:
+    """The answer to the fact `file`, on the machine that has it."""
+    try:
+        found = read_file(path, most_bytes=min(most_bytes, MOST_BYTES))
+    except MissingFile:
+        return {"missing": True}
+    except UnreadableFile as exc:
+        return {"error": str(exc)}
+    return {"data": found.data, "real": found.real, "status": list(found.status)}
+
+
+TREE_FACTS: Mapping[str, Callable[[str, int], Any]] = {
+    "file": find_file,
+    "realpath": lambda path, limit: os.path.realpath(path),
+}

@@ -28,6 +28,13 @@ WORDS = ("KEY", "TOKEN", "HEADERS")
 PASSED = "PARLEY_PASS_VARIABLES"
 """A comma-separated list of secrets that commands receive anyway, e.g. `AWS_SECRET_ACCESS_KEY` for `aws`."""
 
+COMMANDS = "PARLEY_COMMAND_ENV"
+"""A comma-separated list of the variables that commands receive besides `PLAIN`; without it, or with `*`, they receive
+all but secrets."""
+PLAIN = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM", "PWD"})
+PLAIN_PREFIXES = ("LC_", "BASH_", "CLAUDE_", "PARLEY_")
+"""The locale, and what tools read themselves."""
+
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable contains a key of a backend or of a trace exporter, or a URL with a password."""
@@ -41,3 +48,12 @@ def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that child processes may receive."""
     passed = {name.strip() for name in environment.get(PASSED, "").split(",")}
     return {name: value for name, value in environment.items() if name in passed or not is_secret(name, value)}
+
+
+def keep_named(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the variables that commands receive, if `PARLEY_COMMAND_ENV` names them."""
+    named = environment.get(COMMANDS, "*")
+    if named == "*":
+        return environment
+    kept = PLAIN.union(part.strip() for text in (named, environment.get(PASSED, "")) for part in text.split(","))
+    return {name: value for name, value in environment.items() if name in kept or name.startswith(PLAIN_PREFIXES)}

@@ -9,13 +9,17 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.mcp.base import ServerDeclaration
 from parley.protocol.base import Json
-from parley.settings import env_policy, safe_read, sources, trust
+from parley.protocol.messages.requests import AgentDefinition
+from parley.protocol.options import CliOptions
+from parley.settings import env_vars, safe_read, sources, trust
 from parley.settings.base import (
     CHANGED,
     DEFAULT_STYLE,
@@ -36,15 +40,12 @@ from parley.settings.base import (
     SettingsWriteError,
     Source,
     digest,
-    format_entry,
     printable,
 )
+from parley.settings.secret_variables import keep_named
 
 if TYPE_CHECKING:
-    from parley.protocol.messages.requests import AgentDefinition
-    from parley.protocol.options import CliOptions
     from parley.settings.files.memory_files import MemoryPaths, MemoryText
-    from parley.settings.mcp_files import ServerDeclaration
     from parley.settings.writer import SettingsWriter
 
 SOURCE_OF: dict[str, Source] = {"localSettings": "local", "userSettings": "user", "projectSettings": "project"}
@@ -67,20 +68,21 @@ class SessionSettings:
         base: Mapping[str, str],
         without_secrets: Callable[[dict[str, str]], dict[str, str]] = dict,
         command_base: Mapping[str, str] | None = None,
+        find_sandbox_problem: Callable[[MergedSettings], str] = lambda merged: "this engine has no sandbox",
     ) -> None:
         """Raises UsageError for invalid settings on the command line.
 
-        `command_base`: the environment of commands that run on another machine."""
+        `command_base`: the environment of commands that run on another machine. `find_sandbox_problem`: says why there
+        is no sandbox; "" if there is one."""
         self._selection = selection
         self._base = base
-        self._command_base = base if command_base is None else command_base
+        self._command_base = keep_named(base if command_base is None else command_base)
         self._without_secrets = without_secrets
         self.trust, problem = self._evaluate_trust()
         loaded = sources.load_layers(selection)
         self._layers = loaded.layers
         self._plugin_hooks: tuple[SettingsValue, ...] = ()
-        self.find_sandbox_problem: Callable[[MergedSettings], str] = lambda merged: "this engine has no sandbox"
-        """Says why there is no sandbox; "" if there is one. Set by compose/, which knows the machine."""
+        self.find_sandbox_problem = find_sandbox_problem
         self.agent_sources: dict[str, str] = {}
         """Where the agents of files come from, by name; set by `agents`."""
         self._without_project: MergedSettings | None = None
@@ -129,7 +131,7 @@ class SessionSettings:
         missed = tuple(entry for entry in self.merged.ignored if entry.reason in REPORTED)
         lines = describe_ignored(missed, self._selection.project)
         if self.merged.is_on("sandbox.enabled"):
-            from parley.settings.policy.startup import SANDBOX_MISSING
+            from parley.settings.policy import SANDBOX_MISSING
 
             if problem := self.find_sandbox_problem(self.merged):
                 lines.append(SANDBOX_MISSING.format(problem=problem))
@@ -139,7 +141,7 @@ class SessionSettings:
         """Raises StartRefused if the settings forbid an option, or ask for a policy or a sandbox that is not there."""
         if not self._layers:
             return
-        from parley.settings.policy.startup import check_flags, check_start
+        from parley.settings.policy import check_flags, check_start
 
         check_start(self._layers, self.merged, self.find_sandbox_problem)
         check_flags(options, self.merged, cwd)
@@ -148,10 +150,10 @@ class SessionSettings:
 
     def environment(self) -> dict[str, str]:
         """The environment that the engine reads."""
-        return env_policy.own_environment(self._base, self.merged)
+        return env_vars.own_environment(self._base, self.merged)
 
     def child_environment(self) -> dict[str, str]:
-        found = self._without_secrets(env_policy.environment_for_commands(self._command_base, self.merged))
+        found = self._without_secrets(env_vars.environment_for_commands(self._command_base, self.merged))
         if (most_chars := self.merged.get("bashOutputMaxChars")) is not None:
             found["BASH_MAX_OUTPUT_LENGTH"] = str(min(max(most_chars, LEAST_OUTPUT_CHARS), MOST_OUTPUT_CHARS))
         return found
@@ -227,41 +229,38 @@ class SessionSettings:
     def agents(self) -> tuple[dict[str, AgentDefinition], list[SettingsProblem]]:
         """The subagents defined in files, the project's before the user's, and the problems of the files."""
         config, project = self._selection.config, self._selection.project
-        folders: list[tuple[str, Path, tuple[str, ...] | None, bool, Callable[[bytes], str | None]]] = []
-        if self.merged.is_locked("agents"):
-            return {}, []
-        if self._selection.includes("user"):
-            folders.append(("userSettings", config / "agents", None, True, lambda data: None))
-        if self._project_folder() is not None:
-            trusted = "project" in self.trust.sources
-            folder = Path(project, ".claude", "agents")
-            folders.append(
-                ("projectSettings", folder, (project,), trusted, lambda data: self.trust.find_obstacle("project", data))
-            )
+        is_trusted = "project" in self.trust.sources
         found: dict[str, AgentDefinition] = {}
         problems: list[SettingsProblem] = []
-        for source, folder, beneath, trusted, obstacle in folders:
-            if os.path.isdir(folder):
-                from parley.settings.files.agents import NOT_TRUSTED, load_agents
+        for source, top, is_used in (
+            ("userSettings", config, self._selection.includes("user")),
+            ("projectSettings", Path(project, ".claude"), self._project_folder() is not None),
+        ):
+            folder, of_user = top / "agents", source == "userSettings"
+            if not is_used or self.merged.is_locked("agents") or not os.path.isdir(folder):
+                continue
+            from parley.settings.files.agents import NOT_TRUSTED, load_agents
 
-                withheld = "" if trusted else NOT_TRUSTED
-                agents, invalid = load_agents(folder, beneath, withheld=withheld, obstacle=obstacle)
-                if not trusted:  # they do not take the place of the user's
-                    agents = {name: kind for name, kind in agents.items() if name not in found}
-                found |= agents
-                self.agent_sources |= dict.fromkeys(agents, source)
-                problems += invalid
+            agents, invalid = load_agents(
+                folder,
+                None if of_user else (project,),
+                withheld="" if of_user or is_trusted else NOT_TRUSTED,
+                obstacle=(lambda data: None) if of_user else partial(self.trust.find_obstacle, "project"),
+            )
+            if not of_user and not is_trusted:  # they do not take the place of the user's
+                agents = {name: kind for name, kind in agents.items() if name not in found}
+            found |= agents
+            self.agent_sources |= dict.fromkeys(agents, source)
+            problems += invalid
         return found, problems
 
     def agent_memory(self, scope: str, name: str, denies: Callable[[str], bool]) -> tuple[str, str]:
         """The instructions about an agent's memory, and a problem; one of them is empty."""
-        from parley.settings.files import agent_memory
+        from parley.settings.files import agents
 
         if scope != "user" and self._selection.tree.is_remote:
             return "", f"the {scope} memory of the agent {name} is not read: the workspace is remote"
-        return agent_memory.load_text(
-            agent_memory.find_path(scope, name, self._selection.config, self._selection.project), denies
-        )
+        return agents.load_text(agents.find_path(scope, name, self._selection.config, self._selection.project), denies)
 
     def memory(
         self,
@@ -317,7 +316,7 @@ class SessionSettings:
         declared = mcp_files.from_command_line(given, cwd)
         if provided:
             path_of_policy = printable(merged.values["managedMcpServers"].path)
-            own = mcp_files.ServerDeclaration(source="managed", path=path_of_policy, servers=provided)
+            own = ServerDeclaration(source="managed", path=path_of_policy, servers=provided)
             declared = [own, *declared]
         if strict:
             return declared, []
@@ -340,7 +339,7 @@ class SessionSettings:
 
     def apply(self, settings: Json) -> MergedSettings:
         """Merge keys into the flag layer; null removes a key. Raises SettingsWriteError for an invalid value."""
-        from parley.settings.keys.validation import validate_layer
+        from parley.settings.merge import validate_layer
 
         given = {key: value for key, value in settings.items() if value is not None}
         _, problems = validate_layer(
@@ -410,18 +409,13 @@ class SessionSettings:
 
     def trust_dependent_entries(self) -> list[tuple[str, str]]:
         """The entries of the project that take effect only if it is trusted, each with its file."""
+        from parley.settings.mcp_files import list_entries
         from parley.settings.merge import merge
 
         ignored = merge(self._layers, ProjectTrust()).ignored
         found = [(item.entry, item.path) for item in ignored if item.reason == NOT_TRUSTED]
         path = os.path.join(self._selection.project, MCP_FILE)
-        with suppress(safe_read.UnreadableFile):
-            servers = safe_read.parse_json_object(
-                safe_read.read_file(path, beneath=(self._selection.project,)).data
-            ).get("mcpServers")
-            for name, server in servers.items() if isinstance(servers, dict) else ():
-                found.append((format_entry(f"{MCP_FILE}.{name}", server), path))
-        return found
+        return [*found, *((entry, path) for entry in list_entries(path).values())]
 
     def is_in_effect(self, entry: str) -> bool:
         """Whether an entry of the project takes effect because the user trusts it."""

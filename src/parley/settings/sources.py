@@ -20,23 +20,12 @@ from pathlib import Path
 from msgspec import structs
 
 from parley.errors import SessionError, UsageError
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsLayer, SettingsProblem, Source
-from parley.settings.tree import HOST_TREE, FileTree
+from parley.settings.safe_read import HOST_TREE, FileTree
 
 MANAGED_FILE = Path("/etc/claude-code/managed-settings.json")
-RESTRICTIONS = frozenset(
-    {"allowManagedHooksOnly", "allowManagedMcpServersOnly", "allowManagedPermissionRulesOnly", "deniedMcpServers"}
-    | {"deniedModels", "disableAllHooks", "disableAutoMode", "disableSideloadFlags", "disableSkillShellExecution"}
-    | {"maxEffortLevel", "permissions", "sandbox", "strictPluginOnlyCustomization"}
-    | {"requiredMinimumVersion", "requiredMaximumVersion"}
-)
-"""The keys that a program may add with `--managed-settings` to an administrator's file that merges them."""
-PERMISSION_RESTRICTIONS = frozenset(
-    {"deny", "ask", "disableAutoMode", "disableBypassPermissionsMode", "denyInsteadOfPrompting"}
-    | {"blockReadsOutsideWorkingDirectories", "blockWritesOutsideWorkingDirectories"}
-)
 AMBIENT: tuple[Source, ...] = ("local", "project", "user")
 UNSAFE = "is not used: it and its folder must be owned by root or by you, and must not be writable by others"
 LOSS = "the file is ignored, and any deny or ask rules in it are not enforced"
@@ -96,7 +85,11 @@ def home(environment: Mapping[str, str]) -> Path:
 
 def load_layers(selection: SourceSelection) -> LoadedLayers:
     """Load all selected layers that exist. Raises UsageError."""
-    check_sources(selection.sources)
+    sources = selection.sources
+    if unknown := [source for source in sources or () if source not in AMBIENT]:
+        raise UsageError(
+            f"option '--setting-sources': unknown source {unknown[0]!r} (choose from {', '.join(reversed(AMBIENT))})"
+        )
     problems: list[SettingsProblem] = []
     managed = load_managed_file(selection.managed_file, problems)
     given = parse_given("managed", "--managed-settings", selection.managed, selection.project)
@@ -117,31 +110,27 @@ def limit_given_policy(
         text = f"ignored, because {managed.path} exists and does not set parentSettingsBehavior to 'merge'"
         problems.append(SettingsProblem(path=given.path, text=text))
         return None
-    kept = {key: value for key, value in given.values.items() if key in RESTRICTIONS}
-    permissions = kept.get("permissions")
-    if isinstance(permissions, dict):
-        kept["permissions"] = {key: value for key, value in permissions.items() if key in PERMISSION_RESTRICTIONS}
+    kept = keep_addable(given.values, "")
+    if isinstance(permissions := kept.get("permissions"), dict):
+        kept["permissions"] = keep_addable(permissions, "permissions.")
     return structs.replace(given, values=kept)
 
 
-def check_sources(sources: tuple[str, ...] | None) -> None:
-    if unknown := [source for source in sources or () if source not in AMBIENT]:
-        raise UsageError(
-            f"option '--setting-sources': unknown source {unknown[0]!r} (choose from {', '.join(reversed(AMBIENT))})"
-        )
+def keep_addable(values: Json, prefix: str) -> Json:
+    from parley.settings.keys.table import find_key  # most sessions have no administrator's settings
 
-
-def path_of(config: Path, project: str, source: Source) -> Path:
-    """Return the file of the local, project or user layer."""
-    names = {"local": "settings.local.json", "project": "settings.json"}
-    return Path(project, ".claude", names[source]) if source in names else config / "settings.json"
+    return {key: value for key, value in values.items() if (row := find_key(prefix, key)) is not None and row.addable}
 
 
 def load_file_layer(
     selection: SourceSelection, source: Source, problems: list[SettingsProblem]
 ) -> SettingsLayer | None:
     """Load a file if it exists; a problem is added to the list."""
-    path = path_of(selection.config, selection.project, source)
+    # Return the file of the local, project or user layer.
+    config = selection.config
+    project = selection.project
+    names = {"local": "settings.local.json", "project": "settings.json"}
+    path = Path(project, ".claude", names[source]) if source in names else config / "settings.json"
     tree = HOST_TREE if source == "user" else selection.tree
     if source == "project" and not tree.is_remote and path.parent.resolve() == selection.config.resolve():
         return None  # in the home folder, this is the user's file

@@ -22,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from parley.errors import UsageError
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Struct
 from parley.settings import safe_read
 from parley.settings.base import ProjectTrust, SettingsProblem, SettingsWriteError, digest
 from parley.settings.sources import UNSAFE, is_safe
+from parley.workspace.syscalls import birth_time_ns
 
 NAME = "trust.json"
 FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -79,8 +81,6 @@ def identify(folder: Path | str) -> Identity:
 
 
 def identity(descriptor: int, path: str) -> Identity:
-    from parley.workspace.syscalls import birth_time_ns
-
     status = os.fstat(descriptor)
     return Identity(path, status.st_dev, status.st_ino, birth_time_ns(descriptor))
 
@@ -105,20 +105,16 @@ def read_trust_file(config: Path) -> TrustFile:
         found = safe_read.read_file(path, beneath=(str(config),))
         if not is_safe(found.status):
             raise safe_read.UnreadableFile(UNSAFE)
-        return parse_trust_file(found.data)
+        data = found.data
+        folders: Any = safe_read.parse_json_object(data).get("folders", {})
+        try:
+            return TrustFile(folders=msgspec.convert(folders, dict[str, TrustRecord]))
+        except msgspec.ValidationError as exc:
+            raise safe_read.UnreadableFile(f"is invalid: {exc}") from None
     except safe_read.MissingFile:
         return TrustFile()
     except safe_read.UnreadableFile as exc:
         return TrustFile(problem=SettingsProblem(path=str(path), text=f"{exc}; no folder is trusted", line=exc.line))
-
-
-def parse_trust_file(data: bytes) -> TrustFile:
-    """Raises UnreadableFile."""
-    folders: Any = safe_read.parse_json_object(data).get("folders", {})
-    try:
-        return TrustFile(folders=msgspec.convert(folders, dict[str, TrustRecord]))
-    except msgspec.ValidationError as exc:
-        raise safe_read.UnreadableFile(f"is invalid: {exc}") from None
 
 
 def evaluate(
@@ -164,29 +160,21 @@ def mismatch_reason(found: TrustRecord, path: str) -> str:
 
 def record_trust(config: Path, identity: Identity, trusted: bool, covers: Iterable[str] = ()) -> None:
     """Record that a folder is trusted with the entries of these digests, or not trusted. Raises SettingsWriteError."""
-    new = TrustRecord(
-        device=identity.device,
-        inode=identity.inode,
-        born=identity.born,
-        trusted=trusted,
-        covers=tuple(dict.fromkeys(covers)),
-    )
-    update_record(config, identity, lambda old: new)
+    covered = tuple(dict.fromkeys(covers))
+    update_record(config, identity, lambda old: replace(old, trusted=trusted, covers=covered, consents=()))
 
 
 def record_consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
     """Record consent to single settings. Raises SettingsWriteError."""
     new = tuple(entries)
-    update_record(config, identity, lambda old: replace_consents(old, dict.fromkeys(old.consents + new)))
+    update_record(config, identity, lambda old: replace(old, consents=tuple(dict.fromkeys(old.consents + new))))
 
 
 def withdraw_consent(config: Path, identity: Identity, entries: Iterable[str]) -> None:
     """Remove the consent to single settings. Raises SettingsWriteError."""
     removed = set(entries)
     if removed & set(read_trust_file(config).find(identity).consents):
-        update_record(
-            config, identity, lambda old: replace_consents(old, (each for each in old.consents if each not in removed))
-        )
+        update_record(config, identity, lambda old: without_consents(old, removed))
 
 
 def forget_entries(config: Path, identity: Identity, entries: Iterable[str]) -> None:
@@ -195,31 +183,25 @@ def forget_entries(config: Path, identity: Identity, entries: Iterable[str]) -> 
     digests = set(map(digest, removed))
 
     def forget(old: TrustRecord) -> TrustRecord:
-        kept = replace_consents(old, (each for each in old.consents if each not in removed))
-        return msgspec.structs.replace(kept, covers=tuple(each for each in old.covers or () if each not in digests))
+        covers = tuple(each for each in old.covers or () if each not in digests)
+        return replace(without_consents(old, removed), covers=covers)
 
     update_record(config, identity, forget)
 
 
-def replace_consents(record: TrustRecord, entries: Iterable[str]) -> TrustRecord:
-    return msgspec.structs.replace(record, consents=tuple(entries))
+def without_consents(record: TrustRecord, removed: set[str]) -> TrustRecord:
+    return replace(record, consents=tuple(each for each in record.consents if each not in removed))
 
 
 def update_record(config: Path, identity: Identity, make: Callable[[TrustRecord], TrustRecord]) -> None:
-    from parley.settings.safe_folder import open_folder
+    from parley.settings.writer import open_folder
 
     with open_folder(config) as folder, folder.lock():
         known = read_trust_file(config)
         if known.problem is not None:
             raise SettingsWriteError(str(known.problem))
-        folders: dict[str, Json] = {path: record_to_json(record) for path, record in known.folders.items()}
-        new = make(known.find(identity))
-        folders[identity.path] = record_to_json(new)
-        if not new.trusted and not new.consents:
+        folders = {**known.folders, identity.path: make(known.find(identity))}
+        if not folders[identity.path].trusted and not folders[identity.path].consents:
             del folders[identity.path]
         data = msgspec.json.format(msgspec.json.encode({"folders": folders}), indent=2)
         folder.replace(NAME, data + b"\n")
-
-
-def record_to_json(record: TrustRecord) -> Json:
-    return msgspec.structs.asdict(record)

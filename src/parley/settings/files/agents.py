@@ -10,11 +10,21 @@
 A definition is text and needs no trust. Keys that run something or widen permissions (`hooks`,
 `mcpServers`, `initialPrompt`, `permissionMode`) take effect in a project's file only if the user trusts
 the project, and never in a plugin's. An invalid file is skipped with a warning.
+
+The memory of an agent across sessions is a folder with a file `MEMORY.md`:
+
+    memory: user       <config>/agent-memory/NAME/
+    memory: project    .claude/agent-memory/NAME/
+    memory: local      .claude/agent-memory-local/NAME/
+
+The beginning of the file is part of the agent's instructions. The agent writes to the folder with the
+file tools, which need permission as for any other write.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +32,7 @@ from typing import Any
 import msgspec
 
 from parley.errors import UsageError
-from parley.protocol.base import Json, convert
+from parley.protocol.base import Json, Struct, convert
 from parley.protocol.messages.requests import AgentDefinition
 from parley.settings import safe_read
 from parley.settings.base import SettingsProblem
@@ -53,15 +63,10 @@ def load_agents(
     problems: list[SettingsProblem] = []
     for path in list_files(folder):
         try:
-            data = safe_read.read_file(path, beneath, MOST_BYTES).data
-            reason = withheld or obstacle(data) or ""
-            name, kind, dropped = parse_agent(data.decode("utf-8-sig"), path.stem, trusted=not reason)
-        except (
-            safe_read.UnreadableFile,
-            UnicodeDecodeError,
-            frontmatter.FrontmatterError,
-            msgspec.ValidationError,
-        ) as exc:
+            file = safe_read.read_file(path, beneath, MOST_BYTES)
+            reason = withheld or obstacle(file.data) or ""
+            name, kind, dropped = parse_agent(file.text(), path.stem, trusted=not reason)
+        except (safe_read.UnreadableFile, frontmatter.FrontmatterError, msgspec.ValidationError) as exc:
             problems.append(SettingsProblem(path=str(path), text=f"not used as an agent: {exc}"))
             continue
         if kind.observer or kind.observerMessage:
@@ -143,3 +148,51 @@ def read_command_line(text: str | None) -> dict[str, Any]:
             f"option '--agents' must be a JSON object of agents by name, or a file with one: {exc}"
         ) from None
     return found
+
+
+MEMORY_BYTES = 200_000
+MOST_LINES = 200
+MOST_CHARS = 25_000
+FILE = "MEMORY.md"
+SCOPES = ("user", "project", "local")
+
+
+class AgentMemoryPath(Struct, frozen=True, kw_only=True):
+    """The memory folder of an agent."""
+
+    folder: Path
+    beneath: tuple[str, ...]
+    """Links must not lead out of these folders."""
+
+
+def find_path(scope: str, name: str, config: Path, project: str) -> AgentMemoryPath | None:
+    """Return an agent's memory folder, or None for an unknown scope."""
+    tree = Path(project, ".claude")
+    folders = {"user": config / "agent-memory", "project": tree / "agent-memory", "local": tree / "agent-memory-local"}
+    if scope not in folders:
+        return None
+    # The name comes from a file and must not lead out of the folder.
+    inner = re.sub(r"[^\w-]+", "-", name).strip("-") or "agent"
+    return AgentMemoryPath(folder=folders[scope] / inner, beneath=(str(config) if scope == "user" else project,))
+
+
+def load_text(memory: AgentMemoryPath | None, denies: Callable[[str], bool]) -> tuple[str, str]:
+    """Return the text for the agent's instructions, and a problem; one of them is empty."""
+    if memory is None:
+        return "", f"memory must be one of {', '.join(SCOPES)}"
+    path = memory.folder / FILE
+    try:
+        found = safe_read.read_file(path, memory.beneath, MEMORY_BYTES)
+        if denies(str(path)) or denies(found.real):
+            return "", f"{path} is denied by a rule"
+        text = found.text()
+        content = "\n".join(text.splitlines()[:MOST_LINES])[:MOST_CHARS].strip()
+    except safe_read.MissingFile:
+        content = ""
+    except safe_read.UnreadableFile as exc:
+        return "", f"{path} {exc}"
+    current = f"{FILE} there begins:\n\n{content}" if content else f"The file {FILE} does not exist yet."
+    return (
+        f"You keep a memory in {memory.folder} from one session to the next. Write to {FILE} there what will help you "
+        f"with later work, keep it short and true, and put longer notes into files beside it. {current}"
+    ), ""

@@ -135,10 +135,7 @@ def read_template(
 ) -> PromptTemplate:
     """Raises UnreadableFile or FrontmatterError."""
     found = safe_read.read_file(path, folder.beneath, MOST_BYTES)
-    try:
-        head, text = frontmatter.split_frontmatter(found.data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise safe_read.UnreadableFile(safe_read.NOT_UTF8) from None
+    head, text = frontmatter.split_frontmatter(found.text())
     if NAME.fullmatch(name.removeprefix(folder.prefix)) is None:
         raise safe_read.UnreadableFile(
             f"invalid name {name!r} (use letters, digits, `-`, `_` and single dots inside the name)"

@@ -19,6 +19,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from msgspec import Raw
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsWriteError
+from parley.settings.mcp_files import RawObject, edit_file, edit_key
+from parley.settings.writer import encode
 
 MARKETPLACE = "parley"
 FOLDER = "plugins"
@@ -147,7 +150,6 @@ def is_ours(config: Path, path: str) -> bool:
 
 def list_digests(folder: str | Path) -> dict[str, str]:
     """The digest of each file below a folder. Something that is neither a file nor a folder has none."""
-    from hashlib import file_digest
 
     found: dict[str, str] = {}
     for top, folders, files in os.walk(folder):
@@ -167,7 +169,6 @@ def list_digests(folder: str | Path) -> dict[str, str]:
 
 def hash_content(digests: Mapping[str, str]) -> str:
     """The pin of a folder: one digest over the names, the modes and the contents of its files."""
-    from hashlib import sha256
 
     lines = "".join(f"{digest} {name}\n" for name, digest in sorted(digests.items()))
     return f"sha256:{sha256(lines.encode(errors='surrogateescape')).hexdigest()}"
@@ -225,8 +226,6 @@ def is_same(entry: Json, plugin: InstalledPlugin) -> bool:
 
 def edit_entries(config: Path, id: str, change: Callable[[list[Json]], list[Json]]) -> None:
     """Change the installations of one plugin; an empty list removes it. Raises SettingsWriteError."""
-    from parley.settings.files.user_config_edit import RawObject, edit_file, edit_key
-    from parley.settings.writer import encode
 
     path = config / FOLDER / REGISTRY
 

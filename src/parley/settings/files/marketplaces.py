@@ -30,6 +30,8 @@ from parley.settings.files.plugin_source import (
     PluginSource,
     is_bare_repository,
 )
+from parley.settings.mcp_files import RawObject, edit_file
+from parley.settings.writer import encode
 
 REGISTRY = "known_marketplaces.json"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
@@ -90,7 +92,18 @@ def parse_source(text: str, cwd: str) -> Json:
 def to_plugin_source(source: Json, *, may_be_local: bool) -> PluginSource:
     """What to copy, unpack or clone for a source object of a marketplace or a plugin. Raises InvalidSource."""
     if source.get("source") == "npm":
-        return find_package(source, may_be_local=may_be_local)
+        # The address of a package in its registry.
+        package, version = source.get("package"), source.get("version", "latest")
+        registry = source.get("registry", NPM_REGISTRY)
+        if not isinstance(package, str) or NPM_NAME.fullmatch(package) is None or not isinstance(registry, str):
+            raise InvalidSource(f"the source {source!r:.200} is invalid")
+        if not registry.startswith("https://") and not may_be_local:
+            raise InvalidSource(f"the registry {registry:.200} is not an https address")
+        if not isinstance(version, str) or NPM_VERSION.fullmatch(version) is None:
+            raise InvalidSource(
+                f"the version {version!r:.100} of {package} is not an exact version or a tag, as 1.2.0 or latest"
+            )
+        return PluginSource(place=f"{PACKAGE}{registry.rstrip('/')}/{quote(package, safe='@')}/{version}")
     kind, place = source.get("source"), source.get("url") or source.get("path") or source.get("repo")
     if kind not in ("github", "git", "url", "git-subdir", "archive", "directory"):
         raise InvalidSource(
@@ -109,21 +122,6 @@ def to_plugin_source(source: Json, *, may_be_local: bool) -> PluginSource:
     if not may_be_local and (not is_remote or place.startswith("file:")):
         raise InvalidSource(f"{place:.200} is on this machine, and the marketplace is not")
     return PluginSource(place=place, ref=sha or ref, path=path if kind == "git-subdir" else "")
-
-
-def find_package(source: Json, *, may_be_local: bool) -> PluginSource:
-    """The address of a package in its registry. Raises InvalidSource."""
-    package, version = source.get("package"), source.get("version", "latest")
-    registry = source.get("registry", NPM_REGISTRY)
-    if not isinstance(package, str) or NPM_NAME.fullmatch(package) is None or not isinstance(registry, str):
-        raise InvalidSource(f"the source {source!r:.200} is invalid")
-    if not registry.startswith("https://") and not may_be_local:
-        raise InvalidSource(f"the registry {registry:.200} is not an https address")
-    if not isinstance(version, str) or NPM_VERSION.fullmatch(version) is None:
-        raise InvalidSource(
-            f"the version {version!r:.100} of {package} is not an exact version or a tag, as 1.2.0 or latest"
-        )
-    return PluginSource(place=f"{PACKAGE}{registry.rstrip('/')}/{quote(package, safe='@')}/{version}")
 
 
 def is_local(source: Json) -> bool:
@@ -184,8 +182,6 @@ def read_known(config: Path) -> dict[str, KnownMarketplace]:
 
 def edit_known(config: Path, name: str, known: KnownMarketplace | None) -> None:
     """Write the entry of a marketplace; None removes it. Raises SettingsWriteError."""
-    from parley.settings.files.user_config_edit import RawObject, edit_file
-    from parley.settings.writer import encode
 
     def change(values: RawObject) -> RawObject:
         others = {key: value for key, value in values.items() if key != name}

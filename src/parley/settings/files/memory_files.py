@@ -18,7 +18,7 @@ from pathlib import Path
 from parley.protocol.base import Struct
 from parley.settings import safe_read
 from parley.settings.base import SettingsProblem
-from parley.settings.tree import HOST_TREE, FileTree
+from parley.settings.safe_read import HOST_TREE, FileTree
 from parley.workspace.sensitive_names import holds_keys
 
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
@@ -201,10 +201,7 @@ class MemoryLoader:
             return None
         self._seen.add(found.identity)
         self._left_bytes -= len(found.data)
-        try:
-            text = found.data.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            raise safe_read.UnreadableFile(safe_read.NOT_UTF8) from None
+        text = found.text()
         if "\0" in text:
             raise safe_read.UnreadableFile("contains a NUL character, so it is not text")
         return text if text.strip() else None

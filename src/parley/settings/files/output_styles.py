@@ -53,10 +53,10 @@ def find_style(name: str, config: Path, project: str | None, *, is_trusted: bool
     for folder, beneath in folders:
         path = folder / f"{name}.md"
         try:
-            text = safe_read.read_file(path, beneath, MOST_BYTES).data.decode("utf-8-sig")
+            text = safe_read.read_file(path, beneath, MOST_BYTES).text()
         except safe_read.MissingFile:
             continue
-        except (safe_read.UnreadableFile, UnicodeDecodeError) as exc:
+        except safe_read.UnreadableFile as exc:
             problem = SettingsProblem(path=str(path), text=f"not used as a style: {exc}")
             continue
         return OutputStyle(name=name, text=re.sub(FRONT, "", text).strip())

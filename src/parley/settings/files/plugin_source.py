@@ -10,20 +10,29 @@ See also: `plugins.py` reads a plugin, `installed_plugins.py` keeps the list of 
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
+import ssl
 import stat
+import subprocess
+import tarfile
 import tempfile
+import zlib
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from hashlib import file_digest
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import msgspec
 
 import parley.workspace.git as git
-from parley.errors import ToolError
+from parley.errors import ToolError, explain_os_errors
 from parley.models.endpoint import is_loopback
 from parley.protocol.base import Struct
 from parley.settings import safe_read
@@ -32,7 +41,6 @@ from parley.settings.files.plugins import has_manifest
 
 if TYPE_CHECKING:
     from tarfile import TarFile
-    from zipfile import ZipFile, ZipInfo
 
 MOST_FILES = 10_000
 MOST_BYTES = 200_000_000
@@ -102,7 +110,21 @@ def fetch(source: PluginSource, target: Path) -> None:
     if ARCHIVE.fullmatch(place):
         unpack(download(place, target.with_name("download")), target, place)
     elif place.startswith(PACKAGE):
-        fetch_package(place.removeprefix(PACKAGE), target)
+        # Unpack a package of an npm registry, without its dependencies; no script of it runs.
+        url = place.removeprefix(PACKAGE)
+        about = download(url, target.with_name("package.json"), MOST_JSON_BYTES)
+        try:
+            files = msgspec.json.decode(about.read_bytes(), type=PackageVersion).dist
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise InvalidSource(f"{url} is not a version of an npm package: {exc}") from None
+        if url.startswith("https:") and not files.tarball.startswith("https:"):
+            raise InvalidSource(f"{files.tarball:.200} is not an https address")
+        packed = download(files.tarball, target.with_name("download"))
+        with packed.open("rb") as opened:
+            digest = f"sha512-{b64encode(file_digest(opened, 'sha512').digest()).decode()}"
+        if digest not in files.integrity.split():
+            raise InvalidSource(f"{files.tarball} does not have the sha512 digest that the registry states")
+        unpack(packed, target, files.tarball)
     elif CATALOG_URL.fullmatch(place):
         (target / CATALOG).parent.mkdir(0o700, parents=True)
         download(place, target / CATALOG, MOST_JSON_BYTES)
@@ -118,7 +140,6 @@ def fetch(source: PluginSource, target: Path) -> None:
 
 def download(url: str, target: Path, max_bytes: int = MOST_BYTES) -> Path:
     """Raises InvalidSource. Every address on the way must be https, or on this machine."""
-    import ssl
 
     import httpx2
 
@@ -157,26 +178,6 @@ class PackageVersion(Struct, frozen=True):
     dist: PackageFiles
 
 
-def fetch_package(url: str, target: Path) -> None:
-    """Unpack a package of an npm registry, without its dependencies; no script of it runs. Raises InvalidSource."""
-    from base64 import b64encode
-    from hashlib import file_digest
-
-    about = download(url, target.with_name("package.json"), MOST_JSON_BYTES)
-    try:
-        files = msgspec.json.decode(about.read_bytes(), type=PackageVersion).dist
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise InvalidSource(f"{url} is not a version of an npm package: {exc}") from None
-    if url.startswith("https:") and not files.tarball.startswith("https:"):
-        raise InvalidSource(f"{files.tarball:.200} is not an https address")
-    packed = download(files.tarball, target.with_name("download"))
-    with packed.open("rb") as opened:
-        digest = f"sha512-{b64encode(file_digest(opened, 'sha512').digest()).decode()}"
-    if digest not in files.integrity.split():
-        raise InvalidSource(f"{files.tarball} does not have the sha512 digest that the registry states")
-    unpack(packed, target, files.tarball)
-
-
 def is_bare_repository(path: Path) -> bool:
     return (path / "HEAD").is_file() and (path / "objects").is_dir() and not has_manifest(path)
 
@@ -189,24 +190,19 @@ def expand_place(place: str, config: Path) -> list[str]:
     path = Path(place)
     if path.is_file():
         path = unpack_once(path, config / "plugins" / "inline")
-    try:
+    with explain_os_errors(f"cannot read {path}", InvalidSource):
         roots = find_roots(path) if path.is_dir() else []
-    except OSError as exc:
-        raise InvalidSource(f"cannot read {path}: {exc.strerror}") from None
     return [str(root) for root in roots] or [str(path)]
 
 
 def unpack_once(path: Path, folder: Path) -> Path:
     """Raises InvalidSource."""
-    from hashlib import file_digest
 
-    try:
+    with explain_os_errors(f"cannot read {path}", InvalidSource):
         if path.stat().st_size > MOST_BYTES:
             raise InvalidSource(f"{path} is larger than {MOST_BYTES:,} bytes")
         with path.open("rb") as opened:
             target = folder / file_digest(opened, "sha256").hexdigest()[:40]
-    except OSError as exc:
-        raise InvalidSource(f"cannot read {path}: {exc.strerror}") from None
     if target.is_dir():
         return target
     with staged(PluginSource(place=str(path)), folder) as source:
@@ -223,21 +219,6 @@ def find_roots(folder: Path) -> list[Path]:
     if has_manifest(folder):
         return [folder]
     return sorted(inner for inner in folder.iterdir() if has_manifest(inner) and not inner.is_symlink())
-
-
-class Quota:
-    """Limits how much a source may bring."""
-
-    def __init__(self) -> None:
-        self._files = 0
-        self._bytes = 0
-
-    def take(self, size_bytes: int) -> None:
-        """Raises InvalidSource."""
-        self._files += 1
-        self._bytes += size_bytes
-        if self._files > MOST_FILES or self._bytes > MOST_BYTES:
-            raise InvalidSource(f"the source has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
 
 
 class LimitedReader:
@@ -258,36 +239,69 @@ class LimitedReader:
 
 def open_packed(path: Path) -> IO[bytes]:
     """A file, decompressed if it is a gzip file."""
-    import gzip
 
     with path.open("rb") as opened:
         is_packed = opened.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.GzipFile(path)) if is_packed else path.open("rb")
 
 
+class SourceMember(NamedTuple):
+    """One entry of an archive or a folder."""
+
+    name: str
+    size_bytes: int
+    mode: int
+    is_plain: bool
+    """Whether it is a regular file or a folder."""
+    is_folder: bool
+    open: Callable[[], IO[bytes]]
+
+
+def write_members(members: Iterable[SourceMember], target: Path) -> None:
+    """Write the files of a source, of which names and sizes are limited. Raises InvalidSource."""
+    count = size_bytes = 0
+    for name, size, mode, is_plain, is_folder, open_member in members:
+        check_name(name)
+        if not is_plain:
+            raise InvalidSource(f"{name!a:.200} is not a regular file or a folder; such archives are refused")
+        count += 1
+        size_bytes += 0 if is_folder else size
+        if count > MOST_FILES or size_bytes > MOST_BYTES:
+            raise InvalidSource(f"the source has more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
+        parts = Path(name).parts
+        if set(parts) & set(SKIPPED):
+            continue
+        place = target.joinpath(*parts)
+        (place if is_folder else place.parent).mkdir(0o700, parents=True, exist_ok=True)
+        if not is_folder:
+            with open_member() as packed, place.open("xb") as new:
+                copy_exactly(iter(partial(packed.read, 1 << 16), b""), new, size, place.name)
+            place.chmod(0o700 if mode & stat.S_IXUSR else 0o600)
+
+
 def copy_folder(source: Path, target: Path) -> None:
     """Copy a folder without its repository. Raises InvalidSource."""
-    quota = Quota()
     target.mkdir(0o700)
     try:
-        for folder, folders, files in os.walk(source, onerror=raise_error):
-            relative = Path(folder).relative_to(source)
-            folders[:] = [name for name in folders if name not in SKIPPED]
-            for name in folders:
-                quota.take(0)
-                check_name(str(relative / name))
-                check_kind(Path(folder, name), relative / name, stat.S_ISDIR)
-                (target / relative / name).mkdir(0o700)
-            for name in files:
-                if name in SKIPPED:
-                    continue
-                check_name(str(relative / name))
-                path = find_linked(Path(folder, name), source, relative / name)
-                status = check_kind(path, relative / name, stat.S_ISREG)
-                quota.take(status.st_size)
-                copy_file(path, target / relative / name, status.st_mode)
+        write_members(list_members(source), target)
     except OSError as exc:
         raise InvalidSource(f"cannot copy {exc.filename or source}: {exc.strerror}") from None
+
+
+def list_members(source: Path) -> Iterator[SourceMember]:
+    """What is in a folder, without its repository. Raises InvalidSource or OSError."""
+    for folder, folders, files in os.walk(source, onerror=raise_error):
+        relative = Path(folder).relative_to(source)
+        folders[:] = [name for name in folders if name not in SKIPPED]
+        for name in folders:
+            check_kind(Path(folder, name), relative / name, stat.S_ISDIR)
+            yield SourceMember(str(relative / name), 0, 0, True, True, partial(open_regular, Path(folder, name)))
+        for name in files:
+            if name not in SKIPPED:
+                path = find_linked(Path(folder, name), source, relative / name)
+                status = check_kind(path, relative / name, stat.S_ISREG)
+                open_file = partial(open_regular, path)
+                yield SourceMember(str(relative / name), status.st_size, status.st_mode, True, False, open_file)
 
 
 def find_linked(path: Path, source: Path, shown: Path) -> Path:
@@ -323,78 +337,43 @@ def check_kind(path: Path, shown: Path, is_kind: Callable[[int], bool]) -> os.st
     return status
 
 
-def copy_file(source: Path, target: Path, mode: int) -> None:
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as opened, target.open("xb") as new:
-        shutil.copyfileobj(opened, new)
-    target.chmod(0o700 if mode & stat.S_IXUSR else 0o600)
+def open_regular(path: Path) -> IO[bytes]:
+    return open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def unpack(path: Path, target: Path, shown: str) -> None:
     """Unpack a zip or tar file, which is found out from its content. Raises InvalidSource."""
-    import tarfile
-    import zlib
-    from zipfile import BadZipFile, ZipFile, is_zipfile
 
     target.mkdir(0o700)
-    quota = Quota()
     try:
         if is_zipfile(path):
             with ZipFile(path) as archive:
-                for entry in archive.infolist():
-                    unpack_entry(archive, entry, target, quota)
+                write_members(list_zip(archive), target)
         else:
             # As a stream: a member is read, and counted, before the next header is looked for.
             with open_packed(path) as data:
                 limited = cast("IO[bytes]", LimitedReader(data))  # a stream needs no more than `read`
                 with tarfile.open(fileobj=limited, mode="r|") as packed:
-                    unpack_tar(packed, target, quota)
+                    write_members(list_tar(packed), target)
     except (BadZipFile, tarfile.TarError) as exc:
         raise InvalidSource(f"{shown} is not a zip file or a tar file: {exc}") from None
     except (OSError, RuntimeError, NotImplementedError, EOFError, ValueError, zlib.error) as exc:
         raise InvalidSource(f"{shown} cannot be unpacked: {exc}") from None
 
 
-def unpack_entry(archive: ZipFile, entry: ZipInfo, target: Path, quota: Quota) -> None:
-    """Raises InvalidSource."""
-    mode = entry.external_attr >> 16
-    is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
-    place = prepare_member(entry.filename, entry.file_size, target, quota, is_plain=is_plain, is_folder=entry.is_dir())
-    if place is not None:
-        with archive.open(entry) as packed:
-            write_member(packed, place, entry.file_size, mode)
+def list_zip(archive: ZipFile) -> Iterator[SourceMember]:
+    for entry in archive.infolist():
+        mode = entry.external_attr >> 16
+        is_plain = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFDIR)
+        open_entry = partial(archive.open, entry)
+        yield SourceMember(entry.filename, entry.file_size, mode, is_plain, entry.is_dir(), open_entry)
 
 
-def unpack_tar(archive: TarFile, target: Path, quota: Quota) -> None:
-    """Raises InvalidSource."""
+def list_tar(archive: TarFile) -> Iterator[SourceMember]:
     for member in archive:
         is_plain = member.isreg() or member.isdir()
-        place = prepare_member(member.name, member.size, target, quota, is_plain=is_plain, is_folder=member.isdir())
-        packed = archive.extractfile(member) if place is not None else None
-        if place is not None and packed is not None:
-            write_member(packed, place, member.size, member.mode)
-
-
-def prepare_member(
-    name: str, size_bytes: int, target: Path, quota: Quota, *, is_plain: bool, is_folder: bool
-) -> Path | None:
-    """Where a member of an archive is written; None for a folder or a skipped name. Raises InvalidSource."""
-    check_name(name)
-    if not is_plain:
-        raise InvalidSource(f"{name!a:.200} is not a regular file or a folder; such archives are refused")
-    quota.take(0 if is_folder else size_bytes)
-    parts = Path(name).parts
-    if set(parts) & set(SKIPPED):
-        return None
-    place = target.joinpath(*parts)
-    (place if is_folder else place.parent).mkdir(0o700, parents=True, exist_ok=True)
-    return None if is_folder else place
-
-
-def write_member(packed: IO[bytes], place: Path, size_bytes: int, mode: int) -> None:
-    with place.open("xb") as new:
-        copy_exactly(iter(lambda: packed.read(1 << 16), b""), new, size_bytes, place.name)
-    place.chmod(0o700 if mode & stat.S_IXUSR else 0o600)
+        open_member = cast("Callable[[], IO[bytes]]", partial(archive.extractfile, member))  # None for what is no file
+        yield SourceMember(member.name, member.size, member.mode, is_plain, member.isdir(), open_member)
 
 
 def copy_exactly(chunks: Iterable[bytes], new: IO[bytes], size_bytes: int, name: str) -> None:
@@ -416,30 +395,23 @@ def clone(url: str, ref: str, target: Path) -> None:
     origin = url if GIT_URL.fullmatch(url) else os.path.abspath(url)
     fetched = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", origin, ref or "HEAD")
     for args in (("init", "--quiet"), fetched, ("checkout", "--quiet", "--detach", "FETCH_HEAD")):
-        run_git(args, checkout)
+        try:
+            command = git.prepare(args, os.environ, [os.getcwd()], protocols=PROTOCOLS)
+            done = subprocess.run(
+                command.argv,
+                cwd=checkout,  # the repository of the working directory has no say
+                env=command.environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=GIT_SECONDS,
+                check=False,
+            )
+        except ToolError as exc:
+            raise InvalidSource(str(exc)) from None
+        except subprocess.TimeoutExpired:
+            raise InvalidSource(f"git did not finish within {GIT_SECONDS} s") from None
+        if done.returncode != 0:
+            raise InvalidSource(f"git {args[0]} failed: {' '.join(done.stderr.split())[-300:]}")
     copy_folder(checkout, target)
-
-
-def run_git(args: tuple[str, ...], folder: Path) -> None:
-    """Raises InvalidSource."""
-    import subprocess
-
-    try:
-        command = git.prepare(args, os.environ, [os.getcwd()], protocols=PROTOCOLS)
-        done = subprocess.run(
-            command.argv,
-            cwd=folder,  # the repository of the working directory has no say
-            env=command.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=GIT_SECONDS,
-            check=False,
-        )
-    except ToolError as exc:
-        raise InvalidSource(str(exc)) from None
-    except subprocess.TimeoutExpired:
-        raise InvalidSource(f"git did not finish within {GIT_SECONDS} s") from None
-    if done.returncode != 0:
-        raise InvalidSource(f"git {args[0]} failed: {' '.join(done.stderr.split())[-300:]}")

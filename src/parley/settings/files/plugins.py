@@ -23,6 +23,7 @@ from parley.protocol.base import Json
 from parley.settings import safe_read
 from parley.settings.base import Plugin, Plugins, SettingsValue
 from parley.settings.files import agent_plugins
+from parley.settings.files.agents import OF_PLUGIN, load_agents
 
 MANIFEST = ".claude-plugin/plugin.json"
 HOOKS = "hooks/hooks.json"
@@ -142,7 +143,6 @@ def load_plugin_agents(folder: str, name: str, errors: list[Json]) -> dict[str, 
     agents = Path(folder, "agents")
     if not agents.is_dir():
         return {}
-    from parley.settings.files.agents import OF_PLUGIN, load_agents
 
     found, problems = load_agents(agents, (folder,), withheld=OF_PLUGIN)
     errors += [

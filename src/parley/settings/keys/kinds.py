@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from parley.protocol.base import Struct
-from parley.protocol.options import MODES, SYNC_POLICIES
-from parley.settings.option_values import LIMITS, are_limits
+import msgspec
+from msgspec import UNSET, Meta, UnsetType, field
 
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-"""The effort levels, lowest first."""
-SURFACES = ("skills", "agents", "hooks", "mcp")
-"""What `strictPluginOnlyCustomization` can lock."""
+from parley.protocol.base import Json, Struct
+from parley.protocol.options import EFFORTS, MODES, SYNC_POLICIES
+from parley.settings.env_vars import LIMITS, are_limits
+
 PROVIDERS = (
-    "anthropic",
-    "customEndpoint",
-    "bedrock",
-    "vertex",
-    "foundry",
-    "anthropicAws",
-    "mantle",
-    "gateway",
-    "openai",
+    *("anthropic", "customEndpoint", "bedrock", "vertex", "foundry", "anthropicAws", "mantle", "gateway", "openai"),
 )
-SKILL_STATES = ("on", "name-only", "user-invocable-only", "off")
-RATES = ("input", "output", "cacheRead", "cacheWrite")
+Surface = Literal["skills", "agents", "hooks", "mcp"]
+"""What `strictPluginOnlyCustomization` can lock."""
+Rate = Annotated[float, Meta(ge=0, le=10_000)]
+Count = Annotated[int, Meta(ge=1)]
+Name = Annotated[str, Meta(min_length=1)]
 
 
 class ValueKind(Struct, frozen=True):
@@ -35,18 +29,17 @@ class ValueKind(Struct, frozen=True):
     accepts: Callable[[Any], bool]
 
 
-def is_memory(value: Any) -> bool:
-    from parley.settings.memory_options import is_valid
+def of_type(description: str, kind: Any) -> ValueKind:
+    """Values that msgspec accepts for a type."""
 
-    return is_valid(value)
+    def accepts(value: Any) -> bool:
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            return False
+        return True
 
-
-def is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return ValueKind(description, accepts)
 
 
 def one_of(*values: str) -> ValueKind:
@@ -56,33 +49,65 @@ def one_of(*values: str) -> ValueKind:
 def list_of(*values: str) -> ValueKind:
     return ValueKind(
         f"a list with items from {', '.join(values)}",
-        lambda value: is_texts(value) and all(item in values for item in value),
+        lambda value: TEXTS.accepts(value) and all(item in values for item in value),
     )
 
 
-def is_server_list(value: Any) -> bool:
-    """Entries that name a server by exactly one of its name, its command or its URL."""
-    return isinstance(value, list) and all(isinstance(entry, dict) and is_server_entry(entry) for entry in value)
+class MemoryKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys under `memory`, by the fields of the memory policy. A misspelled key would have no effect."""
+
+    enabled: bool | UnsetType = UNSET
+    model: Name | UnsetType = UNSET
+    summary_model: Name | UnsetType = field(name="summaryModel", default=UNSET)
+    view_tokens: Count | UnsetType = field(name="viewTokens", default=UNSET)
+    consolidates: bool | UnsetType = field(name="consolidate", default=UNSET)
+    trivial_tokens: Annotated[int, Meta(ge=0)] | UnsetType = field(name="trivialTokens", default=UNSET)
+    piece_tokens: Count | UnsetType = field(name="pieceTokens", default=UNSET)
+    max_calls: Count | UnsetType = field(name="maxCalls", default=UNSET)
+    max_seconds: Count | UnsetType = field(name="maxSeconds", default=UNSET)
 
 
-def is_server_entry(entry: dict[str, Any]) -> bool:
-    if len(entry) != 1:
+def policy_fields(value: Json) -> Json:
+    """The values under `memory` by the names of the policy's fields."""
+    given = msgspec.structs.asdict(msgspec.convert(value, MemoryKeys))
+    return {name: found for name, found in given.items() if found is not UNSET and name != "enabled"}
+
+
+class ModelRates(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    input: Rate
+    output: Rate
+    cacheRead: Rate
+    cacheWrite: Rate
+
+
+class ModelPricing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    multiplier: Annotated[float, Meta(gt=0, le=10)] = 1
+    overrides: dict[str, ModelRates] = {}
+
+
+class AttributionTexts(Struct, frozen=True, kw_only=True):
+    commit: str = ""
+    pr: str = ""
+
+
+def is_server_entry(entry: Any) -> bool:
+    """Whether an entry names a server by exactly one of its name, its command or its URL."""
+    if not isinstance(entry, dict) or len(entry) != 1:
         return False
     key, value = next(iter(entry.items()))
     if key == "serverCommand":
-        return is_texts(value) and bool(value)
+        return TEXTS.accepts(value) and bool(value)
     return key in ("serverName", "serverUrl") and isinstance(value, str) and bool(value)
 
 
-def is_remote_servers(value: Any) -> bool:
-    """Servers by name, each with a URL, and without commands and variables."""
-    return isinstance(value, dict) and all(
+def is_remote_server(server: Any) -> bool:
+    """Whether a server has a URL, and neither a command nor variables."""
+    return (
         isinstance(server, dict)
         and server.get("type") in ("http", "sse")
         and isinstance(server.get("url"), str)
         and "command" not in server
         and "${" not in repr(server)
-        for server in value.values()
     )
 
 
@@ -90,61 +115,43 @@ def is_version(value: Any) -> bool:
     return isinstance(value, str) and all(part.isdecimal() for part in value.split("."))
 
 
-def is_pricing(value: Any) -> bool:
-    if not isinstance(value, dict) or value.keys() - {"multiplier", "overrides"}:
-        return False
-    multiplier, overrides = value.get("multiplier", 1), value.get("overrides", {})
-    if not is_number(multiplier) or not 0 < multiplier <= 10 or not isinstance(overrides, dict):
-        return False
-    return all(
-        isinstance(row, dict)
-        and row.keys() == set(RATES)
-        and all(is_number(rate) and 0 <= rate <= 10_000 for rate in row.values())
-        for row in overrides.values()
-    )
-
-
-def is_surfaces(value: Any) -> bool:
-    return isinstance(value, bool) or (is_texts(value) and all(item in SURFACES for item in value))
-
-
-def is_attribution(value: Any) -> bool:
-    if isinstance(value, bool):
-        return True
-    return isinstance(value, dict) and all(isinstance(value.get(key, ""), str) for key in ("commit", "pr"))
-
-
-def is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
-
-
 TEXT = ValueKind("a string", lambda value: isinstance(value, str))
 SWITCH = ValueKind("true or false", lambda value: isinstance(value, bool))
-WHOLE = ValueKind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
-COUNT = ValueKind("a whole number, 0 or more", lambda value: WHOLE.accepts(value) and value >= 0)
+COUNT = ValueKind(
+    "a whole number, 0 or more", lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= 0
+)
 OBJECT = ValueKind("an object", lambda value: isinstance(value, dict))
+GROUP = ValueKind("an object", OBJECT.accepts)
+"""An object whose keys are rows of the table."""
 LIST = ValueKind("a list", lambda value: isinstance(value, list))
-TEXTS = ValueKind("a list of strings", is_texts)
-TEXT_OR_TEXTS = ValueKind("a string or a list of strings", lambda value: isinstance(value, str) or is_texts(value))
-TEXT_MAP = ValueKind("an object with strings as its values", is_text_map)
+RULES = ValueKind("a list", LIST.accepts)
+"""A list whose items are checked one by one."""
+TEXTS = of_type("a list of strings", list[str])
+TEXT_OR_TEXTS = of_type("a string or a list of strings", str | list[str])
+TEXT_MAP = of_type("an object with strings as its values", dict[str, str])
 MODE = ValueKind(f"one of {', '.join(MODES)}", lambda value: value in (*MODES, "manual"))
 SYNC = one_of(*SYNC_POLICIES)
 DISABLE = ValueKind('"disable"', lambda value: value == "disable")
 LIMIT_OBJECT = ValueKind(f"an object of numbers with keys from {', '.join(LIMITS)}", are_limits)
-MEMORY_OBJECT = ValueKind("an object with known keys and valid values (docs/memory.md)", is_memory)
-SERVER_LIST = ValueKind("a list of objects, each with serverName, serverCommand (a list) or serverUrl", is_server_list)
+MEMORY_OBJECT = of_type("an object with known keys and valid values (docs/memory.md)", MemoryKeys)
+SERVER_LIST = ValueKind(
+    "a list of objects, each with serverName, serverCommand (a list) or serverUrl",
+    lambda value: isinstance(value, list) and all(map(is_server_entry, value)),
+)
 REMOTE_SERVERS = ValueKind(
-    'an object of servers of the type "http" or "sse"; their values cannot contain ${VAR}', is_remote_servers
+    'an object of servers of the type "http" or "sse"; their values cannot contain ${VAR}',
+    lambda value: isinstance(value, dict) and all(map(is_remote_server, value.values())),
 )
 VERSION = ValueKind("a version such as 2.1.300", is_version)
-PRICING = ValueKind(
-    f"an object with multiplier (a number) and overrides (by model, each with {', '.join(RATES)})", is_pricing
+PRICING = of_type(
+    "an object with multiplier (a number) and overrides (by model, each with input, output, cacheRead, cacheWrite)",
+    ModelPricing,
 )
-SURFACE_LIST = ValueKind(f"true, false or a list with items from {', '.join(SURFACES)}", is_surfaces)
-ATTRIBUTION = ValueKind("true, false or an object with the strings commit and pr", is_attribution)
-SKILL_MAP = ValueKind(
-    f"an object with values from {', '.join(SKILL_STATES)}",
-    lambda value: isinstance(value, dict) and all(item in SKILL_STATES for item in value.values()),
+SURFACE_LIST = of_type("true, false or a list with items from skills, agents, hooks, mcp", bool | list[Surface])
+ATTRIBUTION = of_type("true, false or an object with the strings commit and pr", bool | AttributionTexts)
+SKILL_MAP = of_type(
+    "an object with values from on, name-only, user-invocable-only, off",
+    dict[str, Literal["on", "name-only", "user-invocable-only", "off"]],
 )
 EFFORT = one_of(*EFFORTS)
 ANY = ValueKind("anything", lambda value: True)

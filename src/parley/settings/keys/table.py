@@ -1,7 +1,8 @@
-"""The table of settings keys: for each, the type of its value, which layers may set it, and what it does here.
+"""The settings keys, one row each: the type of its value, which layers may set it, what it does here, and its limits.
 
 A key *works*; or it has no effect, which is *reported* by name; or it is *quiet*, because it only concerns a terminal
-or a service of the vendor, and leaving it out cannot change what the agent does. docs/settings.md shows the table.
+or a service of the vendor, and leaving it out cannot change what the agent does. docs/settings.md and docs/sandbox.md
+show the table. The keys of objects that are merged one by one are dotted: `sandbox.network.allowedDomains`.
 
 In managed settings a key that is reported stops the start: a policy must not be skipped.
 """
@@ -17,6 +18,7 @@ from parley.settings.keys.kinds import (
     COUNT,
     DISABLE,
     EFFORT,
+    GROUP,
     LIMIT_OBJECT,
     LIST,
     MEMORY_OBJECT,
@@ -25,6 +27,7 @@ from parley.settings.keys.kinds import (
     PRICING,
     PROVIDERS,
     REMOTE_SERVERS,
+    RULES,
     SERVER_LIST,
     SKILL_MAP,
     SURFACE_LIST,
@@ -63,14 +66,24 @@ class SettingKey(Struct, frozen=True):
     """The type of a key's value, which layers may set it, and what it does."""
 
     kind: ValueKind
-    scope: KeyScope = TRUSTED
     note: str = ""
     """What the key does here, or why it does nothing."""
+    scope: KeyScope = TRUSTED
     effect: KeyEffect = "works"
     merge: KeyMerge = "first"
     """How the values of several layers are combined: the strongest layer's, any true, all items, or the lowest."""
     same_as_unset: tuple[Any, ...] = ()
     """Values of a reported key that ask for what happens anyway."""
+    restricts: bool = False
+    """Whether it restricts a session, which therefore does not start with a value of the wrong type."""
+    addable: bool = False
+    """Whether a program may add it with `--managed-settings` to an administrator's file that merges them."""
+    updatable: bool = False
+    """Whether a client may write it with update_settings: it runs no command and grants no permissions."""
+    loosens: bool = False
+    """Whether a project cannot set it if no command may leave the sandbox."""
+    closed_by: tuple[str, ...] = ()
+    """It loosens the restrictions that these switches make: if managed settings turn one, only they set the key."""
 
     def is_missed(self, value: Any) -> bool:
         """Whether the user asks for something that does not happen."""
@@ -78,16 +91,20 @@ class SettingKey(Struct, frozen=True):
 
 
 def reported(why: str, *, off: tuple[Any, ...] = (), scope: KeyScope = TRUSTED) -> SettingKey:
-    return SettingKey(ANY, scope, why, "reported", same_as_unset=off)
+    return SettingKey(ANY, why, scope, "reported", same_as_unset=off)
 
 
 def policy(why: str) -> SettingKey:
     """A policy of administrators that is not supported."""
-    return SettingKey(ANY, MANAGED, why, "reported")
+    return SettingKey(ANY, why, MANAGED, "reported")
 
 
 def quiet(why: str) -> SettingKey:
-    return SettingKey(ANY, TRUSTED, why, "quiet")
+    return SettingKey(ANY, why, effect="quiet")
+
+
+def quiet_keys(why: str, names: str) -> dict[str, SettingKey]:
+    return dict.fromkeys(names.split(), quiet(why))
 
 
 TERMINAL = "it concerns only the display or keyboard of a terminal"
@@ -96,299 +113,421 @@ ABSENT = "Parley does not have this feature"
 NO_MARKETPLACE = "sessions add no marketplaces; run `parley plugin marketplace add`"
 MARKETPLACE_POLICY = "plugins of other marketplaces, and those without one, are not installed or loaded"
 BLOCKED_MARKETPLACES = "plugins of these marketplaces, and those without one, are not installed or loaded"
+MACOS = "it concerns only macOS"
+NO_TLS = "the proxy does not decrypt connections"
+SOCKETS = "the system call filter cannot tell Unix sockets by path; allowAllUnixSockets permits all of them"
+BOUNDARY = ("permissions.blockReadsOutsideWorkingDirectories", "permissions.blockWritesOutsideWorkingDirectories")
+CONFINEMENT = ("sandbox.enabled", "sandbox.allowUnsandboxedCommands")
+NO_WAY_OUT = ("sandbox.allowUnsandboxedCommands",)
+CLOSES_WHEN_FALSE = frozenset(NO_WAY_OUT)
+"""The switches that restrict when they are false."""
+
+ENTRY_OBJECTS = ("env", "mcpServers", "enabledPlugins", "models")
+"""Objects that are merged, and trusted, entry by entry."""
 
 KEYS: dict[str, SettingKey] = {
-    "$schema": SettingKey(ANY, ANYONE, "the JSON schema, for editors; no effect on the session"),
+    "$schema": SettingKey(ANY, "the JSON schema, for editors; no effect on the session", ANYONE),
     # Models.
-    "model": SettingKey(TEXT, note="the model of the session"),
-    "fallbackModel": SettingKey(TEXT_OR_TEXTS, note="the models to use if the model of a turn is unavailable"),
-    "availableModels": SettingKey(TEXTS, note="the models that can be used (see [Policies](#policies))"),
-    "availableModelsMatch": SettingKey(
-        one_of("prefix", "exact"), MANAGED, "how entries of `availableModels` are matched"
+    "model": SettingKey(TEXT, "the model of the session", updatable=True),
+    "fallbackModel": SettingKey(
+        TEXT_OR_TEXTS, "the models to use if the model of a turn is unavailable", updatable=True
     ),
-    "enforceAvailableModels": SettingKey(SWITCH, note="`availableModels` also limits the default model"),
-    "deniedModels": SettingKey(TEXTS, MANAGED, "models that cannot be used (see [Policies](#policies))", merge="union"),
-    "modelOverrides": SettingKey(TEXT_MAP, PERSON, "other names for models: the name to send to the server, by model"),
-    "models": SettingKey(OBJECT, PERSON, "window, longest answer, thinking and price of models (models.md)"),
-    "modelPricing": SettingKey(PRICING, MANAGED, "prices that replace the built-in price table"),
+    "availableModels": SettingKey(TEXTS, "the models that can be used (see [Policies](#policies))", restricts=True),
+    "availableModelsMatch": SettingKey(
+        one_of("prefix", "exact"), "how entries of `availableModels` are matched", MANAGED
+    ),
+    "enforceAvailableModels": SettingKey(SWITCH, "`availableModels` also limits the default model", restricts=True),
+    "deniedModels": SettingKey(
+        TEXTS, "models that cannot be used (see [Policies](#policies))", MANAGED, merge="union", addable=True
+    ),
+    "modelOverrides": SettingKey(TEXT_MAP, "other names for models: the name to send to the server, by model", PERSON),
+    "models": SettingKey(
+        OBJECT, "window, longest answer, thinking and price of models (models.md)", PERSON, restricts=True
+    ),
+    "modelPricing": SettingKey(PRICING, "prices that replace the built-in price table", MANAGED),
     "modelPicker": reported("the list of models that clients receive is fixed"),
     "modelSettings": reported("use `effortLevel`, `maxEffortLevel` and `autoCompactWindow` instead"),
-    "effortLevel": SettingKey(TEXT, note="the effort level, for models that support it"),
-    "maxEffortLevel": SettingKey(EFFORT, note="the highest effort level allowed", merge="lowest_effort"),
+    "effortLevel": SettingKey(TEXT, "the effort level, for models that support it", updatable=True),
+    "maxEffortLevel": SettingKey(EFFORT, "the highest effort level allowed", merge="lowest_effort", addable=True),
     "alwaysThinkingEnabled": SettingKey(
-        SWITCH, note="false: the model does not think, unless an option turns thinking on"
+        SWITCH, "false: the model does not think, unless an option turns thinking on", updatable=True
     ),
-    "showThinkingSummaries": SettingKey(SWITCH, note="true: thinking is shown as a summary"),
-    "promptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of the main conversation lasts"),
-    "subagentPromptCacheTtl": SettingKey(one_of("5m", "1h"), note="how long the prompt cache of subagents lasts"),
+    "showThinkingSummaries": SettingKey(SWITCH, "true: thinking is shown as a summary"),
+    "promptCacheTtl": SettingKey(one_of("5m", "1h"), "how long the prompt cache of the main conversation lasts"),
+    "subagentPromptCacheTtl": SettingKey(one_of("5m", "1h"), "how long the prompt cache of subagents lasts"),
     "advisorModel": reported("there is no advisor tool"),
     "fastMode": reported("there is no fast mode", off=(False,)),
-    "fastModePerSessionOptIn": quiet(ABSENT),
     "switchModelsOnFlag": reported("to switch models after a refusal, use `fallbackModel`", off=(False,)),
     # Credentials and servers.
-    "apiKeyHelper": SettingKey(TEXT, PERSON, "a command that prints the API key"),
-    "awsCredentialExport": SettingKey(TEXT, PERSON, "a command that prints credentials for Bedrock as JSON"),
+    "apiKeyHelper": SettingKey(TEXT, "a command that prints the API key", PERSON),
+    "awsCredentialExport": SettingKey(TEXT, "a command that prints credentials for Bedrock as JSON", PERSON),
     "awsAuthRefresh": reported("Parley does not run it; sign in before you start a session", scope=PERSON),
     "gcpAuthRefresh": reported("Parley does not run it; sign in before you start a session", scope=PERSON),
     "proxyAuthHelper": reported("put the credentials into the URL of the proxy", scope=PERSON),
     "otelHeadersHelper": reported("set the variable OTEL_EXPORTER_OTLP_HEADERS instead", scope=PERSON),
-    "env": SettingKey(OBJECT, note="environment variables"),
-    "allowedProviders": SettingKey(list_of(*PROVIDERS), MANAGED, "the model services that can be used"),
+    "env": SettingKey(OBJECT, "environment variables"),
+    "allowedProviders": SettingKey(list_of(*PROVIDERS), "the model services that can be used", MANAGED),
     "allowNestedModelAccessUnderForceLogin": policy("there is no login, only API keys"),
     "forceLoginMethod": policy("there is no login, only API keys"),
     "forceLoginOrgUUID": policy("there is no login, only API keys"),
     "forceLoginGatewayUrl": policy("there is no login, only API keys"),
     "gatewayInternalNetworks": policy("there is no login, only API keys"),
     # Permissions, hooks and policies.
-    "permissions": SettingKey(OBJECT, note="see [Keys of `permissions`](#keys-of-permissions)"),
-    "sandbox": SettingKey(OBJECT, note="see [Sandbox](#sandbox)"),
-    "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
+    "permissions": SettingKey(GROUP, "see [Keys of `permissions`](#keys-of-permissions)", restricts=True, addable=True),
+    "sandbox": SettingKey(GROUP, "see [Sandbox](#sandbox)", restricts=True, addable=True),
+    "disableAutoMode": SettingKey(DISABLE, "the mode `auto` cannot be used", ANYONE, restricts=True, addable=True),
     "autoMode": reported("the mode `auto` has no classifier"),
     "useAutoModeDuringPlan": reported("plan mode allows no changes", off=(False,)),
-    "hooks": SettingKey(OBJECT, note="[hooks](hooks.md) by event"),
+    "hooks": SettingKey(OBJECT, "[hooks](hooks.md) by event"),
     "disableAllHooks": SettingKey(
-        SWITCH, PERSON, "no hooks run. Only managed settings can disable hooks of managed settings"
+        SWITCH, "no hooks run. Only managed settings can disable hooks of managed settings", PERSON, addable=True
     ),
-    "allowManagedHooksOnly": SettingKey(SWITCH, MANAGED, "only hooks in managed settings run", merge="any_true"),
+    "allowManagedHooksOnly": SettingKey(
+        SWITCH, "only hooks in managed settings run", MANAGED, merge="any_true", addable=True
+    ),
     "allowManagedPermissionRulesOnly": SettingKey(
-        SWITCH, MANAGED, "only rules in managed settings allow calls", merge="any_true"
+        SWITCH, "only rules in managed settings allow calls", MANAGED, merge="any_true", addable=True
     ),
     "allowManagedMcpServersOnly": SettingKey(
-        SWITCH, MANAGED, "`allowedMcpServers` has an effect only in managed settings", merge="any_true"
+        SWITCH, "`allowedMcpServers` has an effect only in managed settings", MANAGED, merge="any_true", addable=True
     ),
     "allowedHttpHookUrls": SettingKey(
-        TEXTS, PERSON, "the URLs that `http` hooks may call; the lists of all layers are combined"
+        TEXTS, "the URLs that `http` hooks may call; the lists of all layers are combined", PERSON
     ),
     "httpHookAllowedEnvVars": SettingKey(
-        TEXTS, PERSON, "the variables that headers of `http` hooks may contain; the lists of all layers are combined"
+        TEXTS, "the variables that headers of `http` hooks may contain; the lists of all layers are combined", PERSON
     ),
     "strictPluginOnlyCustomization": SettingKey(
-        SURFACE_LIST, MANAGED, "skills, agents, hooks or MCP servers come only from plugins and managed settings"
+        SURFACE_LIST,
+        "skills, agents, hooks or MCP servers come only from plugins and managed settings",
+        MANAGED,
+        addable=True,
     ),
     "disableSideloadFlags": SettingKey(
-        SWITCH, MANAGED, "refuses `--plugin-dir`, `--agents` and `--mcp-config`", merge="any_true"
+        SWITCH, "refuses `--plugin-dir`, `--agents` and `--mcp-config`", MANAGED, merge="any_true", addable=True
     ),
     "disableSkillShellExecution": SettingKey(
         SWITCH,
-        ANYONE,
         "shell commands in custom commands and skills do not run; in a project, only its own",
+        ANYONE,
         merge="any_true",
+        restricts=True,
+        addable=True,
     ),
     "requiredMinimumVersion": SettingKey(
-        VERSION, MANAGED, "the lowest `claude_code_version` with which a session starts"
+        VERSION, "the lowest `claude_code_version` with which a session starts", MANAGED, addable=True
     ),
     "requiredMaximumVersion": SettingKey(
-        VERSION, MANAGED, "the highest `claude_code_version` with which a session starts"
+        VERSION, "the highest `claude_code_version` with which a session starts", MANAGED, addable=True
     ),
     "parentSettingsBehavior": SettingKey(
-        one_of("first-wins", "merge"), MANAGED, "whether `--managed-settings` applies in addition to the managed file"
+        one_of("first-wins", "merge"), "whether `--managed-settings` applies in addition to the managed file", MANAGED
     ),
-    "managedSourcesBehavior": quiet("there is only one file with managed settings"),
-    "wslInheritsWindowsSettings": quiet("it concerns only Windows"),
     "policyHelper": policy("put the settings into the managed file"),
     "forceRemoteSettingsRefresh": policy("there are no remote settings"),
-    "webFetchAllowPrivate": SettingKey(SWITCH, PERSON, "WebFetch may call servers in private networks"),
-    "skipWebFetchPreflight": quiet("WebFetch does not check a blocklist"),
+    "webFetchAllowPrivate": SettingKey(SWITCH, "WebFetch may call servers in private networks", PERSON),
     # MCP servers.
-    "mcpServers": SettingKey(OBJECT, note="[MCP servers](mcp.md) by name"),
-    "enableAllProjectMcpServers": SettingKey(SWITCH, PERSON, "approves all servers in `.mcp.json` files"),
-    "enabledMcpjsonServers": SettingKey(TEXTS, PERSON, "approves these servers in `.mcp.json`"),
-    "disabledMcpjsonServers": SettingKey(TEXTS, ANYONE, "rejects these servers in `.mcp.json`", merge="union"),
-    "managedMcpServers": SettingKey(REMOTE_SERVERS, MANAGED, "MCP servers that every session uses"),
+    "mcpServers": SettingKey(OBJECT, "[MCP servers](mcp.md) by name"),
+    "enableAllProjectMcpServers": SettingKey(SWITCH, "approves all servers in `.mcp.json` files", PERSON),
+    "enabledMcpjsonServers": SettingKey(TEXTS, "approves these servers in `.mcp.json`", PERSON),
+    "disabledMcpjsonServers": SettingKey(
+        TEXTS, "rejects these servers in `.mcp.json`", ANYONE, merge="union", restricts=True
+    ),
+    "managedMcpServers": SettingKey(REMOTE_SERVERS, "MCP servers that every session uses", MANAGED),
     "allowedMcpServers": SettingKey(
-        SERVER_LIST, PERSON, "the servers that users can add (see [Policies](#policies))", merge="union"
+        SERVER_LIST,
+        "the servers that users can add (see [Policies](#policies))",
+        PERSON,
+        merge="union",
+        restricts=True,
+        closed_by=("allowManagedMcpServersOnly",),
     ),
     "deniedMcpServers": SettingKey(
         SERVER_LIST,
-        ANYONE,
         "servers that are blocked (see [Policies](#policies)); in a project, only its own",
+        ANYONE,
         merge="union",
+        restricts=True,
+        addable=True,
     ),
-    "disableClaudeAiConnectors": quiet(ABSENT),
-    "allowAllClaudeAiMcps": quiet(VENDOR),
-    "allowClaudeInChromeWithManagedMcp": quiet(VENDOR),
-    "channelsEnabled": quiet(VENDOR),
-    "allowedChannelPlugins": quiet(VENDOR),
     # Instructions, skills, agents and plugins.
-    "agent": SettingKey(TEXT, note="the agent whose definition the session uses"),
+    "agent": SettingKey(TEXT, "the agent whose definition the session uses"),
     "outputStyle": SettingKey(
-        TEXT, ANYONE, "the output style; that of an untrusted project only if no other layer sets one"
+        TEXT, "the output style; that of an untrusted project only if no other layer sets one", ANYONE, updatable=True
     ),
     "language": SettingKey(
-        TEXT, ANYONE, "the language of answers; that of an untrusted project only if no other layer sets one"
+        TEXT,
+        "the language of answers; that of an untrusted project only if no other layer sets one",
+        ANYONE,
+        updatable=True,
     ),
-    "claudeMd": SettingKey(TEXT, MANAGED, "instructions of the organization"),
+    "claudeMd": SettingKey(TEXT, "instructions of the organization", MANAGED),
     "claudeMdExcludes": SettingKey(
-        TEXTS, ANYONE, "memory files that are not loaded; in a project, not the user's own", merge="union"
+        TEXTS, "memory files that are not loaded; in a project, not the user's own", ANYONE, merge="union"
     ),
-    "attribution": SettingKey(ATTRIBUTION, note="text to add to commits and pull requests; none by default"),
+    "attribution": SettingKey(ATTRIBUTION, "text to add to commits and pull requests; none by default"),
     "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,)),
     "includeGitInstructions": reported("the system prompt has no git instructions", off=(False,)),
-    "skillOverrides": SettingKey(SKILL_MAP, note="skills to hide, completely or only their descriptions"),
+    "skillOverrides": SettingKey(SKILL_MAP, "skills to hide, completely or only their descriptions"),
     "skillListingMaxDescChars": reported("each description of a skill is cut at 1000 characters"),
     "skillListingBudgetFraction": reported("all descriptions of skills together are cut at 15000 characters"),
-    "disableBundledSkills": quiet(ABSENT),
-    "enabledPlugins": SettingKey(OBJECT, note="the installed plugins that are loaded"),
+    "enabledPlugins": SettingKey(OBJECT, "the installed plugins that are loaded"),
     "prependPlugins": reported("use the flag `--plugin-dir` instead"),
     "appendPlugins": reported("use the flag `--plugin-dir` instead"),
     "pluginConfigs": reported("plugins have no configuration"),
     "extraKnownMarketplaces": reported(NO_MARKETPLACE),
     "additionalMarketplaces": reported(NO_MARKETPLACE),
-    "strictKnownMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
-    "allowedMarketplaces": SettingKey(LIST, MANAGED, MARKETPLACE_POLICY),
-    "blockedMarketplaces": SettingKey(LIST, MANAGED, BLOCKED_MARKETPLACES),
-    "disableCommandPluginSources": quiet(NO_MARKETPLACE),
-    "pluginSuggestionMarketplaces": quiet(NO_MARKETPLACE),
-    "pluginTrustMessage": quiet(TERMINAL),
+    "strictKnownMarketplaces": SettingKey(LIST, MARKETPLACE_POLICY, MANAGED),
+    "allowedMarketplaces": SettingKey(LIST, MARKETPLACE_POLICY, MANAGED),
+    "blockedMarketplaces": SettingKey(LIST, BLOCKED_MARKETPLACES, MANAGED),
     "worktree": reported("worktrees of agents always start at HEAD, with all files"),
     # Sessions, memory and files.
-    "autoCompactEnabled": SettingKey(SWITCH, note="whether a long conversation is compacted"),
-    "autoCompactWindow": SettingKey(COUNT, note="the context window, in tokens"),
+    "autoCompactEnabled": SettingKey(SWITCH, "whether a long conversation is compacted", updatable=True),
+    "autoCompactWindow": SettingKey(COUNT, "the context window, in tokens"),
     "precomputeCompactionEnabled": reported("a summary is made only when it is needed", off=(False,)),
     "idleCompaction": reported("an idle session is not compacted", off=(False,)),
-    "memory": SettingKey(MEMORY_OBJECT, note="the [long-term memory](memory.md)"),
-    "autoMemoryEnabled": SettingKey(SWITCH, note="false: no long-term memory, unless `--memory` asks for one"),
+    "memory": SettingKey(MEMORY_OBJECT, "the [long-term memory](memory.md)"),
+    "autoMemoryEnabled": SettingKey(SWITCH, "false: no long-term memory, unless `--memory` asks for one"),
     "autoMemoryDirectory": reported("use the flag `--memory FILE` instead"),
     "autoDreamEnabled": reported("use the setting `memory` instead", off=(False,)),
     "cleanupPeriodDays": reported("sessions are kept until you delete them"),
-    "desktopSessionCleanupPeriodDays": quiet(VENDOR),
     "fileCheckpointingEnabled": SettingKey(
-        SWITCH, note="whether files are saved before tools change them, so that a client can restore them"
+        SWITCH, "whether files are saved before tools change them, so that a client can restore them", updatable=True
     ),
-    "plansDirectory": SettingKey(TEXT, note="the directory for plan files, relative to the project"),
+    "plansDirectory": SettingKey(TEXT, "the directory for plan files, relative to the project"),
     "fsync": SettingKey(
-        SYNC, note="when the engine waits until a session's log is on the disk ([Durability](sessions.md#durability))"
+        SYNC, "when the engine waits until a session's log is on the disk ([Durability](sessions.md#durability))"
     ),
-    "limits": SettingKey(LIMIT_OBJECT, note="[limits](limits.md) of a session"),
+    "limits": SettingKey(LIMIT_OBJECT, "[limits](limits.md) of a session"),
     # Tools.
     "bashOutputMaxChars": SettingKey(
-        COUNT, note="how many characters of a command's output the model receives (4000 to 80000)"
+        COUNT, "how many characters of a command's output the model receives (4000 to 80000)"
     ),
     "bashEditDiffEnabled": reported("Bash shows no diffs", off=(False,)),
-    "taskOutputMaxChars": quiet("it has no effect in Claude Code either"),
-    "respectGitignore": SettingKey(SWITCH, note="false: `file_suggestions` includes files that git ignores"),
-    "fileSuggestion": quiet(TERMINAL),
-    "defaultShell": quiet(TERMINAL),
-    "respondToBashCommands": quiet(TERMINAL),
-    "disableWindowsBashCommandSplit": quiet("it concerns only Windows"),
+    "respectGitignore": SettingKey(SWITCH, "false: `file_suggestions` includes files that git ignores", updatable=True),
     "enableArtifact": reported("there is no Artifact tool", off=(False,)),
-    "disableArtifact": quiet(ABSENT),
     "enableWorkflows": reported("there is no Workflow tool", off=(False,)),
-    "disableWorkflows": quiet(ABSENT),
-    "workflowSizeGuideline": quiet(ABSENT),
-    "workflowKeywordTriggerEnabled": quiet(ABSENT),
     "ultracode": reported("there is no Workflow tool", off=(False,)),
-    "promptSuggestionEnabled": SettingKey(SWITCH, note="false: no suggestions for the next prompt"),
-    "processWrapper": quiet("there is no background service"),
+    "promptSuggestionEnabled": SettingKey(SWITCH, "false: no suggestions for the next prompt"),
     # A terminal.
     "statusLine": SettingKey(
-        OBJECT, note="a command whose output is the status line of the [terminal](terminal.md#status-line)"
+        OBJECT, "a command whose output is the status line of the [terminal](terminal.md#status-line)"
     ),
-    "subagentStatusLine": quiet(TERMINAL),
-    "footerLinksRegexes": quiet(TERMINAL),
-    "prUrlTemplate": quiet(TERMINAL),
-    "viewMode": quiet(TERMINAL),
-    "defaultView": quiet(TERMINAL),
-    "theme": SettingKey(TEXT, note="the colours of the [terminal](terminal.md#themes)"),
-    "tui": quiet(TERMINAL),
-    "editorMode": SettingKey(one_of("normal", "emacs", "vim"), note="the keys of the [terminal](terminal.md)"),
-    "keybindingFlavor": quiet(TERMINAL),
-    "vimInsertModeRemaps": quiet(TERMINAL),
-    "verbose": quiet(TERMINAL),
-    "spinnerTipsEnabled": quiet(TERMINAL),
-    "spinnerVerbs": quiet(TERMINAL),
-    "spinnerTipsOverride": quiet(TERMINAL),
-    "syntaxHighlightingDisabled": quiet(TERMINAL),
-    "maxProseWidth": quiet(TERMINAL),
-    "spellcheck": quiet(TERMINAL),
-    "emojiCompletionEnabled": quiet(TERMINAL),
-    "terminalTitleFromRename": quiet(TERMINAL),
-    "terminalProgressBarEnabled": quiet(TERMINAL),
-    "preferredNotifChannel": quiet(TERMINAL),
-    "prefersReducedMotion": quiet(TERMINAL),
-    "autoScrollEnabled": quiet(TERMINAL),
-    "wheelScrollAccelerationEnabled": quiet(TERMINAL),
-    "showTurnDuration": quiet(TERMINAL),
-    "showMessageTimestamps": quiet(TERMINAL),
-    "showClearContextOnPlanAccept": quiet(TERMINAL),
-    "timeFormat": quiet(TERMINAL),
-    "timeZone": quiet(TERMINAL),
-    "todoFeatureEnabled": quiet(TERMINAL),
-    "askUserQuestionTimeout": quiet(TERMINAL),
-    "companyAnnouncements": quiet(TERMINAL),
-    "skipDangerousModePermissionPrompt": quiet(TERMINAL),
-    "skipAutoPermissionPrompt": quiet(TERMINAL),
-    "teammateMode": quiet(TERMINAL),
-    "voice": quiet(TERMINAL),
-    "voiceEnabled": quiet(TERMINAL),
-    # Services and apps of the vendor.
-    "attributionProject": quiet(VENDOR),
-    "attributionProjectPolicy": quiet(VENDOR),
-    "syncClaudeAiSkills": quiet(VENDOR),
-    "syncClaudeAiPlugins": quiet(VENDOR),
-    "disableReplyCheck": quiet(VENDOR),
-    "disableAgentView": quiet(ABSENT),
-    "disableRemoteControl": quiet(ABSENT),
-    "remoteControlAtStartup": quiet(VENDOR),
-    "isolatePeerMachines": quiet(VENDOR),
-    "crossSessionInbound": quiet(VENDOR),
-    "dialogExpiry": quiet(VENDOR),
-    "daemonColdStart": quiet(VENDOR),
-    "autoUploadSessions": quiet(VENDOR),
-    "autoContinueAtUsageLimit": quiet(VENDOR),
-    "inputNeededNotifEnabled": quiet(VENDOR),
-    "agentPushNotifEnabled": quiet(VENDOR),
-    "feedbackSurveyRate": quiet(VENDOR),
-    "feedbackDrafts": quiet(VENDOR),
-    "remote": quiet(VENDOR),
-    "sshConfigs": quiet(VENDOR),
-    "sshHostCommands": quiet(VENDOR),
-    "autoUpdatesChannel": quiet(VENDOR),
-    "minimumVersion": quiet(VENDOR),
-    "disableDeepLinkRegistration": quiet(VENDOR),
-}
-PERMISSIONS: dict[str, SettingKey] = {
-    "allow": SettingKey(LIST, note="rules for calls that need no approval"),
-    "deny": SettingKey(LIST, ANYONE, "rules for calls that are refused"),
-    "ask": SettingKey(LIST, ANYONE, "rules for calls that always need approval"),
-    "additionalDirectories": SettingKey(LIST, note="additional working directories"),
-    "defaultMode": SettingKey(MODE, ANYONE, "the permission mode at the start"),
-    "disableBypassPermissionsMode": SettingKey(DISABLE, ANYONE, "the mode `bypassPermissions` cannot be used"),
-    "disableAutoMode": SettingKey(DISABLE, ANYONE, "the mode `auto` cannot be used"),
-    "blockReadsOutsideWorkingDirectories": SettingKey(
-        SWITCH, ANYONE, "reads outside the working directories are refused", merge="any_true"
+    "theme": SettingKey(TEXT, "the colours of the [terminal](terminal.md#themes)", updatable=True),
+    "editorMode": SettingKey(
+        one_of("normal", "emacs", "vim"), "the keys of the [terminal](terminal.md)", updatable=True
     ),
-    "blockWritesOutsideWorkingDirectories": SettingKey(
-        SWITCH, ANYONE, "writes outside the working directories are refused", merge="any_true"
+    "preferredNotifChannel": SettingKey(
+        TEXT, "`notifications_disabled`: the [terminal](terminal.md) does not call you when it waits", updatable=True
     ),
-    "blockReadsExemptPaths": SettingKey(TEXTS, FLAG, "paths outside the working directories that may still be read"),
-    "workingDirectoriesAsGiven": SettingKey(
-        TEXTS, FLAG, "working directories that must not be replaced by symbolic links"
+    # Keys of `permissions`.
+    "permissions.allow": SettingKey(RULES, "rules for calls that need no approval"),
+    "permissions.deny": SettingKey(RULES, "rules for calls that are refused", ANYONE, restricts=True, addable=True),
+    "permissions.ask": SettingKey(
+        RULES, "rules for calls that always need approval", ANYONE, restricts=True, addable=True
     ),
-    "denyInsteadOfPrompting": SettingKey(
+    "permissions.additionalDirectories": SettingKey(RULES, "additional working directories", closed_by=BOUNDARY),
+    "permissions.defaultMode": SettingKey(MODE, "the permission mode at the start", ANYONE),
+    "permissions.disableBypassPermissionsMode": SettingKey(
+        DISABLE, "the mode `bypassPermissions` cannot be used", ANYONE, restricts=True, addable=True
+    ),
+    "permissions.disableAutoMode": SettingKey(
+        DISABLE, "the mode `auto` cannot be used", ANYONE, restricts=True, addable=True
+    ),
+    "permissions.blockReadsOutsideWorkingDirectories": SettingKey(
         SWITCH,
-        PERSON,
-        "calls that need approval are refused, and no one is asked; only managed PermissionRequest hooks run",
+        "reads outside the working directories are refused",
+        ANYONE,
         merge="any_true",
+        restricts=True,
+        addable=True,
     ),
+    "permissions.blockWritesOutsideWorkingDirectories": SettingKey(
+        SWITCH,
+        "writes outside the working directories are refused",
+        ANYONE,
+        merge="any_true",
+        restricts=True,
+        addable=True,
+    ),
+    "permissions.blockReadsExemptPaths": SettingKey(
+        TEXTS, "paths outside the working directories that may still be read", FLAG, closed_by=BOUNDARY
+    ),
+    "permissions.workingDirectoriesAsGiven": SettingKey(
+        TEXTS, "working directories that must not be replaced by symbolic links", FLAG, restricts=True
+    ),
+    "permissions.denyInsteadOfPrompting": SettingKey(
+        SWITCH,
+        "calls that need approval are refused, and no one is asked; only managed PermissionRequest hooks run",
+        PERSON,
+        merge="any_true",
+        restricts=True,
+        addable=True,
+    ),
+    # Keys of `sandbox`. Without `sandbox.enabled` most of them mean nothing.
+    "sandbox.enabled": SettingKey(SWITCH, "commands run in the sandbox", merge="any_true", restricts=True),
+    "sandbox.failIfUnavailable": SettingKey(
+        SWITCH, "whether a session without a sandbox is refused (default: true)", merge="any_true", restricts=True
+    ),
+    "sandbox.autoAllowBashIfSandboxed": SettingKey(
+        SWITCH,
+        "commands in the sandbox need no approval (default: false)",
+        closed_by=("allowManagedPermissionRulesOnly",),
+        loosens=True,
+    ),
+    "sandbox.allowUnsandboxedCommands": SettingKey(
+        SWITCH, "the model may ask to run a command outside (default: true)", merge="any_false", restricts=True
+    ),
+    "sandbox.network": SettingKey(GROUP, restricts=True),
+    "sandbox.filesystem": SettingKey(GROUP, restricts=True),
+    "sandbox.credentials": SettingKey(GROUP, restricts=True),
+    "sandbox.ignoreViolations": SettingKey(OBJECT, "violations that are not reported, by command", loosens=True),
+    "sandbox.enableWeakerNestedSandbox": SettingKey(
+        SWITCH, "keep the /proc of the host, for containers", closed_by=NO_WAY_OUT, loosens=True
+    ),
+    "sandbox.allowNestedUserNamespaces": SettingKey(
+        SWITCH, "commands may create user namespaces", PERSON, closed_by=CONFINEMENT
+    ),
+    "sandbox.excludedCommands": SettingKey(
+        TEXTS, "commands that run outside", merge="union", closed_by=NO_WAY_OUT, loosens=True
+    ),
+    "sandbox.bwrapPath": SettingKey(TEXT, "the path of bubblewrap", MANAGED),
+    "sandbox.confineReaders": SettingKey(
+        SWITCH,
+        "commands that are allowed because they only read or edit run in a sandbox for just that (default: true)",
+        PERSON,
+    ),
+    "sandbox.confineHooks": SettingKey(
+        SWITCH, "command hooks run in the sandbox; in a project, only its own hooks", ANYONE, merge="any_true"
+    ),
+    "sandbox.confineMcpServers": SettingKey(
+        SWITCH, "stdio MCP servers run in the sandbox; in a project, only its own servers", ANYONE, merge="any_true"
+    ),
+    "sandbox.network.allowedDomains": SettingKey(
+        TEXTS,
+        "hosts that commands may reach; `*.example.com` for subdomains",
+        merge="union",
+        closed_by=("sandbox.network.allowManagedDomainsOnly",),
+        loosens=True,
+    ),
+    "sandbox.network.deniedDomains": SettingKey(
+        TEXTS, "hosts that commands may not reach, even if they are allowed", ANYONE, merge="union", restricts=True
+    ),
+    "sandbox.network.strictAllowlist": SettingKey(
+        SWITCH, "other hosts are refused, and no one is asked", PERSON, merge="any_true", restricts=True
+    ),
+    "sandbox.network.allowManagedDomainsOnly": SettingKey(SWITCH, "only managed settings can allow hosts", MANAGED),
+    "sandbox.network.allowUnixSockets": reported(SOCKETS),
+    "sandbox.network.allowAllUnixSockets": SettingKey(
+        SWITCH, "commands may use Unix sockets, such as that of Docker", closed_by=NO_WAY_OUT, loosens=True
+    ),
+    "sandbox.network.allowLocalBinding": SettingKey(
+        SWITCH, "always true in bubblewrap: commands have a loopback interface of their own", loosens=True
+    ),
+    "sandbox.network.httpProxyPort": SettingKey(
+        COUNT, "the port of your own HTTP proxy, which replaces the built-in one", PERSON, closed_by=CONFINEMENT
+    ),
+    "sandbox.network.socksProxyPort": SettingKey(
+        COUNT, "the port of your own SOCKS5 proxy", PERSON, closed_by=CONFINEMENT
+    ),
+    "sandbox.network.tlsTerminate": reported(NO_TLS),
+    "sandbox.filesystem.allowWrite": SettingKey(
+        TEXTS, "more paths that commands may change", merge="union", loosens=True
+    ),
+    "sandbox.filesystem.denyWrite": SettingKey(
+        TEXTS, "paths in writable folders that commands may not change", ANYONE, merge="union", restricts=True
+    ),
+    "sandbox.filesystem.denyRead": SettingKey(
+        TEXTS, "paths that commands may not read", ANYONE, merge="union", restricts=True
+    ),
+    "sandbox.filesystem.allowRead": SettingKey(
+        TEXTS,
+        "paths that commands may read, although they are denied or hidden",
+        PERSON,
+        merge="union",
+        closed_by=("sandbox.filesystem.allowManagedReadPathsOnly",),
+        loosens=True,
+    ),
+    "sandbox.filesystem.allowManagedReadPathsOnly": SettingKey(
+        SWITCH, "only managed settings can set `allowRead`", MANAGED
+    ),
+    "sandbox.filesystem.disabled": SettingKey(
+        SWITCH, "commands may read and change all files; only the network is confined", PERSON, closed_by=CONFINEMENT
+    ),
+    "sandbox.credentials.files": SettingKey(
+        LIST,
+        "files that commands may not read; the mode `mask` is treated as `deny`",
+        ANYONE,
+        merge="union",
+        restricts=True,
+    ),
+    "sandbox.credentials.envVars": SettingKey(
+        LIST, "variables that commands do not get; `mask` is treated as `deny`", ANYONE, merge="union", restricts=True
+    ),
+    "sandbox.credentials.allowPlaintextInject": reported(NO_TLS, off=(False,)),
+    "sandbox.credentials.awsPairs": reported(NO_TLS),
+    "sandbox.credentials.sigv4": reported(NO_TLS),
+    # Keys that are quiet.
+    **quiet_keys(
+        ABSENT,
+        """
+        fastModePerSessionOptIn disableClaudeAiConnectors disableBundledSkills disableArtifact disableWorkflows
+        workflowSizeGuideline workflowKeywordTriggerEnabled disableAgentView disableRemoteControl
+        """,
+    ),
+    "managedSourcesBehavior": quiet("there is only one file with managed settings"),
+    "wslInheritsWindowsSettings": quiet("it concerns only Windows"),
+    "disableWindowsBashCommandSplit": quiet("it concerns only Windows"),
+    "skipWebFetchPreflight": quiet("WebFetch does not check a blocklist"),
+    **quiet_keys(
+        VENDOR,
+        """
+        allowAllClaudeAiMcps allowClaudeInChromeWithManagedMcp channelsEnabled allowedChannelPlugins
+        desktopSessionCleanupPeriodDays attributionProject attributionProjectPolicy syncClaudeAiSkills
+        syncClaudeAiPlugins disableReplyCheck remoteControlAtStartup isolatePeerMachines crossSessionInbound
+        dialogExpiry daemonColdStart autoUploadSessions autoContinueAtUsageLimit inputNeededNotifEnabled
+        agentPushNotifEnabled feedbackSurveyRate feedbackDrafts remote sshConfigs sshHostCommands
+        autoUpdatesChannel minimumVersion disableDeepLinkRegistration
+        """,
+    ),
+    "disableCommandPluginSources": quiet(NO_MARKETPLACE),
+    "pluginSuggestionMarketplaces": quiet(NO_MARKETPLACE),
+    **quiet_keys(
+        TERMINAL,
+        """
+        pluginTrustMessage fileSuggestion defaultShell respondToBashCommands subagentStatusLine
+        footerLinksRegexes prUrlTemplate viewMode defaultView tui keybindingFlavor vimInsertModeRemaps verbose
+        spinnerTipsEnabled spinnerVerbs spinnerTipsOverride syntaxHighlightingDisabled maxProseWidth spellcheck
+        emojiCompletionEnabled terminalTitleFromRename terminalProgressBarEnabled
+        prefersReducedMotion autoScrollEnabled wheelScrollAccelerationEnabled showTurnDuration
+        showMessageTimestamps showClearContextOnPlanAccept timeFormat timeZone todoFeatureEnabled
+        askUserQuestionTimeout companyAnnouncements skipDangerousModePermissionPrompt skipAutoPermissionPrompt
+        teammateMode voice voiceEnabled
+        """,
+    ),
+    "taskOutputMaxChars": quiet("it has no effect in Claude Code either"),
+    "processWrapper": quiet("there is no background service"),
+    **quiet_keys(
+        MACOS,
+        """
+        sandbox.enableWeakerNetworkIsolation sandbox.allowAppleEvents sandbox.network.allowMachLookup
+        """,
+    ),
+    "sandbox.ripgrep": quiet("Parley finds protected files without ripgrep"),
+    "sandbox.socatPath": quiet("the proxy does not need socat"),
 }
-UPDATABLE = frozenset(
-    {"alwaysThinkingEnabled", "autoCompactEnabled", "cleanupPeriodDays", "effortLevel", "fallbackModel"}
-    | {"fileCheckpointingEnabled", "includeCoAuthoredBy", "language", "model", "outputStyle", "respectGitignore"}
-    | {"editorMode", "theme"}
-)
-"""Keys that a client may write with update_settings: none of them runs a command or grants permissions."""
 
 
-def scope_of(key: str) -> KeyScope:
-    known = KEYS.get(key)
-    return TRUSTED if known is None else known.scope
+def find_key(prefix: str, name: str) -> SettingKey | None:
+    """The row of a key of a file, or of an object in it (`sandbox.`). A dotted name is not a key."""
+    return None if "." in name else KEYS.get(prefix + name)
 
 
-def nearest(key: str, known: dict[str, SettingKey]) -> str | None:
-    """The known key that is spelled most like an unknown one."""
+def nearest(prefix: str, name: str) -> str | None:
+    """The key of the same object that is spelled most like an unknown one."""
     from difflib import get_close_matches  # slow to import and rarely needed
 
-    by_lower = {name.lower(): name for name in known}
-    found = get_close_matches(key.lower(), by_lower, n=1, cutoff=0.7)
+    names = [key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)]
+    by_lower = {known.lower(): known for known in names if "." not in known}
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.7)
     return by_lower[found[0]] if found else None
