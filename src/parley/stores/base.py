@@ -9,11 +9,12 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from parley.errors import SessionError
+from parley.errors import SessionError, UnknownSession
 from parley.protocol.base import Json, Struct
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ USAGE = "usage"
 """The entry kind with the final figures of a model response: its `id`, usage and stop reason."""
 FOREIGN = "foreign"
 """Context key of an assistant entry that another program wrote or copied: no decisions on its calls are recorded."""
+Label = Literal["title", "tag"]
+"""What may be said of a session from outside."""
 ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
 MAX_ID_CHARACTERS = 128
 TAKEN_OVER = "the process that took it over"
@@ -129,6 +132,28 @@ class Log(ABC):
         """Close the log and release the session."""
 
 
+class WrappedLog(Log):
+    """A log that does something besides. Subclasses override what they add to."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    def append(self, *entries: Entry) -> None:
+        self.log.append(*entries)
+
+    def sync(self) -> None:
+        self.log.sync()
+
+    async def wait_synced(self) -> None:
+        await self.log.wait_synced()
+
+    def entries(self, after: int = -1) -> Iterator[Entry]:
+        return self.log.entries(after)
+
+    def close(self) -> None:
+        self.log.close()
+
+
 class StoreSetup(Struct, frozen=True):
     """What a store is opened with."""
 
@@ -144,36 +169,15 @@ class StoreSetup(Struct, frozen=True):
 
 
 class Store(ABC):
-    """All sessions in one directory or database."""
+    """All sessions in one directory or database.
 
-    @abstractmethod
-    def exists(self, session_id: str) -> bool: ...
+    The methods before `exists` are what a store implements; the others follow from them. Those that begin with an
+    underscore get ids that were checked.
+    """
 
-    @abstractmethod
-    def is_held(self, session_id: str) -> bool:
-        """Whether a process seems to hold the session. Does not lock anything."""
-
-    @abstractmethod
-    def create(self, session_id: str) -> Log:
-        """Create an empty log and hold it. Nothing is stored before the first entry. Raises SessionBusy."""
-
-    @abstractmethod
-    def open(self, session_id: str, *, steal: bool = False) -> Log:
-        """Open an existing log and hold it. Raises UnknownSession, SessionBusy.
-
-        `steal` takes it from the current holder, which can then no longer write.
-        """
-
-    @abstractmethod
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        """Yield the entries with `seq > after` without holding the log.
-
-        Raises UnknownSession, SessionError, DamagedSession.
-        """
-
-    @abstractmethod
-    def newest(self) -> str | None:
-        """The id of the most recently written session of this project."""
+    def __init__(self, cwd: str) -> None:
+        self.cwd = cwd
+        """The directory of the session that opened the store: its project."""
 
     @abstractmethod
     def info(self, session_id: str) -> Info | None:
@@ -184,23 +188,28 @@ class Store(ABC):
         """The sessions of a project directory, or of all projects, most recently written first."""
 
     @abstractmethod
-    def rename(self, session_id: str, title: str) -> None:
-        """Set the title, even while another process holds the session. Raises UnknownSession, SessionError."""
+    def is_held(self, session_id: str) -> bool:
+        """Whether a process seems to hold the session. Does not lock anything."""
 
     @abstractmethod
-    def tag(self, session_id: str, tag: str | None) -> None:
-        """Set or remove the tag, even while another process holds the session. Raises UnknownSession, SessionError."""
+    def _hold(self, session_id: str, *, resumes: bool = False, steal: bool = False) -> Log:
+        """Hold a session, whether or not it exists. Nothing is stored before the first entry. Raises SessionBusy."""
 
     @abstractmethod
-    def delete(self, session_id: str) -> None:
-        """Delete the session and its subagents' logs. Raises UnknownSession, SessionBusy, SessionError."""
+    def _entries(self, session_id: str, agent_id: str = "", after: int = -1) -> Iterator[Entry]:
+        """Yield the entries with `seq > after` of a session, or of a subagent. Raises SessionError, DamagedSession."""
 
     @abstractmethod
-    def repair(self, session_id: str) -> RepairReport | None:
-        """Truncate the log before its first damaged record and move the rest aside. Returns None if the log is intact.
+    def _label(self, session_id: str, label: Label, text: str | None) -> None:
+        """Set or remove a label, even while another process holds the session. Raises SessionError."""
 
-        Raises UnknownSession, SessionBusy, SessionError.
-        """
+    @abstractmethod
+    def _remove(self, session_id: str) -> None:
+        """Delete a session that we hold, and its subagents' logs. Raises SessionError."""
+
+    def _repair(self, session_id: str) -> RepairReport | None:
+        """Truncate the log of a session that we hold before its first damaged record, and move the rest aside."""
+        return None
 
     @abstractmethod
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
@@ -213,17 +222,11 @@ class Store(ABC):
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         """The subagents with a stored transcript, in no particular order."""
 
-    @abstractmethod
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        """Yield the entries of a subagent; none if it has no log. Raises SessionError, DamagedSession."""
-
-    @abstractmethod
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
         """Find messages that contain all the words of `text`, ignoring case; newest first."""
+        from parley.stores.search_text import search_entries
 
-    @abstractmethod
-    def path(self, session_id: str) -> str:
-        """The transcript's path, for clients and hooks; "" if there is no file."""
+        return search_entries(((info.id, self._entries(info.id)) for info in self.list()), text, limit)
 
     def ranked(self, text: str, limit: int, session_id: str | None = None) -> builtins.list[SearchHit]:
         """Find messages that contain some of the words of `text`, best first, in one session or in all.
@@ -235,6 +238,71 @@ class Store(ABC):
         from parley.stores.search_text import rank_entries
 
         return rank_entries(session_id, self.read(session_id), text, limit)
+
+    def path(self, session_id: str) -> str:
+        """The transcript's path, for clients and hooks; "" if there is no file."""
+        return ""
+
+    def exists(self, session_id: str) -> bool:
+        return self.info(session_id) is not None
+
+    def check_exists(self, session_id: str) -> None:
+        """Raises UnknownSession."""
+        if not self.exists(session_id):
+            raise UnknownSession(session_id)
+
+    def newest(self) -> str | None:
+        """The id of the most recently written session of this project."""
+        return next((info.id for info in self.list(self.cwd, limit=1)), None)
+
+    def create(self, session_id: str) -> Log:
+        """Create an empty log and hold it. Nothing is stored before the first entry. Raises SessionBusy."""
+        return self._hold(check_id(session_id))
+
+    def open(self, session_id: str, *, steal: bool = False) -> Log:
+        """Open an existing log and hold it. Raises UnknownSession, SessionBusy.
+
+        `steal` takes it from the current holder, which can then no longer write.
+        """
+        self.check_exists(session_id)
+        return self._hold(session_id, resumes=True, steal=steal)
+
+    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
+        """Yield the entries with `seq > after` without holding the log.
+
+        Raises UnknownSession, SessionError, DamagedSession.
+        """
+        self.check_exists(session_id)
+        return self._entries(session_id, "", after)
+
+    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
+        """Yield the entries of a subagent; none if it has no log. Raises SessionError, DamagedSession."""
+        return self._entries(session_id, check_id(agent_id))
+
+    def rename(self, session_id: str, title: str) -> None:
+        """Set the title, even while another process holds the session. Raises UnknownSession, SessionError."""
+        self.check_exists(session_id)
+        self._label(session_id, "title", title)
+
+    def tag(self, session_id: str, tag: str | None) -> None:
+        """Set or remove the tag, even while another process holds the session. Raises UnknownSession, SessionError."""
+        self.check_exists(session_id)
+        self._label(session_id, "tag", tag or None)
+
+    def delete(self, session_id: str) -> None:
+        """Delete the session and its subagents' logs. Raises UnknownSession, SessionBusy, SessionError."""
+        self.check_exists(session_id)
+        with closing(self._hold(session_id)):
+            self._remove(session_id)
+
+    def repair(self, session_id: str) -> RepairReport | None:
+        """Truncate the log before its first damaged record and move the rest aside. Returns None if the log is intact.
+
+        Raises UnknownSession, SessionBusy, SessionError.
+        """
+        self.check_exists(session_id)
+        with closing(self._hold(session_id)):
+            return self._repair(session_id)
 
 
 def later_time(at: str, last: str) -> str:

@@ -26,7 +26,7 @@ from typing import Any, Self
 import msgspec
 
 from parley._launched import launched_parent_pid, launched_pid
-from parley.errors import SessionBusy, SessionError
+from parley.errors import SessionBusy, explain_os_errors
 from parley.protocol.base import Json
 from parley.workspace import private_files
 
@@ -116,7 +116,7 @@ def acquire(
     dead, this waits up to `WAIT_SECONDS` for the lock.
     """
     attempts = round(WAIT_SECONDS / PAUSE_SECONDS)
-    try:
+    with explain_os_errors(f"cannot create the session's lease {path}, which --no-session-persistence does without"):
         while True:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT, below=BELOW)
             try:
@@ -137,8 +137,6 @@ def acquire(
             finally:
                 if file >= 0:
                     os.close(file)
-    except OSError as exc:
-        raise SessionError(f"cannot create the session's lease {path}: {exc.strerror}") from None
 
 
 def steal_file(path: Path, pause: Callable[[float], None]) -> None:

@@ -4,149 +4,131 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator
-from typing import Any
 
-from parley.errors import SessionBusy, UnknownSession
+import msgspec
+
+from parley.errors import SessionBusy
 from parley.protocol.base import Json, Struct
-from parley.stores.base import (
-    TAKEN_OVER,
-    AgentInfo,
-    Entry,
-    Info,
-    Log,
-    RepairReport,
-    SearchHit,
-    Store,
-    StoreSetup,
-    check_id,
-)
-from parley.stores.search_text import search_entries, summarize_entries
+from parley.stores.base import TAKEN_OVER, AgentInfo, Entry, Info, Label, Log, Store, StoreSetup
+from parley.stores.search_text import summarize_entries
+
+
+class StoredTranscript(Struct):
+    """A session: its entries, those of its subagents, and what others have said of it."""
+
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    agents: dict[str, Json] = msgspec.field(default_factory=dict)
+    """What is known of each subagent."""
+    agent_entries: dict[str, list[Entry]] = msgspec.field(default_factory=dict)
+    title: str | None = None
+    title_at: int = 0
+    """How many entries there were when the title was given. A later title among them takes precedence."""
+    tag: str | None = None
+
+    def log(self, agent: str) -> list[Entry]:
+        """The entries of a subagent, or of the session itself if it is empty."""
+        return self.agent_entries.setdefault(agent, []) if agent else self.entries
 
 
 class MemoryLog(Log):
-    def __init__(self, session_id: str, sessions: dict[str, list[Entry]], holders: dict[str, MemoryLog]) -> None:
+    def __init__(self, store: MemoryStore, session_id: str, agent_id: str = "") -> None:
+        self._store = store
         self._session_id = session_id
-        self._sessions = sessions
-        self._holders = holders
-        holders[session_id] = self
+        self._agent_id = agent_id
+        self._position = 0
 
     def append(self, *entries: Entry) -> None:
-        if self._holders.get(self._session_id) is not self:
+        if not self._agent_id and self._store.holders.get(self._session_id) is not self:
             raise SessionBusy(self._session_id, TAKEN_OVER)
-        # The most recently written session is last in the dict.
-        kept = self._sessions.pop(self._session_id, [])
-        kept += entries
-        self._sessions[self._session_id] = kept
+        self._position = self._store.append(self._session_id, self._agent_id, *entries)
 
     def sync(self) -> None:
-        """Nothing to do: nothing is ever on disk."""
+        self._store.sync(self._position)
 
     async def wait_synced(self) -> None:
-        """The same."""
+        await self._store.wait_synced(self._position)
 
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        return iter([entry for entry in self._sessions.get(self._session_id, ()) if entry.seq > after])
+        return self._store.find_entries(self._session_id, self._agent_id, after)
 
     def close(self) -> None:
-        if self._holders.get(self._session_id) is self:
-            del self._holders[self._session_id]
-
-
-class Labels(Struct):
-    """What others have said of a session."""
-
-    title: str | None = None
-    title_at: int = 0
-    """The length of the log when the title was given. A later title in the log takes precedence."""
-    tag: str | None = None
+        if self._store.holders.get(self._session_id) is self:
+            del self._store.holders[self._session_id]
 
 
 class MemoryStore(Store):
-    def __init__(self, cwd: str = "") -> None:
-        self._cwd = cwd
-        self._sessions: dict[str, builtins.list[Entry]] = {}
-        self._holders: dict[str, MemoryLog] = {}
-        self._labels: dict[str, Labels] = {}
-        self._agents: dict[str, dict[str, Json]] = {}
-        self._agent_entries: dict[str, dict[str, builtins.list[Entry]]] = {}
+    holder = "this process"
+    """Who holds a session, for errors."""
+
+    def __init__(self, cwd: str = "", transcripts: dict[str, StoredTranscript] | None = None) -> None:
+        super().__init__(cwd)
+        self.transcripts = {} if transcripts is None else transcripts
+        self.holders: dict[str, MemoryLog] = {}
 
     @classmethod
     def from_setup(cls, setup: StoreSetup) -> MemoryStore:
         return cls(setup.context.cwd)
 
-    def exists(self, session_id: str) -> bool:
-        return session_id in self._sessions
+    # What a store does that keeps its transcripts elsewhere as well.
 
-    def is_held(self, session_id: str) -> bool:
-        return session_id in self._holders
+    def append(self, session_id: str, agent_id: str, *entries: Entry) -> int:
+        """Returns the position to wait for."""
+        self.transcripts.setdefault(session_id, StoredTranscript()).log(agent_id).extend(entries)
+        return 0
 
-    def create(self, session_id: str) -> Log:
-        return self._hold(check_id(session_id))
+    def sync(self, position: int) -> None:
+        """Nothing to do: nothing is ever on disk."""
 
-    def open(self, session_id: str, *, steal: bool = False) -> Log:
-        self._check(session_id)
-        return self._hold(session_id, steal=steal)
+    async def wait_synced(self, position: int) -> None:
+        """The same."""
 
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        self._check(session_id)
-        return iter([entry for entry in self._sessions[session_id] if entry.seq > after])
+    def _label(self, session_id: str, label: Label, text: str | None) -> None:
+        transcript = self.transcripts[session_id]
+        if label == "tag":
+            transcript.tag = text
+        else:
+            transcript.title, transcript.title_at = text, len(transcript.entries)
 
-    def _hold(self, session_id: str, *, steal: bool = False) -> Log:
-        if session_id in self._holders and not steal:
-            raise SessionBusy(session_id, "this process")
-        return MemoryLog(session_id, self._sessions, self._holders)
-
-    def _check(self, session_id: str) -> None:
-        if session_id not in self._sessions:
-            raise UnknownSession(session_id)
-
-    def newest(self) -> str | None:
-        return next(reversed(self._sessions), None)
-
-    def info(self, session_id: str) -> Info | None:
-        labels = self._labels.get(session_id, Labels())
-        entries = self._sessions.get(session_id, [])
-        return summarize_entries(session_id, self._cwd, entries, labels.title, labels.title_at, labels.tag)
-
-    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
-        if project not in (None, self._cwd):
-            return []
-        ids = builtins.list(reversed(self._sessions))[offset:][:limit]
-        return [info for session_id in ids if (info := self.info(session_id)) is not None]
-
-    def rename(self, session_id: str, title: str) -> None:
-        self._check(session_id)
-        labels = self._labels.setdefault(session_id, Labels())
-        labels.title, labels.title_at = title, len(self._sessions[session_id])
-
-    def tag(self, session_id: str, tag: str | None) -> None:
-        self._check(session_id)
-        self._labels.setdefault(session_id, Labels()).tag = tag or None
-
-    def delete(self, session_id: str) -> None:
-        self._check(session_id)
-        self._hold(session_id).close()
-        parts: tuple[dict[str, Any], ...] = (self._sessions, self._labels, self._agents, self._agent_entries)
-        for part in parts:
-            part.pop(session_id, None)
-
-    def repair(self, session_id: str) -> RepairReport | None:
-        self._check(session_id)
-        return None
+    def _remove(self, session_id: str) -> None:
+        del self.transcripts[session_id]
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
         if meta is not None:
-            self._agents.setdefault(session_id, {})[agent_id] = meta
-        return MemoryLog(agent_id, self._agent_entries.setdefault(session_id, {}), {})
+            self.transcripts.setdefault(session_id, StoredTranscript()).agents[agent_id] = meta
+        return MemoryLog(self, session_id, agent_id)
+
+    # The rest of a store.
+
+    def find_entries(self, session_id: str, agent_id: str = "", after: int = -1) -> Iterator[Entry]:
+        transcript = self.transcripts.get(session_id, StoredTranscript())
+        entries = transcript.agent_entries.get(agent_id, ()) if agent_id else transcript.entries
+        return iter([entry for entry in entries if entry.seq > after])
+
+    _entries = find_entries
+
+    def exists(self, session_id: str) -> bool:
+        return bool(self.transcripts.get(session_id, StoredTranscript()).entries)
+
+    def info(self, session_id: str) -> Info | None:
+        found = self.transcripts.get(session_id, StoredTranscript())
+        return summarize_entries(session_id, self.cwd, found.entries, found.title, found.title_at, found.tag)
+
+    def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        if project not in (None, self.cwd):
+            return []
+        # Of two that were written at the same time, the later one comes first.
+        infos = [info for session_id in reversed(self.transcripts) if (info := self.info(session_id)) is not None]
+        return sorted(infos, key=lambda info: info.modified, reverse=True)[offset:][:limit]
+
+    def is_held(self, session_id: str) -> bool:
+        return session_id in self.holders
+
+    def _hold(self, session_id: str, *, resumes: bool = False, steal: bool = False) -> Log:
+        if session_id in self.holders and not steal:
+            raise SessionBusy(session_id, self.holder)
+        log = self.holders[session_id] = MemoryLog(self, session_id)
+        return log
 
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
-        return [AgentInfo(id=id, meta=meta) for id, meta in self._agents.get(session_id, {}).items()]
-
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return iter(tuple(self._agent_entries.get(session_id, {}).get(agent_id, ())))
-
-    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        return search_entries(reversed(self._sessions.items()), text, limit)
-
-    def path(self, session_id: str) -> str:
-        return ""
+        found = self.transcripts.get(session_id, StoredTranscript())
+        return [AgentInfo(id=agent_id, meta=meta) for agent_id, meta in found.agents.items()]

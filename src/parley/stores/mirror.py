@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from parley.protocol.base import Json, Message, Struct, encode_json
 from parley.protocol.messages.notices import TranscriptMirror
-from parley.stores.base import Entry, Log
+from parley.stores.base import Entry, Log, WrappedLog
 from parley.stores.files.entry_codec import MIRRORED, EntryContext, TranscriptEncoder
 
 
@@ -29,7 +29,7 @@ class MirrorTarget(Struct, frozen=True, kw_only=True):
     """Longer messages are not sent, because clients close the connection on them."""
 
 
-class MirroredLog(Log):
+class MirroredLog(WrappedLog):
     def __init__(
         self,
         log: Log,
@@ -44,7 +44,7 @@ class MirroredLog(Log):
 
         `head` is sent before the first entry: the metadata of a subagent, which is not in its log.
         """
-        self._log = log
+        super().__init__(log)
         self._send_message = send
         self._path = target.path
         self._max_bytes = target.max_bytes
@@ -56,29 +56,20 @@ class MirroredLog(Log):
     def append(self, *entries: Entry) -> None:
         if self._has_unsent:
             self._has_unsent = False
-            for before in self._log.entries():
+            for before in self.log.entries():
                 self._send(before)
-        self._log.append(*entries)
+        self.log.append(*entries)
         if self._head is not None:
             self._send_message(TranscriptMirror(filePath=self._path, entries=[self._head]))
             self._head = None
         for entry in entries:
             self._send(entry)
 
-    def sync(self) -> None:
-        self._log.sync()
-
-    async def wait_synced(self) -> None:
-        await self._log.wait_synced()
-
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        for entry in self._log.entries(after):
+        for entry in self.log.entries(after):
             if not self._has_unsent:
                 self._encoder.commit(self._encoder.encode([entry]))
             yield entry
-
-    def close(self) -> None:
-        self._log.close()
 
     def _send(self, entry: Entry) -> None:
         encoded = self._encoder.encode([entry])

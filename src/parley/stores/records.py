@@ -13,7 +13,7 @@ This module knows the frame: the header's kind and version, and the number and t
 its own fields beside them. A record is written at once, so that a crash costs at most the last line, which readers
 drop. A file of another kind or version, or one that is something else, is refused and left as it is.
 
-See also: the kinds in `inspector/recording.py`, `models/recording.py` and `evals/results.py`.
+See also: the kinds in `stores/wire_recording.py`, `models/recording.py`, `evals/results.py` and `sdk/batch.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class RecordKind(Struct, frozen=True):
 CONVERSATION = RecordKind("conversation", "a recording of a conversation", "parley replay FILE")
 MODEL = RecordKind("model", "a recording of a model", "--model replay:FILE")
 EVALUATION = RecordKind("evaluation", "a result of parley eval", "parley eval compare")
-KINDS = {kind.name: kind for kind in (CONVERSATION, MODEL, EVALUATION)}
+BATCH = RecordKind("batch", "a record of run_many", "run_many(..., record=FILE)")
+KINDS = {kind.name: kind for kind in (CONVERSATION, MODEL, EVALUATION, BATCH)}
 
 
 class RecordFrame(Struct, frozen=True):

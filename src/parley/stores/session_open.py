@@ -26,7 +26,7 @@ from parley.stores.base import USAGE, Entry, Log, Store, copy_entries, later_tim
 REJECTED = "Resume rejected by --resume-drops-turn:"  # clients match this prefix
 
 
-class SessionRequest(Struct, frozen=True, kw_only=True):
+class WantedSession(Struct, frozen=True, kw_only=True):
     """The session options of a launch."""
 
     session_id: str | None = None
@@ -57,7 +57,7 @@ class OpenedSession(Struct, frozen=True, kw_only=True):
     """The session that this one was forked from."""
 
 
-def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str]) -> OpenedSession:
+def open_session(request: WantedSession, store: Store, new_id: Callable[[], str]) -> OpenedSession:
     """Raises UsageError and SessionError (UnknownSession, SessionBusy, DamagedSession)."""
     if request.resume is not None and not request.resume.strip():
         raise UsageError("--resume needs a session id or title")
@@ -78,7 +78,7 @@ def open_session(request: SessionRequest, store: Store, new_id: Callable[[], str
     return OpenedSession(session_id=old, log=resume_session(request, store.open(old, steal=request.steal)))
 
 
-def check_options(request: SessionRequest) -> None:
+def check_options(request: WantedSession) -> None:
     """Raises UsageError if the options contradict each other."""
     if request.session_id is not None and not is_uuid(request.session_id):
         raise UsageError("Invalid session ID. Must be a valid UUID.")
@@ -91,7 +91,7 @@ def check_options(request: SessionRequest) -> None:
         raise UsageError("--resume-drops-turn requires --resume-session-at")
 
 
-def target_store(request: SessionRequest, store: Store) -> Store:
+def target_store(request: WantedSession, store: Store) -> Store:
     """The store that the new log is created in."""
     if request.keep:
         return store
@@ -100,7 +100,7 @@ def target_store(request: SessionRequest, store: Store) -> Store:
     return MemoryStore()
 
 
-def copy_session(request: SessionRequest, store: Store, old: str, session_id: str) -> Log:
+def copy_session(request: WantedSession, store: Store, old: str, session_id: str) -> Log:
     """Create a log with the entries of an old one, up to `request.at`."""
     entries = list(store.read(old))  # read all of it first: a damaged session must not be copied in part
     if request.at is not None:
@@ -112,7 +112,7 @@ def copy_session(request: SessionRequest, store: Store, old: str, session_id: st
     return log
 
 
-def resume_session(request: SessionRequest, log: Log) -> Log:
+def resume_session(request: WantedSession, log: Log) -> Log:
     """Return the opened log, after appending a `cut` if the session resumes at an earlier message."""
     if request.at is None:
         return log

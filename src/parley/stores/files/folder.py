@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from parley.errors import SessionError
+from parley.errors import SessionError, explain_os_errors
 from parley.protocol.base import Json
-from parley.stores.base import Entry, Info, Log, StoreSetup, is_id
+from parley.stores.base import Entry, Info, Label, Log, StoreSetup, WrappedLog, is_id
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.session_summary import sort_by_age, summarize
 from parley.stores.files.store import FileStore, log_exists, translate_os_errors
-from parley.stores.files.transcript import BELOW, Transcript
+from parley.stores.files.transcript import BELOW
 from parley.tools.catalog import find_traits
 from parley.workspace import private_files
 
@@ -28,37 +28,30 @@ PROTOCOL_VERSION = "2024-11-05"
 MESSAGES, SESSION, STATE = "messages.jsonl", "session.json", "state.json"
 
 
-class FolderLog(Log):
-    def __init__(self, folder: Path, session_id: str, transcript: Transcript, warn: Callable[[str], None]) -> None:
+class FolderLog(WrappedLog):
+    """A transcript that describes itself in the files beside it."""
+
+    def __init__(self, folder: Path, session_id: str, log: Log, warn: Callable[[str], None]) -> None:
+        super().__init__(log)
         self._folder = folder
         self._session_id = session_id
-        self._transcript = transcript
         self._warn = warn
         self._state: Json = {}
         self._is_new = True
 
     def append(self, *entries: Entry) -> None:
-        self._transcript.append(*entries)
+        self.log.append(*entries)
         for entry in entries:
             fold(self._state, entry)
         if self._is_new or any(entry.kind == "result" for entry in entries):
             self._is_new = False
             self._describe()
 
-    def sync(self) -> None:
-        self._transcript.sync()
-
-    async def wait_synced(self) -> None:
-        await self._transcript.wait_synced()
-
     def entries(self, after: int = -1) -> Iterator[Entry]:
-        for entry in self._transcript.entries():
+        for entry in self.log.entries():
             fold(self._state, entry)
             if entry.seq > after:
                 yield entry
-
-    def close(self) -> None:
-        self._transcript.close()
 
     def _describe(self) -> None:
         try:
@@ -113,11 +106,12 @@ class FolderStore(FileStore):
             found = sort_by_age(self._root.glob(f"*/{MESSAGES}"), self._warn)
         return [(file.parent.name, file) for file in found]
 
-    def _remove(self, path: Path, session_id: str) -> None:
+    def _remove_files(self, path: Path, session_id: str) -> None:
         private_files.remove_tree(path.parent, below=1)
 
-    def _make_log(self, transcript: Transcript, path: Path, session_id: str) -> Log:
-        return FolderLog(path.parent, session_id, transcript, self._warn)
+    def _hold(self, session_id: str, *, resumes: bool = False, steal: bool = False) -> Log:
+        log = super()._hold(session_id, resumes=resumes, steal=steal)
+        return FolderLog(self._new_path(session_id).parent, session_id, log, self._warn)
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
         if project is None:
@@ -127,8 +121,8 @@ class FolderStore(FileStore):
         homes = {cwd: os.path.realpath(cwd) for cwd in {info.cwd for info in found}}
         return [info for info in found if homes[info.cwd] == here][offset:][:limit]
 
-    def _label(self, session_id: str, line: Json) -> None:
-        super()._label(session_id, line)
+    def _label(self, session_id: str, label: Label, text: str | None) -> None:
+        super()._label(session_id, label, text)
         write_session_json(self._new_path(session_id).parent, session_id)
 
 
@@ -151,7 +145,5 @@ def read_model(folder: Path) -> str | None:
 
 def replace_file(path: Path, content: Json) -> None:
     """Replace a file atomically. Raises SessionError."""
-    try:
+    with explain_os_errors(f"cannot write the session to {path}"):
         private_files.replace(path, msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n", below=BELOW)
-    except OSError as exc:
-        raise SessionError(f"cannot write the session to {path}: {exc.strerror}") from None

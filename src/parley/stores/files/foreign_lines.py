@@ -206,14 +206,12 @@ def find_problem(entry: Entry) -> str | None:
             raise msgspec.ValidationError(f"`seq` is {entry.seq}, expected 0 or more")
         if not OWN.isdisjoint(entry.context):
             raise msgspec.ValidationError("`context` contains reserved field names")
-        CHECKS.get(entry.kind, accept_any)(entry.message)
+        # Other kinds are never shown or sent; the code that folds them skips invalid values.
+        if (check := CHECKS.get(entry.kind)) is not None:
+            check(entry.message)
     except msgspec.ValidationError as exc:
         return str(exc)
     return None
-
-
-def accept_any(message: Json) -> None:
-    """Kinds that are never shown or sent; the code that folds them skips invalid values."""
 
 
 def check_conversation(message: Json) -> None:
@@ -243,11 +241,6 @@ def check_boundary(message: Json) -> None:
     optional(metadata, "distilled", list)
 
 
-def check_title(message: Json) -> None:
-    """Raises msgspec.ValidationError."""
-    require(message, "title", str)
-
-
 def require(json: Json, name: str, *types: type[Any]) -> Any:
     if not isinstance(json.get(name), types):
         raise msgspec.ValidationError(f"`{name}` is missing or has the wrong type")
@@ -258,10 +251,10 @@ def optional(json: Json, name: str, kind: type[Any]) -> Any:
     return None if json.get(name) is None else require(json, name, kind)
 
 
-CHECKS: dict[str, Callable[[Json], None]] = {
+CHECKS: dict[str, Callable[[Json], Any]] = {
     "user": check_conversation,
     "assistant": check_conversation,
     "system": check_boundary,
     "conversation_reset": check_boundary,
-    "title": check_title,
+    "title": lambda message: require(message, "title", str),
 }

@@ -9,11 +9,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from parley.errors import SessionError
-from parley.protocol.base import Json
+from parley.errors import DamagedSession, explain_os_errors
 from parley.stores.base import RepairReport
-from parley.stores.files.checksum_chain import ChainBroken, ChecksumChain
-from parley.stores.files.transcript import is_intact_copy, was_ours
+from parley.stores.files.transcript import TranscriptReader
 from parley.workspace import private_files
 
 BLOCK = 1 << 20
@@ -23,7 +21,7 @@ BELOW = 2
 
 def repair_file(path: Path, session_id: str) -> RepairReport | None:
     """Repair a file; None if it is intact. The caller holds the session. Raises SessionError."""
-    try:
+    with explain_os_errors(f"cannot repair the session at {path}"):
         end, size = find_sound_end(path, session_id)
         if end == size:
             return None
@@ -40,41 +38,28 @@ def repair_file(path: Path, session_id: str) -> RepairReport | None:
                 os.fsync(damaged)
             finally:
                 os.close(damaged)
-    except OSError as exc:
-        raise SessionError(f"cannot repair the session at {path}: {exc.strerror}") from None
     return RepairReport(kept_bytes=end, aside_bytes=size - end, aside=str(aside))
 
 
 def find_sound_end(path: Path, session_id: str) -> tuple[int, int]:
     """The end of the intact part, and the size of the file. Raises OSError."""
-    chain, end, at, doubtful = ChecksumChain(), 0, 0, False
+    reader = TranscriptReader(path, session_id)
+    end, at, doubtful = 0, 0, False
     with open(private_files.open_file(path, os.O_RDONLY, below=BELOW), "rb") as file:
-        for raw in file:
-            body = raw.rstrip(b"\n")
+        for number, raw in enumerate(file, 1):
             try:
-                is_ours = chain.verify(body)
-            except ChainBroken:
+                line = reader.read_line(raw, number)
+            except DamagedSession:
                 break
             at += len(raw)
-            if is_ours:
+            if line is not None and line[1]:
                 # It continues from our last good record, so nothing of ours was in between.
                 end, doubtful = at, False
-            elif raw.endswith(b"\n") and is_readable(body, session_id, chain):
+            elif line is not None and raw.endswith(b"\n"):
                 end = end if doubtful else at
             else:
                 doubtful = True
         return end, os.fstat(file.fileno()).st_size
-
-
-def is_readable(body: bytes, session_id: str, chain: ChecksumChain) -> bool:
-    """Whether a line is empty, from another program, or an intact copy of ours."""
-    if not body.strip():
-        return True
-    try:
-        json = msgspec.json.decode(body, type=Json)
-        return not was_ours(json, body) or is_intact_copy(json, body, session_id, chain)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
 
 
 def free_name(path: Path) -> Path:

@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from parley.errors import DamagedSession, SessionError
+from parley.errors import DamagedSession, SessionError, explain_os_errors
 from parley.protocol.base import Json, encode_json
-from parley.stores.base import AgentInfo, Entry, Info, SearchHit
+from parley.stores.base import AgentInfo, Entry, Info
 from parley.stores.files.transcript import AGENT_BELOW, BELOW, TAIL_BYTES, TranscriptReader
-from parley.stores.search_text import first_prompt, search_entries
+from parley.stores.search_text import first_prompt
 from parley.workspace import private_files
 
 TITLES = ((b"custom-title", "customTitle"), (b"ai-title", "aiTitle"))
@@ -46,17 +46,6 @@ def sort_by_age(files: Iterable[Path], warn: Callable[[str], None]) -> list[Path
         except OSError:
             continue  # deleted in the meantime
     return [file for _, file in sorted(aged, key=lambda pair: pair[0], reverse=True)]
-
-
-def list_page(files: Iterable[tuple[str, Path]], limit: int | None, offset: int) -> list[Info]:
-    found: list[Info] = []
-    for session_id, path in files:
-        if limit is not None and len(found) >= offset + limit:
-            break
-        info = summarize(path, session_id)
-        if info is not None:
-            found.append(info)
-    return found[offset:]
 
 
 def summarize(path: Path, session_id: str) -> Info | None:
@@ -150,7 +139,7 @@ def append_label(path: Path, line: Json) -> None:
 
     The file keeps its time of modification: sessions are listed and continued in the order of their last messages.
     """
-    try:
+    with explain_os_errors(f"cannot write the session to {path}"):
         file = private_files.open_file(path, os.O_RDWR | os.O_APPEND, below=BELOW)
         try:
             private_files.lock(file)  # the holder may be removing a partial line
@@ -166,13 +155,6 @@ def append_label(path: Path, line: Json) -> None:
                     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
         finally:
             os.close(file)
-    except OSError as exc:
-        raise SessionError(f"cannot write the session to {path}: {exc.strerror}") from None
-
-
-def search_files(files: Iterable[tuple[str, Path]], text: str, limit: int) -> list[SearchHit]:
-    """Search transcripts, most recently written first."""
-    return search_entries(((session_id, sound_entries(path, session_id)) for session_id, path in files), text, limit)
 
 
 def sound_entries(path: Path, session_id: str) -> Iterator[Entry]:

@@ -18,13 +18,26 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
-from parley.errors import SessionError, UnknownSession
+from parley.errors import SessionError, explain_os_errors
 from parley.protocol.base import Json
-from parley.stores.base import AgentInfo, Entry, Info, Log, RepairReport, SearchHit, Store, StoreSetup, check_id, is_id
+from parley.stores.base import (
+    AgentInfo,
+    Entry,
+    Info,
+    Label,
+    Log,
+    RepairReport,
+    SearchHit,
+    Store,
+    StoreSetup,
+    check_id,
+    is_id,
+)
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.transcript import AGENT_BELOW, BELOW, Transcript, TranscriptReader
 from parley.stores.lease import BorrowedLease, acquire, is_leased
@@ -40,6 +53,7 @@ class FileStore(Store):
     def __init__(
         self, leases: Path, context: EntryContext, warn: Callable[[str], None], *, waits: bool = False
     ) -> None:
+        super().__init__(context.cwd)
         self._leases = leases
         self._context = context
         self._warn = warn
@@ -60,63 +74,54 @@ class FileStore(Store):
         """The ids and transcripts of the sessions of a project, or of all, most recently written first."""
 
     @abstractmethod
-    def _remove(self, path: Path, session_id: str) -> None:
+    def _remove_files(self, path: Path, session_id: str) -> None:
         """Remove a transcript and what is alongside. Raises OSError."""
 
-    def _make_log(self, transcript: Transcript, path: Path, session_id: str) -> Log:
-        return transcript
+    def _locate(self, session_id: str) -> Path:
+        return self._find(session_id) or self._new_path(session_id)
 
     # Sessions.
 
     def exists(self, session_id: str) -> bool:
         return self._find(session_id) is not None
 
-    def _path_of_existing(self, session_id: str) -> Path:
-        """Raises UnknownSession."""
-        found = self._find(session_id)
-        if found is None:
-            raise UnknownSession(session_id)
-        return found
-
     def path(self, session_id: str) -> str:
-        return str(self._find(session_id) or self._new_path(session_id))
+        return str(self._locate(session_id))
 
     def is_held(self, session_id: str) -> bool:
         return is_leased(self._leases / check_id(session_id))
 
-    def create(self, session_id: str) -> Log:
-        lease = acquire(self._leases / check_id(session_id), session_id)
-        path = self._new_path(session_id)
-        return self._make_log(Transcript(path, session_id, self._context, lease, self._warn), path, session_id)
+    def _hold(self, session_id: str, *, resumes: bool = False, steal: bool = False) -> Log:
+        path = self._locate(session_id) if resumes else self._new_path(session_id)
+        yields = resumes and self._waits
+        lease = acquire(self._leases / session_id, session_id, steal=steal, takes=resumes, yields=yields)
+        return Transcript(path, session_id, self._context, lease, self._warn)
 
-    def open(self, session_id: str, *, steal: bool = False) -> Log:
-        path = self._path_of_existing(session_id)
-        lease = acquire(self._leases / session_id, session_id, steal=steal, takes=True, yields=self._waits)
-        return self._make_log(Transcript(path, session_id, self._context, lease, self._warn), path, session_id)
+    def _entries(self, session_id: str, agent_id: str = "", after: int = -1) -> Iterator[Entry]:
+        path = self._locate(session_id)
+        if agent_id:
+            path = agent_path(str(path), agent_id)
+        return TranscriptReader(path, session_id, self._warn, of_agent=bool(agent_id)).entries(after)
 
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        return TranscriptReader(self._path_of_existing(session_id), session_id, self._warn).entries(after)
+    def _remove(self, session_id: str) -> None:
+        path = self._locate(session_id)
+        with explain_os_errors(f"cannot delete the session at {path}"):
+            self._remove_files(path, session_id)
 
-    def delete(self, session_id: str) -> None:
-        path = self._path_of_existing(session_id)
-        with acquire(self._leases / session_id, session_id):
-            try:
-                self._remove(path, session_id)
-            except OSError as exc:
-                raise SessionError(f"cannot delete the session at {path}: {exc.strerror}") from None
-
-    def repair(self, session_id: str) -> RepairReport | None:
+    def _repair(self, session_id: str) -> RepairReport | None:
         from parley.stores.files.repair import repair_file
 
-        path = self._path_of_existing(session_id)
-        with acquire(self._leases / session_id, session_id):
-            return repair_file(path, session_id)
+        return repair_file(self._locate(session_id), session_id)
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
+        path = agent_path(self.path(session_id), agent_id)
+        context = msgspec.structs.replace(self._context, agent_id=agent_id)
+        if meta is not None:
+            with explain_os_errors(f"cannot create the subagent transcript {path}"):
+                private_files.write(path.with_suffix(".meta.json"), msgspec.json.encode(meta), below=AGENT_BELOW)
+        return Transcript(path, session_id, context, BorrowedLease(), self._warn)
 
     # Lists and searches. Their module is loaded late, because most sessions need none of it.
-
-    def newest(self) -> str | None:
-        latest = self.list(self._context.cwd, limit=1)
-        return latest[0].id if latest else None
 
     def info(self, session_id: str) -> Info | None:
         from parley.stores.files.session_summary import summarize
@@ -125,46 +130,30 @@ class FileStore(Store):
         return summarize(found, session_id) if found is not None else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
-        from parley.stores.files.session_summary import list_page
+        from parley.stores.files.session_summary import summarize
 
-        return list_page(self._files(project), limit, offset)
+        found = (info for session_id, path in self._files(project) if (info := summarize(path, session_id)) is not None)
+        return builtins.list(islice(found, offset, None if limit is None else offset + limit))
 
-    def rename(self, session_id: str, title: str) -> None:
-        self._label(session_id, {"type": "custom-title", "customTitle": title, "sessionId": session_id})
-
-    def tag(self, session_id: str, tag: str | None) -> None:
-        self._label(session_id, {"type": "tag", "tag": tag or "", "sessionId": session_id})
-
-    def _label(self, session_id: str, line: Json) -> None:
+    def _label(self, session_id: str, label: Label, text: str | None) -> None:
         from parley.stores.files.session_summary import append_label
 
-        append_label(self._path_of_existing(session_id), line)
+        line: Json = {"type": "tag", "tag": text or ""}
+        if label == "title":
+            line = {"type": "custom-title", "customTitle": text or ""}
+        append_label(self._locate(session_id), {**line, "sessionId": session_id})
 
     def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        from parley.stores.files.session_summary import search_files
+        from parley.stores.files.session_summary import sound_entries
+        from parley.stores.search_text import search_entries
 
-        return search_files(self._files(None), text, limit)
-
-    # Subagents.
-
-    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
-        path = agent_path(self.path(session_id), agent_id)
-        context = msgspec.structs.replace(self._context, agent_id=agent_id)
-        if meta is not None:
-            try:
-                private_files.write(path.with_suffix(".meta.json"), msgspec.json.encode(meta), below=AGENT_BELOW)
-            except OSError as exc:
-                raise SessionError(f"cannot create the subagent transcript {path}: {exc.strerror}") from None
-        return Transcript(path, session_id, context, BorrowedLease(), self._warn)
+        found = ((session_id, sound_entries(path, session_id)) for session_id, path in self._files(None))
+        return search_entries(found, text, limit)
 
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         from parley.stores.files.session_summary import list_agents
 
         return list_agents(Path(self.path(session_id)))
-
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        path = agent_path(self.path(session_id), agent_id)
-        return TranscriptReader(path, session_id, self._warn, of_agent=True).entries()
 
 
 def agent_path(session_path: str, agent_id: str) -> Path:
@@ -233,7 +222,7 @@ class ClaudeStore(FileStore):
         # Older versions of Claude Code store the transcripts of subagents alongside those of sessions.
         return [(file.stem, file) for file in found if is_id(file.stem) and not file.stem.startswith("agent-")]
 
-    def _remove(self, path: Path, session_id: str) -> None:
+    def _remove_files(self, path: Path, session_id: str) -> None:
         import shutil
 
         with private_files.open_folder(path.parent, below=BELOW) as (folder, _):

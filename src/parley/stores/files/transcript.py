@@ -129,7 +129,7 @@ class TranscriptReader:
         seq, lost = 0, 0
         dropped = self._find_abandoned(file)
         for number, raw in enumerate(file, 1):
-            line = self._read(raw, number)
+            line = self.read_line(raw, number)
             if line is None:
                 lost = lost or number
                 continue
@@ -162,7 +162,7 @@ class TranscriptReader:
         file.seek(0)
         return found
 
-    def _read(self, raw: bytes, number: int) -> tuple[Json, bool] | None:
+    def read_line(self, raw: bytes, number: int) -> tuple[Json, bool] | None:
         """The object of a line, and whether it is our next record; None if it is damaged.
 
         Raises DamagedSession.
@@ -214,7 +214,7 @@ def intact_lines(lines: Iterable[bytes], session_id: str) -> Iterator[bytes]:
     reader = TranscriptReader(Path(), session_id)
     for raw in lines:
         try:
-            if reader._read(raw, 0) is not None:
+            if reader.read_line(raw, 0) is not None:
                 yield raw
         except DamagedSession:
             return

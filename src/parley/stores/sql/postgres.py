@@ -1,90 +1,86 @@
 """The store in a PostgreSQL database (`--store postgres://…`), for engines on several hosts.
 
-The lease of a session is an advisory lock, which the server releases when the holder's connection ends. Each holder
-also gets a fencing number, and an entry is only accepted with the current one: after a steal, the previous holder can
-no longer write, even if it has not noticed. A broken connection is reopened unless another process has taken the
-session.
+Each holder of a session gets a fencing number, and an entry is only accepted with the current one: after a steal, the
+previous holder can no longer write, even if it has not noticed. The holder also has an advisory lock on the session and
+its number, which the server releases when the connection ends: a number without a lock is stale. A broken connection
+is reopened unless another process has taken the session.
 """
 
 from __future__ import annotations
 
 import builtins
 import os
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from parley._launched import launched_pid
-from parley.errors import SessionBusy, SessionError, UsageError
+from parley.errors import ClusterError, SessionBusy, SessionError, UsageError
 from parley.protocol.base import Json
-from parley.stores.base import TAKEN_OVER, StoreSetup
+from parley.stores.base import TAKEN_OVER, Entry, StoreSetup
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.sql.store import ON_CONFLICT, Database, SqlLog, SqlStore
+from parley.stores.sql.numbered_log import (
+    ADD,
+    MESSAGES,
+    Rows,
+    SqlLog,
+    Steps,
+    create_tables,
+    find_version,
+    format_error,
+    make_postgres_tables,
+    run_steps,
+    translate_params,
+)
+from parley.stores.sql.store import OF_SESSION, SAVE_SESSION, SESSIONS, Execute, SqlStore, SqlTranscript
 from parley.version import how_to_install
 
 if TYPE_CHECKING:
     import psycopg
 
-VERSION = 3
-SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS parley_version (part text PRIMARY KEY, version int NOT NULL);
-CREATE TABLE parley_sessions (
-    id text PRIMARY KEY, cwd text NOT NULL, git_branch text, title text, tag text, first_prompt text,
-    created text NOT NULL, modified text NOT NULL, turn bigint NOT NULL,
-    size_bytes bigint NOT NULL, messages bigint NOT NULL
-);
-CREATE INDEX parley_sessions_by_project ON parley_sessions (cwd, turn);
-CREATE SEQUENCE parley_turns;
-CREATE TABLE parley_entries (
-    session text NOT NULL, seq bigint NOT NULL, kind text NOT NULL, at text NOT NULL,
-    message text NOT NULL, context text NOT NULL, checksum bigint NOT NULL, words text[] NOT NULL, turn bigint NOT NULL,
-    PRIMARY KEY (session, seq)
-);
-CREATE INDEX parley_entries_by_word ON parley_entries USING gin (words);
+VERSION = 4
+WHERE = "the database"
+"""For errors: an address may contain a password."""
+MORE_TABLES = """
+CREATE INDEX parley_messages_by_sequence ON parley_messages (sequence);
+CREATE TABLE parley_words (sequence bigint PRIMARY KEY, words text[] NOT NULL);
+CREATE INDEX parley_words_by_word ON parley_words USING gin (words);
 CREATE TABLE parley_leases (
-    session text PRIMARY KEY, fence bigint NOT NULL, backend int NOT NULL, holder text NOT NULL, since text NOT NULL
+    session text PRIMARY KEY, fence bigint NOT NULL, holder text NOT NULL, since text NOT NULL
 );
-CREATE TABLE parley_agents (session text NOT NULL, id text NOT NULL, meta text NOT NULL, PRIMARY KEY (session, id));
-INSERT INTO parley_version VALUES ('sessions', {VERSION});
 """
-FIND_VERSION = "SELECT version FROM parley_version WHERE part = 'sessions'"
-LOCK = "hashtextextended('parley session ' || :id, 0)"
-IS_LOCK = f"locktype = 'advisory' AND granted AND objsubid = 1 AND (classid::bigint << 32) | objid::bigint = {LOCK}"
+LOCK = "hashtextextended('parley session ' || {session} || ' ' || {fence}, 0)"
+TRY_LOCK = f"SELECT pg_try_advisory_lock({LOCK.format(session=':id', fence=':fence::bigint')})"
+IS_HELD = f"""
+SELECT 1 FROM parley_leases JOIN pg_locks ON locktype = 'advisory' AND granted AND objsubid = 1
+    AND (classid::bigint << 32) | objid::bigint = {LOCK.format(session="session", fence="fence")}
+WHERE session = :id
+"""
 TAKE = """
-INSERT INTO parley_leases VALUES (:id, 1, pg_backend_pid(), :holder, :since)
-ON CONFLICT (session) DO UPDATE SET fence = parley_leases.fence + 1, backend = excluded.backend,
-    holder = excluded.holder, since = excluded.since
+INSERT INTO parley_leases VALUES (:id, :fence, :holder, :since)
+ON CONFLICT (session) DO UPDATE SET fence = excluded.fence, holder = excluded.holder, since = excluded.since
+    WHERE parley_leases.fence = excluded.fence - 1
 RETURNING fence
 """
+HELD = "SELECT 1 FROM parley_leases WHERE session = :id AND (fence = :fence OR holder = :holder)"
 APPEND = f"""
-WITH held AS (
-    SELECT 1 FROM parley_leases WHERE session = :id AND (fence = :fence OR holder = :holder) FOR SHARE
-),
-turn AS (SELECT nextval('parley_turns') AS number FROM held),
-added AS (
-    INSERT INTO parley_entries (session, seq, kind, at, message, context, checksum, words, turn)
-    SELECT :key, :seq, :kind, :at, :message, :context, :checksum, :words, number
-    FROM turn ON CONFLICT DO NOTHING RETURNING turn
-),
-known AS (
-    INSERT INTO parley_sessions AS known
-        (id, cwd, git_branch, title, first_prompt, created, modified, turn, size_bytes, messages)
-    SELECT :id, :cwd, :branch, :title, :prompt, :at, :at, turn, :size, :said FROM added WHERE :is_listed
-    {ON_CONFLICT}
+WITH held AS ({HELD} FOR SHARE),
+added AS ({ADD.format(name="{name}", held="FROM held")}),
+saved AS ({SAVE_SESSION.format(turn="sequence", source="FROM added WHERE :is_listed")}),
+indexed AS (
+    INSERT INTO parley_words SELECT sequence, :words::text[] FROM added WHERE :is_listed
 )
-SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)
+SELECT sequence FROM added
 """
 """One statement, so that an entry takes one round trip."""
 MATCH = """
-SELECT session, seq, kind, at, message FROM parley_entries
-WHERE words @> :words AND session IN (SELECT id FROM parley_sessions) ORDER BY turn DESC LIMIT :limit
+SELECT session, data FROM parley_words JOIN parley_messages USING (sequence)
+WHERE words @> :words AND session IN (SELECT id FROM parley_sessions) ORDER BY sequence DESC LIMIT :limit
 """
+REMOVE_WORDS = f"DELETE FROM parley_words WHERE sequence IN (SELECT sequence FROM parley_messages {OF_SESSION})"
 CONNECT_SECONDS = 10
 STATEMENT_SECONDS = 30
-STEAL_SECONDS = 5
 
 
 class PostgresConnection:
@@ -110,22 +106,13 @@ class PostgresConnection:
         except psycopg.Error as exc:
             raise SessionError(f"cannot connect to the database: {format_error(exc)}") from None
 
-    def execute(self, text: str, params: Mapping[str, Any] | None = None, /) -> psycopg.Cursor[tuple[Any, ...]]:
+    def execute(self, text: str, params: Json, /) -> Rows:
         """Raises psycopg.Error."""
-        return self.raw.execute(translate_params(text), params)
+        cursor = self.raw.execute(translate_params(text), params)
+        return cursor.fetchall() if cursor.description else []
 
     def close(self) -> None:
         self.raw.close()
-
-
-@cache
-def translate_params(text: str) -> bytes:
-    """A statement with the parameters of psycopg."""
-    return re.sub(r"(?<!:):([a-z_]+)", r"%(\1)s", text).encode()
-
-
-def format_error(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 @contextmanager
@@ -139,7 +126,7 @@ def translate_errors() -> Iterator[None]:
         raise SessionError(f"cannot use the database: {format_error(exc)}") from None
 
 
-class PostgresLog(SqlLog):
+class PostgresTranscript(SqlTranscript):
     """The log of a session, whose connection holds the lease, or of a subagent. The session's lease covers that."""
 
     def __init__(self, store: PostgresStore, session_id: str, agent_id: str, *, steal: bool) -> None:
@@ -157,73 +144,57 @@ class PostgresLog(SqlLog):
             self._database.close()
             raise
 
-    def _execute(self, text: str, **params: object) -> psycopg.Cursor[tuple[Any, ...]]:
+    def _execute(self, text: str, **params: object) -> Rows:
         return self._database.execute(text, {"id": self._session_id, **params})
 
     def _acquire(self, *, steal: bool) -> None:
         """Hold the session. Raises SessionBusy, psycopg.Error."""
-        if not self._try_lock():
-            holder = self._holder()
-            if not steal:
-                raise SessionBusy(self._session_id, holder)
-            self._fence = self._write_holder()  # from here on the previous holder cannot write
-            self._wait_for_lock(holder)
-        self._fence = self._write_holder()
-
-    def _try_lock(self) -> bool:
-        return self._execute(f"SELECT pg_try_advisory_lock({LOCK})").fetchone() == (True,)
-
-    def _wait_for_lock(self, holder: str) -> None:
-        """Terminate the holder's connection and take the lock. Raises SessionBusy, psycopg.Error."""
-        import psycopg
-
-        self._execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid) "
-            f"WHERE pid <> pg_backend_pid() AND {IS_LOCK}"
-        )
-        self._database.execute(f"SET statement_timeout = '{STEAL_SECONDS}s'")
-        try:
-            self._execute(f"SELECT pg_advisory_lock({LOCK})")
-        except psycopg.errors.QueryCanceled:
-            raise SessionBusy(self._session_id, f"{holder}, whose connection could not be terminated") from None
-        self._database.execute(f"SET statement_timeout = '{STATEMENT_SECONDS}s'")
-
-    def _write_holder(self) -> int:
-        """Record us as the holder and return our fencing number."""
+        fence, holder = self._find_lease()
+        if not steal and not self._try_lock(fence):
+            raise SessionBusy(self._session_id, holder)
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        found = self._execute(TAKE, holder=holder_signature(), since=since).fetchone()
-        assert found is not None
-        return int(found[0])
+        taken = {"fence": fence + 1, "holder": holder_signature(), "since": since}
+        # From here on the previous holder cannot write. Of several processes at the same time, one gets the lock.
+        if not self._try_lock(fence + 1) or not self._execute(TAKE, **taken):
+            raise SessionBusy(self._session_id, self._find_lease()[1])
+        self._fence = fence + 1
 
-    def _holder(self) -> str:
-        found = self._execute("SELECT holder || ' since ' || since FROM parley_leases WHERE session = :id").fetchone()
-        return str(found[0]) if found else "another process"
+    def _find_lease(self) -> tuple[int, str]:
+        """The last fencing number, and who has it."""
+        found = self._execute("SELECT fence, holder || ' since ' || since FROM parley_leases WHERE session = :id")
+        return found[0] if found else (0, "another process")
 
-    def _insert(self, rows: builtins.list[Json]) -> None:
+    def _try_lock(self, fence: int) -> bool:
+        return self._execute(TRY_LOCK, fence=fence) == [(True,)]
+
+    def _row(self, entry: Entry, size_bytes: int) -> Json:
+        row = super()._row(entry, size_bytes)
+        return {**row, "words": sorted(set(row["words"])), "is_listed": not self._agent_id, **self._lease()}
+
+    def _lease(self) -> Json:
+        return {"fence": self._fence, "holder": holder_signature() if self._agent_id else None}
+
+    def append(self, *entries: Entry) -> None:
         import psycopg
 
         if self._is_closed:
             raise SessionBusy(self._session_id, TAKEN_OVER)
         with translate_errors():
             try:
-                self._insert_once(rows)
+                super().append(*entries)
             except psycopg.OperationalError:
-                # The server may have stored them before the connection broke. The key prevents duplicates.
+                # The server may have stored them before the connection broke. Then it says so.
                 self._reconnect()
-                self._insert_once(rows, again=True)
+                super().append(*entries)
 
-    def _insert_once(self, rows: builtins.list[Json], *, again: bool = False) -> None:
-        """Raises SessionBusy, SessionError, psycopg.Error."""
-        holder = holder_signature() if self._agent_id else None
-        with self._database.raw.transaction() if len(rows) > 1 else nullcontext():
-            for row in rows:
-                words = sorted(set(row["words"]))
-                owner = {"fence": self._fence, "holder": holder, "is_listed": not self._agent_id, "words": words}
-                held, added = self._database.execute(APPEND, {**row, **owner}).fetchone() or (0, 0)
-                if not held:
-                    raise SessionBusy(self._session_id, TAKEN_OVER)
-                if not added and not again:
-                    raise SessionError(f"entry {row['seq']} of session {self._session_id} already exists")
+    def _run(self, steps: Steps[int], *, is_single: bool) -> int:
+        try:
+            with nullcontext() if is_single else self._database.raw.transaction():
+                return run_steps(steps, self._database.execute)
+        except ClusterError:
+            if not self._execute(HELD, **self._lease()):
+                raise SessionBusy(self._session_id, TAKEN_OVER) from None
+            raise
 
     def _reconnect(self) -> None:
         """Raises SessionBusy, SessionError, psycopg.Error."""
@@ -231,10 +202,9 @@ class PostgresLog(SqlLog):
         self._database = PostgresConnection(self._address)
         if self._agent_id:
             return
-        found = self._execute("SELECT fence FROM parley_leases WHERE session = :id").fetchone()
-        if found != (self._fence,) or not self._try_lock():
-            raise SessionBusy(self._session_id, self._holder())
-        self._fence = self._write_holder()
+        fence, holder = self._find_lease()
+        if fence != self._fence or not self._try_lock(fence):
+            raise SessionBusy(self._session_id, holder)
 
     def sync(self) -> None:
         """Nothing to do: the server has synced each commit to disk."""
@@ -250,7 +220,7 @@ class PostgresLog(SqlLog):
 
         with suppress(psycopg.Error):
             # The server would do so itself, but only some time after `close` returns.
-            self._database.execute("SELECT pg_advisory_unlock_all()")
+            self._execute("SELECT pg_advisory_unlock_all()")
         self._database.close()
 
 
@@ -261,12 +231,12 @@ def holder_signature() -> str:
 class PostgresStore(SqlStore):
     """All sessions in one database. Each operation opens its own connection."""
 
-    location = "the database"
     collation = ' COLLATE "C"'
 
     def __init__(self, address: str, context: EntryContext) -> None:
         super().__init__(context)
         self.address = address
+        self.log = SqlLog("parley", WHERE, add=APPEND)
         self._is_prepared = False
 
     @classmethod
@@ -274,68 +244,42 @@ class PostgresStore(SqlStore):
         return cls(setup.place, setup.context)
 
     @contextmanager
-    def connect(self) -> Iterator[PostgresConnection]:
+    def _connect(self) -> Iterator[PostgresConnection]:
         database = PostgresConnection(self.address)
         try:
             with translate_errors():
-                if not self._is_prepared:
-                    prepare(database)
-                    self._is_prepared = True
+                self._prepare(database)
                 yield database
         finally:
             database.close()
 
-    @contextmanager
-    def connect_for_bytes(self) -> Iterator[PostgresConnection]:
-        from psycopg.adapt import Loader
-
-        class BytesLoader(Loader):
-            def load(self, data: bytes | bytearray | memoryview) -> bytes:
-                return bytes(data)
-
-        with self.connect() as database:
-            database.raw.adapters.register_loader("text", BytesLoader)
-            yield database
+    def _prepare(self, database: PostgresConnection) -> None:
+        """Create the tables if there are none. Raises SessionError for another version, psycopg.Error."""
+        if not self._is_prepared and not run_steps(find_version("sessions", VERSION, WHERE), database.execute):
+            tables = make_postgres_tables("parley", MESSAGES) + SESSIONS + MORE_TABLES
+            with database.raw.transaction():
+                run_steps(create_tables("sessions", VERSION, tables, WHERE), database.execute)
+        self._is_prepared = True
 
     @contextmanager
-    def transaction(self) -> Iterator[PostgresConnection]:
-        with self.connect() as database, database.raw.transaction():
-            yield database
+    def connect(self) -> Iterator[Execute]:
+        with self._connect() as database:
+            yield database.execute
+
+    @contextmanager
+    def transaction(self) -> Iterator[Execute]:
+        with self._connect() as database, database.raw.transaction():
+            yield database.execute
 
     def is_held(self, session_id: str) -> bool:
-        return bool(self._rows(f"SELECT 1 FROM pg_locks WHERE {IS_LOCK}", id=session_id))
+        return bool(self.fetch(IS_HELD, id=session_id))
 
-    def _open_log(self, session_id: str, agent_id: str = "", *, steal: bool = False) -> PostgresLog:
-        if not self._is_prepared:
-            with self.connect():
-                pass
-        return PostgresLog(self, session_id, agent_id, steal=steal)
+    def _open(self, session_id: str, agent_id: str = "", *, steal: bool = False) -> PostgresTranscript:
+        with nullcontext() if self._is_prepared else self._connect():
+            return PostgresTranscript(self, session_id, agent_id, steal=steal)
 
-    def _match(self, query_words: builtins.list[str], limit: int) -> builtins.list[tuple[Any, ...]]:
-        return self._rows(MATCH, words=query_words, limit=limit)
+    def _match(self, query_words: builtins.list[str], limit: int) -> Rows:
+        return self.fetch(MATCH, words=query_words, limit=limit)
 
-    def _remove_from_index(self, database: Database, session_id: str) -> None:
-        """Nothing to do: the words are in the rows."""
-
-
-def prepare(database: PostgresConnection) -> None:
-    """Create the tables if there are none. Raises SessionError for another version, psycopg.Error."""
-    if has_tables(database):
-        return
-    with database.raw.transaction():
-        # Creating the same table concurrently fails.
-        database.execute("SELECT pg_advisory_xact_lock(hashtextextended('parley schema', 0))")
-        if not has_tables(database):
-            database.raw.execute(SCHEMA.encode())
-
-
-def has_tables(database: PostgresConnection) -> bool:
-    """Raises SessionError for another version, psycopg.Error."""
-    has_versions = database.execute("SELECT to_regclass('parley_version') IS NOT NULL").fetchone() == (True,)
-    found = database.execute(FIND_VERSION).fetchone() if has_versions else None
-    if found not in (None, (VERSION,)):
-        raise SessionError(
-            f"cannot use the database: it has schema version {found[0]} of sessions; this Parley reads only version "
-            f"{VERSION}, and leaves the database unchanged"
-        )
-    return found is not None
+    def _remove_from_index(self, execute: Execute, session: Json) -> None:
+        execute(REMOVE_WORDS, session)
