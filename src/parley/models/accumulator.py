@@ -79,7 +79,7 @@ class MessageAccumulator:
         self._open: dict[int, _Part] = {}
         self._ending: ModelEvent | None = None
         """The last message_delta. It may come again (`ModelEvent.ending`)."""
-        self._content_bytes = 0
+        self.content_bytes = 0
         """The size of the content so far, as it will be written."""
         self._start_bytes = 0
         """The size of message_start. The message of each block repeats parts of it."""
@@ -163,7 +163,7 @@ class MessageAccumulator:
                 self._open[event.index] = _Part(json=event.content_block, pieces={}, citations=[])
                 self._started_message = max(self._started_message, event.index + 1)
             case "content_block_stop":
-                return self._close(event.index)
+                return self._close(event.index, event.becomes)
             case "message_start" if event.message is not None:
                 if self.started:
                     raise order_error("the message started twice")
@@ -235,14 +235,17 @@ class MessageAccumulator:
 
     def _count(self, more_bytes: int) -> None:
         """Raises ModelError, not retryable: a server that sends this much sends it again."""
-        self._content_bytes += more_bytes
-        if self._content_bytes > ANSWER_BYTES:
+        self.content_bytes += more_bytes
+        if self.content_bytes > ANSWER_BYTES:
             raise ModelError(f"the model's answer is larger than {ANSWER_BYTES >> 20} MB", kind="answer_too_large")
 
-    def _close(self, index: int) -> Block | None:
+    def _close(self, index: int, becomes: Json | None = None) -> Block | None:
+        """`becomes`: see ModelEvent."""
         part = self._open.pop(index, None)
         if part is None:
             return None
+        if becomes is not None:
+            part = _Part(json=becomes, pieces={becomes["type"]: part.pieces.get("text", [])}, citations=[])
         block = finish_block(part)
         self.blocks.append(block)
         return block

@@ -63,6 +63,8 @@ class ModelEvent(Struct, gc=False):
     """The rate limit status on message_start, if the backend reports it."""
     joined: tuple[bytes, ...] = msgspec.field(default=(), name="parley:joined")
     """The JSON of each text delta, if the event is several; `raw` is then empty and `delta` has the whole text."""
+    becomes: Json | None = msgspec.field(default=None, name="parley:becomes")
+    """On content_block_stop: the empty block that a text turned out to be."""
     ending: ModelEvent | None = msgspec.field(default=None, name="parley:ending")
     """On content_block_stop: the message_delta of the answer, if that ends here and all of it has arrived."""
 
@@ -73,6 +75,8 @@ class _EventHead(Struct):
     type: str
 
 
+NOTE = "session-note"
+"""The tag of a text by which the model is told of a change: at the end of the conversation, never in its past."""
 DEFER = "defer_loading"
 """The field of a tool whose definition is loaded when a reference names it (tool_references.py)."""
 REFERENCE = "tool_reference"
@@ -292,3 +296,8 @@ def read_model_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return file.read()
+
+
+def is_note(block: Json) -> bool:
+    """Whether a block tells the model of a change (`NOTE`)."""
+    return str(block.get("text") or "").startswith(f"<{NOTE}>")

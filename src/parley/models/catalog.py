@@ -20,7 +20,7 @@ that has a row for a model is used, and in it the row with the longest name:
 version of a model: what a later version costs is not known.
 
 See also: `base.py` for the interface of a model, `backends/base.py` for what HTTP backends share,
-`settings/backends.py` for how addresses and keys are found.
+`settings/credentials.py` for how addresses and keys are found.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from msgspec.structs import replace
 
 import parley.entry_points as entry_points
 from parley.errors import UsageError
+from parley.protocol import options
 from parley.protocol.base import Json, Struct
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ OPUSPLAN = "opusplan"
 """The short name that means `opus` in plan mode and `sonnet` otherwise."""
 LONG_CONTEXT = "[1m]"
 """The end of a model's name that asks for a window of a million tokens."""
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
+EFFORTS = options.EFFORTS
 """The effort levels, lowest first."""
 ALIAS_VARIABLES = {f"ANTHROPIC_DEFAULT_{alias.upper()}_MODEL": alias for alias in ("opus", "sonnet", "haiku", "fable")}
 """Variables that say what a short name stands for."""

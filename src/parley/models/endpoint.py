@@ -1,6 +1,6 @@
 """Where a model server is and how to authenticate.
 
-Endpoints are built from settings in `settings/backends.py` and used by `backends/`.
+Endpoints are built from settings in `settings/credentials.py` and used by `backends/`.
 """
 
 from __future__ import annotations
@@ -52,18 +52,17 @@ def check_url(url: str, variable: str) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether the host is this machine."""
-    from urllib.parse import urlsplit
-
-    try:
-        return is_loopback_host(urlsplit(url).hostname or "")
-    except ValueError:
-        return False
+    place = url.partition("://")[2].partition("/")[0].partition("?")[0].partition("#")[0].rpartition("@")[2]
+    host = place[1:].partition("]")[0] if place.startswith("[") else place.partition(":")[0]
+    return is_loopback_host(host.lower())
 
 
 def is_loopback_host(host: str) -> bool:
     """Whether a host name or IP address means this machine."""
     if host in ("localhost", "127.0.0.1", "::1"):
         return True
+    if not host[:1].isdigit() and ":" not in host:
+        return False
     from ipaddress import ip_address
 
     try:

@@ -30,6 +30,21 @@ UNREACHABLE = frozenset({errno.EADDRNOTAVAIL, errno.ENETUNREACH, errno.EHOSTUNRE
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
 LISTING = "`parley models` lists the known names."
 WRONG_PLACE = (404, 405)
+NO_TOOLS = (
+    "The model or its server cannot call tools. Choose a model that can, start llama.cpp with --jinja or vLLM with "
+    "--enable-auto-tool-choice, or start Parley without tools (--tools '')."
+)
+SMALL_CONTEXT = (
+    "Start the server with a larger context (llama.cpp: --ctx-size, Ollama: OLLAMA_CONTEXT_LENGTH, vLLM: "
+    "--max-model-len), and set contextWindow of the model in `models` of the settings to it."
+)
+NO_STREAM = "Parley needs streamed answers: enable them on the server, or put a proxy that streams in front of it."
+LACKS = {
+    r"context[ _]?(length|window|size)|exceeds? the available context|maximum context|too many tokens": SMALL_CONTEXT,
+    r"(tools?|functions?)\b.*(support|enabled?\b|jinja)|support[^.]*\b(tool|function)s?\b|--jinja": NO_TOOLS,
+    r"stream\w*[^.]*(not|un)[ -]?(support|implement|allow|avail)|not support[^.]*stream": NO_STREAM,
+}
+"""What a server says that lacks something, and the advice."""
 API_PATHS = ("/chat/completions", "/responses", "/messages")
 
 
@@ -125,6 +140,12 @@ def add_advice(error: ModelError, endpoint: ModelEndpoint, model: str) -> None:
     elif error.status in WRONG_PLACE:
         is_about_model = "model" in error.message.lower()
         error.advice = advise_on_name(model, endpoint) if is_about_model else advise_on_url(endpoint)
+    elif error.status is None:
+        error.advice = advise_on_url(endpoint)
+    elif not endpoint.is_messages_api:
+        error.advice = next(
+            (advice for pattern, advice in LACKS.items() if re.search(pattern, error.message, re.I)), ""
+        )
 
 
 def advise_on_key(status: int, endpoint: ModelEndpoint) -> str:

@@ -9,7 +9,7 @@ cannot read the file: on a gateway.
     think TEXT               think this before answering
     call TOOL {"json": 1}    call a tool; consecutive calls are sent together
     show                     answer with the tool results
-    wait SECONDS             wait before the next part
+    wait SECONDS             wait; what comes before it has been sent
     fail STATUS TEXT         fail like the API with this status
 
 Without directives it answers with a short explanation and repeats the prompt. Directives are played in parts: each
@@ -35,6 +35,7 @@ from parley.models.script import (
     ScriptedCall,
     ScriptedError,
     ScriptedTurn,
+    ScriptedWait,
     ScriptPlayer,
     play,
     read_script,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from parley.models.http.call import Deadlines
 
 DIRECTIVES = ("say", "think", "call", "show", "wait", "fail")
-NOTE_PREFIXES = ("<hook-context ", "<mcp-server ")
+NOTE_PREFIXES = ("<hook-context ", "<mcp-server ", "<deferred-tools>")
 GREETING = (
     "This is Parley's offline model: a fake model without key and network. "
     "It follows directives, one per line: say TEXT, think TEXT, call TOOL JSON, show, wait SECONDS, fail STATUS. "
@@ -154,7 +155,7 @@ def is_from_user(content: Any) -> bool:
 
 
 def is_note(block: Json) -> bool:
-    """Whether the engine added this text. Hook context and MCP server notes are not prompts."""
+    """Whether the engine added this text. Notes about hooks, servers and tools are not prompts."""
     return block.get("type") == "text" and block["text"].startswith(NOTE_PREFIXES)
 
 
@@ -195,7 +196,7 @@ def build_turn(part: list[Directive], results: str) -> ScriptedTurn:
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[ScriptedCall] = []
-    wait_seconds = 0.0
+    waits: list[ScriptedWait] = []
     for directive in part:
         match directive.word:
             case "say":
@@ -205,16 +206,20 @@ def build_turn(part: list[Directive], results: str) -> ScriptedTurn:
             case "think":
                 thoughts.append(directive.rest)
             case "wait":
-                wait_seconds += parse_number(directive.rest)
+                sent = len("\n".join(thoughts)) + len("\n".join(texts))
+                waits.append(ScriptedWait(after_chars=sent, seconds=parse_number(directive.rest)))
             case "call":
                 calls.append(parse_call(directive.rest))
             case "fail":
-                return ScriptedTurn(error=parse_fault(directive.rest), delay_ms=wait_seconds * 1000)
+                seconds = sum(wait.seconds for wait in waits)
+                return ScriptedTurn(error=parse_fault(directive.rest), delay_ms=seconds * 1000)
+    first = [wait for wait in waits if wait.after_chars == 0]
     return ScriptedTurn(
         thinking="\n".join(thoughts) if thoughts else None,
         text="\n".join(texts) if texts else (None if calls else "Done."),
         tools=calls,
-        delay_ms=wait_seconds * 1000,
+        delay_ms=sum(wait.seconds for wait in first) * 1000,
+        waits=waits[len(first) :],
     )
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,6 @@ from parley.models.base import Model, ModelEvent, ModelRequest, read_event, read
 from parley.models.redaction import Redactor
 from parley.protocol.base import Json, Struct
 from parley.stores.records import MODEL, FiledRecord, RecordWriter, parse_records
-
-PIECES = ("text", "thinking", "partial_json")
-"""Delta fields that are pieces of a longer text."""
 
 
 class RecordingHeader(Struct, frozen=True, kw_only=True):
@@ -325,15 +323,7 @@ def redact_events(events: list[ModelEvent], redaction: Redactor) -> list[bytes]:
     """The events as JSON, one line each, without secrets, even if one spans several deltas."""
     found: list[Json] = [msgspec.json.decode(event.raw) for event in events]
     clean: list[Any] = [redaction.redact_value(json) for json in found]
-    streams: dict[tuple[int, str], list[int]] = {}
-    for at, event in enumerate(events):
-        for field in PIECES:
-            if event.delta is not None and getattr(event.delta, field):
-                streams.setdefault((event.index, field), []).append(at)
-    for (_, field), indexes in streams.items():
-        pieces = [str(found[at]["delta"][field]) for at in indexes]
-        for at, piece in zip(indexes, redaction.redact_pieces(pieces), strict=True):
-            clean[at]["delta"][field] = piece
+    redaction.redact_streams(zip(repeat(None), found, clean, strict=False))
     return [
         event.raw if json == before and b"\n" not in event.raw else msgspec.json.encode(json)
         for event, before, json in zip(events, found, clean, strict=True)

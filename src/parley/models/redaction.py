@@ -51,6 +51,10 @@ SHAPES = (
 )
 
 
+PIECES = ("text", "thinking", "partial_json")
+"""The fields of a delta that are pieces of a longer text."""
+
+
 def find_secrets(environment: Mapping[str, str]) -> list[str]:
     """The values of variables whose names suggest a secret."""
     found = [value for name, value in environment.items() if any(word in name.upper() for word in NAMES)]
@@ -133,6 +137,30 @@ class Redactor:
         if isinstance(value, dict):
             return {self.redact_text(key): self.redact_value(item) for key, item in value.items()}
         return value
+
+    def redact_streams(self, events: Iterable[tuple[Any, Any, Any]]) -> None:
+        """Redact the deltas of streamed blocks, of which a secret may span several.
+
+        `events`: whose block it is, the event as it came, and a redacted copy, which is changed.
+        """
+        blocks: dict[tuple[Any, str], list[tuple[Any, str, str]]] = {}
+        for owner, event, copy in events:
+            if not isinstance(event, dict):
+                continue
+            block = owner, repr(event.get("index"))
+            if event.get("type") == "content_block_stop":
+                self._redact_block(blocks.pop(block, []))
+            delta = event.get("delta")
+            for field in PIECES:
+                if isinstance(delta, dict) and isinstance(delta.get(field), str):
+                    blocks.setdefault(block, []).append((copy["delta"], field, delta[field]))
+        for pieces in blocks.values():
+            self._redact_block(pieces)
+
+    def _redact_block(self, pieces: list[tuple[Any, str, str]]) -> None:
+        cut = self.redact_pieces([text for _, _, text in pieces])
+        for (delta, field, _), text in zip(pieces, cut, strict=True):
+            delta[field] = text
 
     def redact_pieces(self, pieces: Sequence[str]) -> list[str]:
         """As many pieces. The mark is in the piece where a secret starts; the rest of the secret is removed."""

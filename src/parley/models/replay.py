@@ -6,8 +6,8 @@ failure fails again. If the conversation differs from the recording, the call fa
 and what differs.
 
 The messages are compared: roles, blocks, text, tool calls and results. The model name, system prompt, tools and limits
-are not compared, because they contain the date, paths and the machine, or change between versions. These values vary
-between runs and count as equal:
+are not compared, because they contain the date, paths and the machine, or change between versions. Notes of the
+engine (`is_note`) are not compared either. These values vary between runs and count as equal:
 
     cache markers, thinking signatures    dates and times    UUIDs and long hexadecimal ids
     the directories that the recording names (working directory, home, temporary directory)
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.errors import ModelError
-from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, find_model_file
+from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, find_model_file, is_note
 from parley.models.recording import RecordedCall, read_recording
 from parley.models.redaction import Redactor
 from parley.protocol.base import Json
@@ -117,7 +117,10 @@ def normalize(messages: list[Json], places: Mapping[str, str]) -> Any:
 
 def _normalize_content(content: Any) -> Any:
     """A string is short for one text block."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(blocks, list):
+        return blocks
+    return [block for block in blocks if not is_note(block)]
 
 
 def _normalize(value: Any, folders: list[tuple[str, str]]) -> Any:

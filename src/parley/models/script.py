@@ -16,22 +16,23 @@
     fault = "reset=3"
 
 A turn has `text`, `thinking` and `tools`, in that order, or `blocks` for full control. `delay_ms` waits before the
-answer and `event_delay_ms` between events. `chunk_chars` sets the size of a delta. `usage` and `stop_reason` replace
-the defaults. A turn with `when` is played for the first request whose last user text contains that text; the other
+answer and `event_delay_ms` between events. `waits = [{ after_chars = 20, seconds = 2.0 }]` waits once that much of the
+thinking and the text has been sent. `chunk_chars` sets the size of a delta. `usage` and `stop_reason` replace the
+defaults. A turn with `when` is played for the first request whose last user text contains that text; the other
 turns are played in order. `fault` injects a fault (faults.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from parley.errors import ModelError, UsageError
-from parley.models.base import ModelEvent, ModelRequest
-from parley.models.event_synthesis import message_json, synthesize_events
+from parley.models.base import ModelEvent, ModelRequest, read_event
+from parley.models.event_synthesis import event_objects, message_json
 from parley.protocol.base import Json, Struct
 
 
@@ -64,6 +65,14 @@ class ScriptedError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
+class ScriptedWait(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A pause inside of a scripted answer."""
+
+    after_chars: int
+    """How many characters of thinking and text come before it. Tool calls come after every pause."""
+    seconds: float
+
+
 class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One scripted answer, with every detail."""
 
@@ -75,6 +84,7 @@ class ScriptedTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     when: str | None = None
     delay_ms: float = 0
     event_delay_ms: float = 0
+    waits: list[ScriptedWait] = []
     chunk_chars: Annotated[int, msgspec.Meta(ge=1)] = 40
     usage: Json = {}
     stop_reason: str | None = None
@@ -244,10 +254,38 @@ async def play(
     if turn.error is not None:
         raise turn.error.to_error()
     prompt_chars = len(msgspec.json.encode(request.messages))
-    for event in synthesize_events(turn.message(request.model, new_id, prompt_chars), turn.chunk_chars):
+    message = turn.message(request.model, new_id, prompt_chars)
+    for event in add_waits(event_objects(message, turn.chunk_chars), turn.waits):
+        if isinstance(event, float):
+            await asyncio.sleep(event)
+            continue
         if turn.event_delay_ms:
             await asyncio.sleep(turn.event_delay_ms / 1000)
-        yield event
+        yield read_event(msgspec.json.encode(event))
+
+
+def add_waits(events: Iterable[Json], waits: Sequence[ScriptedWait]) -> Iterator[Json | float]:
+    """The events, with the seconds of each wait where it belongs. A delta around a wait is split."""
+    left, sent = sorted(waits, key=lambda wait: wait.after_chars), 0
+    for event in events:
+        delta = event.get("delta") or {}
+        key = {"text_delta": "text", "thinking_delta": "thinking"}.get(str(delta.get("type")))
+        if key is None:
+            is_after = event["type"] == "message_delta" or event.get("content_block", {}).get("type") == "tool_use"
+            while is_after and left:
+                yield left.pop(0).seconds
+            yield event
+            continue
+        text = delta[key]
+        while left and left[0].after_chars < sent + len(text):
+            wait = left.pop(0)
+            before, text = text[: wait.after_chars - sent], text[wait.after_chars - sent :]
+            sent += len(before)
+            if before:
+                yield {**event, "delta": {**delta, key: before}}
+            yield wait.seconds
+        sent += len(text)
+        yield {**event, "delta": {**delta, key: text}}
 
 
 def last_text(messages: list[Json]) -> str:
@@ -260,5 +298,6 @@ def text_in(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(text_in(part.get("text", part.get("content", ""))) for part in content)
+        blocks = (part for part in content if isinstance(part, dict))
+        return "\n".join(text_in(block.get("text", block.get("content", ""))) for block in blocks)
     return ""

@@ -31,6 +31,7 @@ from parley.protocol.messages.notices import RateLimitInfo
 
 API_VERSION = "2023-06-01"
 CACHE_MARK = "cache_control"
+MAX_PREFIX_MARKERS = 2
 EFFORT = "effort"
 SAMPLING = ("temperature", "top_p", "top_k")
 NO_SAMPLING_VERSION = "2026-10-21"
@@ -84,8 +85,8 @@ class Anthropic(HttpModel):
         if version >= NO_SAMPLING_VERSION or not model_info(request.model).takes_sampling:
             # Those of CLAUDE_CODE_EXTRA_BODY would be rejected.
             for name in SAMPLING:
-                if name in endpoint.extra_body and name not in self._dropped.names:
-                    self._dropped.drop(name, f"{name!r} is not sent: {request.model} does not take it")
+                if name in endpoint.extra_body and name not in self.dropped.names:
+                    self.dropped.drop(name, f"{name!r} is not sent: {request.model} does not take it")
         return self._forms.apply(request)
 
     def switch_form(self, exc: ModelError, sent: ModelRequest) -> bool:
@@ -93,7 +94,7 @@ class Anthropic(HttpModel):
 
     def build_headers(self, request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, str]:
         fields = super().build_headers(request, endpoint)
-        if betas := collect_betas(request, self._dropped.names):
+        if betas := collect_betas(request, self.dropped.names):
             fields[BETA_HEADER] = ",".join(betas)
         return fields
 
@@ -109,7 +110,7 @@ class Anthropic(HttpModel):
         return encode_object(fields, lists)
 
     def list_optional(self, request: ModelRequest, endpoint: ModelEndpoint) -> Iterator[str]:
-        dropped = self._dropped.names
+        dropped = self.dropped.names
         fields = drop_fields(build_body(request, endpoint.extra_body), dropped)
         return optional_fields(fields, collect_betas(request, dropped))
 
@@ -181,7 +182,25 @@ def build_body(request: ModelRequest, extra: Json) -> Json:
         fields["output_config"] = output
     if request.session_id:
         fields["metadata"] = {"user_id": request.session_id}
-    return {**fields, **extra, "messages": request.messages, "stream": True}
+    if extra:
+        fields = limit_markers({**fields, **extra})
+    return {**fields, "messages": request.messages, "stream": True}
+
+
+def limit_markers(fields: Json) -> Json:
+    """The fields with as many cache markers as a request can have: the messages have at most two, so two are left.
+
+    The end of the messages has one, so the marker for the whole request is left out.
+    """
+    marked = [one for name in ("tools", "system") for one in fields.get(name) or () if CACHE_MARK in one]
+    removed = {id(one) for one in marked[:-MAX_PREFIX_MARKERS]}
+    return {
+        name: [without_cache_mark(one) if id(one) in removed else one for one in value]
+        if name in ("tools", "system") and isinstance(value, list)
+        else value
+        for name, value in fields.items()
+        if name != CACHE_MARK
+    }
 
 
 def collect_betas(request: ModelRequest, dropped: Collection[str]) -> list[str]:

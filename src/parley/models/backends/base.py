@@ -5,11 +5,13 @@ A provider whose server streams its answer is a subclass of `HttpModel` in a fil
 
     class Example(HttpModel):
         service = "example"                       # the name of the row
-        path, headers = "/v1/answers", {"example-version": "1"}
+        path, headers = "/answers", {"example-version": "1"}
+        error_kinds = {402: "billing_error"}      # the errors of responses other than 200; more in `parse_error`
         def encode_body(...): ...                 # the codec: a request as JSON,
         def open_stream(...): ...                 # and the events of the answer as those of the Messages API
-        def parse_error(...): ...                 # the error of a response other than 200
         def list_optional(...): ...               # the fields that are left out if the server rejects them
+
+docs/extending.md has a complete one.
 
 The engine retries a failed call; here a request is only repeated without an optional field that the server rejected.
 """
@@ -26,8 +28,8 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts, read_event
 from parley.models.encoding import Pieces
-from parley.models.endpoint import ModelEndpoint
-from parley.models.http.call import EVENT_STREAM, ConnectionPool, Deadlines, Trust
+from parley.models.endpoint import ModelEndpoint, without_userinfo
+from parley.models.http.call import EVENT_STREAM, WRONG_CONTENT, ConnectionPool, Deadlines, Trust
 
 BAD_REQUEST = (400, 422, 500)
 """Some servers report a request that they cannot validate as 500."""
@@ -132,6 +134,8 @@ class HttpModel:
     headers: ClassVar[Mapping[str, str]] = {}
     """Sent with every request."""
     request_id_header: ClassVar[str] = "x-request-id"
+    error_kinds: ClassVar[Mapping[int, str]] = {}
+    """The kind of an error by status, in the names of the Messages API; else that of the response."""
 
     def __init__(
         self,
@@ -151,14 +155,14 @@ class HttpModel:
         """
         self._find_endpoint = endpoint if callable(endpoint) else None
         self._endpoint = None if callable(endpoint) else endpoint
-        self._name = name
-        self._new_id = new_id
+        self.name = name
+        self.new_id = new_id
         self._deadlines = deadlines
         self._trust = trust
         self._environment = environment
         self._pool: ConnectionPool | None = None
         self._warn = warn
-        self._dropped = UnsupportedFields(warn)
+        self.dropped = UnsupportedFields(warn)
 
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
@@ -184,7 +188,7 @@ class HttpModel:
         )
         while True:
             request = self.adapt_request(request, endpoint)
-            content = self.encode_body(request, endpoint, self._dropped.names)
+            content = self.encode_body(request, endpoint, self.dropped.names)
             headers, stream = self.build_headers(request, endpoint), self.open_stream(sum(map(len, content)))
             try:
                 async with pool.post(endpoint.url(self.path), headers, content, self.parse_error) as answer:
@@ -204,14 +208,21 @@ class HttpModel:
                         yield event
                     return
                 self.explain_error(exc, stream, endpoint)
-                if exc.status is not None:
+                if exc.status is not None or exc.kind == WRONG_CONTENT:
                     from parley.models.failures import add_advice
 
                     add_advice(exc, endpoint, request.model)
                 if exc.status == 401 and self._find_endpoint is not None:
                     self._endpoint = None  # a new key may be found
                 if not self.switch_form(exc, request):
-                    self._dropped.record(exc, self.list_optional(request, endpoint))
+                    self.dropped.record(exc, self.list_optional(request, endpoint))
+
+    @property
+    def awaited(self) -> str:
+        """What the last call waits for, and from which server; empty before the first."""
+        if self._pool is None or self._endpoint is None:
+            return ""
+        return f"{without_userinfo(self._endpoint.base_url)} has sent nothing: waiting for {self._pool.awaited}"
 
     async def close(self) -> None:
         if self._pool is not None:
@@ -236,7 +247,9 @@ class HttpModel:
         """The error of a response other than 200."""
         from parley.models.failures import parse_refusal
 
-        return parse_refusal(status, headers, content)
+        error = parse_refusal(status, headers, content)
+        error.kind = self.error_kinds.get(status, error.kind)
+        return error
 
     def build_headers(self, request: ModelRequest, endpoint: ModelEndpoint) -> dict[str, str]:
         fields = {**EVENT_STREAM, **request.headers, **self.headers, **endpoint.headers}

@@ -3,7 +3,7 @@
 The `anthropic` package (extras `bedrock` and `vertex`) signs requests and decodes Bedrock's binary stream. It is
 imported at the first call. The events are those of the Messages API, re-encoded by the package without loss.
 
-`settings/backends.py` chooses the cloud and reads its variables.
+`settings/credentials.py` chooses the cloud and reads its variables.
 """
 
 from __future__ import annotations

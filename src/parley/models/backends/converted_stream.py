@@ -29,15 +29,17 @@ ESTIMATED = "parley_estimated"
 class ConvertedStream(AnswerStream):
     def __init__(self, *, model: str, new_id: Callable[[], str], taken: Collection[str], input_chars: int) -> None:
         super().__init__()
-        self._model = model
-        self._new_id = new_id
+        self.model = model
+        self.new_id = new_id
         self._taken = set(taken)
         """Ids of earlier tool calls in the conversation."""
         self._usage = make_usage(input_chars // CHARS_PER_TOKEN, 0)
-        self._reported_usage: Json | None = None
+        self.reported_usage: Json | None = None
         self.has_started = False
-        self._is_refused = False
-        self._blocks = 0
+        self.is_refused = False
+        self.next_block = 0
+        self._open_text: tuple[str, int] | None = None
+        """The kind and index of the block that `add_text` extends."""
         self._output_chars = 0
 
     def read(self, batch: list[bytes]) -> Iterator[ModelEvent]:
@@ -47,23 +49,23 @@ class ConvertedStream(AnswerStream):
     def feed(self, data: bytes) -> list[ModelEvent]:
         """The events for one event of the server. Raises ModelError for an error or an invalid event."""
         try:
-            return list(self._convert(parse_object(data)))
+            return list(self.convert(parse_object(data)))
         except (AttributeError, TypeError, KeyError) as exc:
             raise ModelError(f"the model sent an invalid event: {exc}", retryable=True) from None
 
-    def _convert(self, event: Json) -> Iterator[ModelEvent]:
+    def convert(self, event: Json) -> Iterator[ModelEvent]:
         raise NotImplementedError
 
-    def _start(self, model: object) -> Iterator[ModelEvent]:
+    def start(self, model: object) -> Iterator[ModelEvent]:
         """The start of the message, unless it was sent."""
         if self.has_started:
             return
         self.has_started = True
         message: Json = {
-            "id": f"msg_{self._new_id()}",
+            "id": f"msg_{self.new_id()}",
             "type": "message",
             "role": "assistant",
-            "model": str(model or self._model),
+            "model": str(model or self.model),
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
@@ -71,20 +73,35 @@ class ConvertedStream(AnswerStream):
         }
         yield make_event({"type": "message_start", "message": message})
 
-    def _claim_call_id(self, id: str) -> str:
+    def claim_call_id(self, id: str) -> str:
         """The id of a tool call: the server's, if no call of the conversation has it."""
-        unique = id if id and id not in self._taken else f"call_{self._new_id()}"
+        unique = id if id and id not in self._taken else f"call_{self.new_id()}"
         self._taken.add(unique)
         return unique
 
-    def _add_delta(self, block: int, kind: str, field: str, text: str) -> ModelEvent:
+    def add_text(self, kind: str, text: str) -> Iterator[ModelEvent]:
+        """Add to a block of `text` or `thinking`; the open one if it is of this kind, else a new one."""
+        if self._open_text is None or self._open_text[0] != kind:
+            yield from self.close_text()
+            self._open_text = kind, self.next_block
+            empty = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
+            yield start_block(self.next_block, empty)
+            self.next_block += 1
+        yield self.add_delta(self._open_text[1], f"{kind}_delta", kind, text)
+
+    def close_text(self) -> Iterator[ModelEvent]:
+        if self._open_text is not None:
+            yield stop_block(self._open_text[1])
+            self._open_text = None
+
+    def add_delta(self, block: int, kind: str, field: str, text: str) -> ModelEvent:
         """An answer has thousands of them, so the event is not read from its JSON again."""
         self._output_chars += len(text)
         return delta_event(block, {"type": kind, field: text})
 
-    def _end(self, stop_reason: str) -> Iterator[ModelEvent]:
-        usage = self._reported_usage or make_usage(self._usage["input_tokens"], self._output_chars // CHARS_PER_TOKEN)
-        end = {"stop_reason": "refusal" if self._is_refused else stop_reason, "stop_sequence": None}
+    def end_message(self, stop_reason: str) -> Iterator[ModelEvent]:
+        usage = self.reported_usage or make_usage(self._usage["input_tokens"], self._output_chars // CHARS_PER_TOKEN)
+        end = {"stop_reason": "refusal" if self.is_refused else stop_reason, "stop_sequence": None}
         yield make_event({"type": "message_delta", "delta": end, "usage": usage})
         yield make_event({"type": "message_stop"})
 

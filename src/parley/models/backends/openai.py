@@ -31,7 +31,7 @@ from parley.models.base import ModelEvent, ModelRequest
 from parley.models.catalog import EFFORTS, UNKNOWN_MODEL, ModelInfo
 from parley.models.encoding import Convert, Pieces, PrefixEncoder, encode_object
 from parley.models.endpoint import ModelEndpoint
-from parley.models.failures import parse_refusal, read_error
+from parley.models.failures import read_error
 from parley.protocol.base import Json, Struct
 
 USAGE = "stream_options"
@@ -45,18 +45,6 @@ STOP_REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-# Error types by status, in the names of the Messages API.
-KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    422: "invalid_request_error",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-}
 OUT_OF_MONEY = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
 TOO_LONG = ("context_length_exceeded", "string_above_max_length")
 
@@ -66,6 +54,17 @@ class OpenAI(HttpModel):
 
     service: ClassVar[str] = "openai"
     path: ClassVar[str] = "/chat/completions"
+    error_kinds: ClassVar[Mapping[int, str]] = {
+        400: "invalid_request_error",
+        401: "authentication_error",
+        402: "billing_error",
+        403: "permission_error",
+        404: "not_found_error",
+        413: "request_too_large",
+        422: "invalid_request_error",
+        429: "rate_limit_error",
+        503: "overloaded_error",
+    }
     conversation_field: ClassVar[str] = "messages"
 
     def __init__(self, *given: Any, **options: Any) -> None:
@@ -95,7 +94,7 @@ class OpenAI(HttpModel):
 
     def _build_fields(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Json:
         """The body with the tools and messages not converted."""
-        return build_fields(request, self._name, endpoint.declared, dropped)
+        return build_fields(request, self.name, endpoint.declared, dropped)
 
     def _make_convert(self, declared: Collection[str], dropped: Collection[str]) -> Convert:
         """The conversion of messages."""
@@ -110,15 +109,17 @@ class OpenAI(HttpModel):
 
     def open_stream(self, body_bytes: int) -> AnswerStream:
         taken = self._messages.list_names()
-        return ChatStream(model=self._name, new_id=self._new_id, taken=taken, input_chars=body_bytes)
+        return self._stream_class()(model=self.name, new_id=self.new_id, taken=taken, input_chars=body_bytes)
+
+    def _stream_class(self) -> type[ConvertedStream]:
+        return ChatStream
 
     def list_optional(self, request: ModelRequest, endpoint: ModelEndpoint) -> Iterator[str]:
-        fields = {**self._build_fields(request, endpoint, self._dropped.names), **endpoint.extra_body}
+        fields = {**self._build_fields(request, endpoint, self.dropped.names), **endpoint.extra_body}
         return (field for field in OPTIONAL if field in fields)
 
     def parse_error(self, status: int, headers: Mapping[str, str], content: bytes) -> ModelError:
-        """With the error types of the Messages API."""
-        error = parse_refusal(status, headers, content)
+        error = super().parse_error(status, headers, content)
         details = read_error(content)
         code, field = details.get("code"), details.get("param")
         if isinstance(field, str) and field not in error.message:
@@ -129,8 +130,6 @@ class OpenAI(HttpModel):
             error.message += " (billing)"
         elif code in TOO_LONG:
             error.kind = "prompt_too_long"
-        elif status in KINDS:
-            error.kind = KINDS[status]
         return error
 
 
@@ -315,8 +314,6 @@ class ChatStream(ConvertedStream):
         super().__init__(**given)
         self._choice: Any = None
         self._finish: str | None = None
-        self._open: tuple[str, int] | None = None
-        """The kind and index of the open text or thinking block."""
         self._calls: list[PartialCall] = []
         self._by_key: dict[Any, PartialCall] = {}
 
@@ -326,15 +323,15 @@ class ChatStream(ConvertedStream):
             return []
         return super().feed(data)
 
-    def _convert(self, chunk: Json) -> Iterator[ModelEvent]:
+    def convert(self, chunk: Json) -> Iterator[ModelEvent]:
         if error := chunk.get("error"):
             details = error if isinstance(error, dict) else {"message": str(error)}
             text = str(details.get("message") or "the model's stream ended early")
             raise ModelError(text, kind=str(details.get("type") or "api_error"), retryable=True)
-        yield from self._start(chunk.get("model"))
+        yield from self.start(chunk.get("model"))
         usage = chunk.get("usage") or (chunk.get("x_groq") or {}).get("usage") or {}
         if usage.get("completion_tokens") is not None:
-            self._reported_usage = convert_usage(usage)
+            self.reported_usage = convert_usage(usage)
         for choice in chunk.get("choices") or []:
             if self._choice is None:
                 self._choice = choice.get("index") or 0
@@ -359,46 +356,31 @@ class ChatStream(ConvertedStream):
         """The events after the last chunk."""
         if not self.is_complete:
             return
-        yield from self._close_text()
+        yield from self.close_text()
         for call in self._calls:
             yield from self._close_call(call)
         reason = STOP_REASONS.get(self._finish or "stop", "end_turn")
-        yield from self._end("tool_use" if self._calls and reason == "end_turn" else reason)
+        yield from self.end_message("tool_use" if self._calls and reason == "end_turn" else reason)
 
     def _grow(self, delta: Json) -> Iterator[ModelEvent]:
         for key in REASONING:
             if isinstance(delta.get(key), str) and delta[key]:
-                yield from self._append_text("thinking", delta[key])
+                yield from self.add_text("thinking", delta[key])
                 break
         for kind, text in text_of_content(delta.get("content")):
-            yield from self._append_text(kind, text)
+            yield from self.add_text(kind, text)
         if isinstance(delta.get("refusal"), str) and delta["refusal"]:
-            yield from self._append_text("text", delta["refusal"])
-            self._is_refused = True
+            yield from self.add_text("text", delta["refusal"])
+            self.is_refused = True
         calls = delta.get("tool_calls") or (
             [{"function": delta["function_call"]}] if delta.get("function_call") else []
         )
         for piece in calls:
             yield from self._call(piece)
 
-    def _append_text(self, kind: str, text: str) -> Iterator[ModelEvent]:
-        """Add text or thinking."""
-        if self._open is None or self._open[0] != kind:
-            yield from self._close_text()
-            self._open = kind, self._blocks
-            empty = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
-            yield start_block(self._blocks, empty)
-            self._blocks += 1
-        yield self._add_delta(self._open[1], f"{kind}_delta", kind, text)
-
-    def _close_text(self) -> Iterator[ModelEvent]:
-        if self._open is not None:
-            yield stop_block(self._open[1])
-            self._open = None
-
     def _call(self, piece: Json) -> Iterator[ModelEvent]:
         """Add a piece of a tool call."""
-        yield from self._close_text()
+        yield from self.close_text()
         function = piece.get("function") or {}
         call = self._call_of(piece, function)
         if call is None:
@@ -415,7 +397,7 @@ class ChatStream(ConvertedStream):
         if arguments and not call.is_closed:
             yield from self._open_call(call)
             call.arguments += arguments
-            yield self._add_delta(call.index, "input_json_delta", "partial_json", arguments)
+            yield self.add_delta(call.index, "input_json_delta", "partial_json", arguments)
 
     def _call_of(self, piece: Json, function: Json) -> PartialCall | None:
         """The call that a piece belongs to; None for a new one."""
@@ -435,8 +417,8 @@ class ChatStream(ConvertedStream):
 
     def _new_call(self, piece: Json) -> PartialCall:
         id = piece.get("id") or ""
-        call = PartialCall(index=self._blocks, id=self._claim_call_id(id))
-        self._blocks += 1
+        call = PartialCall(index=self.next_block, id=self.claim_call_id(id))
+        self.next_block += 1
         self._calls.append(call)
         for key in (piece.get("index"), id or None):
             if key is not None:

@@ -57,6 +57,7 @@ OPTIONAL = (
 """Optional fields that a server may not support, the longer name first."""
 STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 """By the reason of an incomplete response."""
+REFUSAL_DELTA, SUMMARY_DELTA = "response.refusal.delta", "response.reasoning_summary_text.delta"
 ITEMS = {"message": "a message", "function_call": "a function call", "reasoning": "a reasoning item"}
 """The items that become blocks, and how errors name them."""
 
@@ -89,10 +90,10 @@ class OpenAIResponses(OpenAI):
         return replace(known, thinking="effort", thinking_off="disabled", efforts=EFFORTS, supports_schemas=has_schemas)
 
     def _build_fields(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Json:
-        return build_fields(request, self._name, dropped)
+        return build_fields(request, self.name, dropped)
 
     def _make_convert(self, declared: Collection[str], dropped: Collection[str]) -> Convert:
-        return partial(convert_message, model=self._name, has_phase="phase" not in dropped)
+        return partial(convert_message, model=self.name, has_phase="phase" not in dropped)
 
     def _convert_tool(self, tool: Json) -> list[Json]:
         return convert_tool(tool)
@@ -100,15 +101,14 @@ class OpenAIResponses(OpenAI):
     def _opening(self, request: ModelRequest) -> list[Json]:
         return []
 
-    def open_stream(self, body_bytes: int) -> AnswerStream:
-        taken = self._messages.list_names()
-        return ResponsesStream(model=self._name, new_id=self._new_id, taken=taken, input_chars=body_bytes)
+    def _stream_class(self) -> type[ConvertedStream]:
+        return ResponsesStream
 
     def list_optional(self, request: ModelRequest, endpoint: ModelEndpoint) -> Iterator[str]:
-        dropped = self._dropped.names
+        dropped = self.dropped.names
         convert = self._make_convert(endpoint.declared, dropped)
         items = (item for message in request.messages for item in convert(message))
-        return optional_fields({**build_fields(request, self._name, dropped), **endpoint.extra_body}, items)
+        return optional_fields({**build_fields(request, self.name, dropped), **endpoint.extra_body}, items)
 
     def explain_error(self, exc: ModelError, stream: AnswerStream, endpoint: ModelEndpoint) -> None:
         """A reader must know whether reasoning was lost, so an error says in which item the stream broke."""
@@ -294,18 +294,18 @@ class ResponsesStream(ConvertedStream):
         for item in self._items:
             yield from self._close(item)
         calls = any(item.kind == "function_call" for item in self._items)
-        yield from self._end(STOP_REASONS.get(self._incomplete or "", "tool_use" if calls else "end_turn"))
+        yield from self.end_message(STOP_REASONS.get(self._incomplete or "", "tool_use" if calls else "end_turn"))
 
-    def _convert(self, event: Json) -> Iterator[ModelEvent]:
+    def convert(self, event: Json) -> Iterator[ModelEvent]:
         kind = event.get("type")
         if kind == "error" or (event.get("error") and event.get("object") != "response"):
             raise response_error(event.get("error") or event)
         if kind is None and ("output" in event or event.get("object") == "response"):
             # A server that does not stream sends the response itself.
-            yield from self._start(event.get("model"))
+            yield from self.start(event.get("model"))
             yield from self._finish(event)
         elif (handler := HANDLERS.get(str(kind))) is not None:
-            yield from self._start((event.get("response") or {}).get("model"))
+            yield from self.start((event.get("response") or {}).get("model"))
             yield from handler(self, event)
 
     def _begin(self, event: Json) -> Iterator[ModelEvent]:
@@ -334,7 +334,7 @@ class ResponsesStream(ConvertedStream):
         partial = PartialItem(kind=item["type"], output_index=at, id=id, phase=item.get("phase"))
         self._items.append(partial)
         if partial.kind == "function_call":
-            call_id = self._claim_call_id(str(item.get("call_id") or ""))
+            call_id = self.claim_call_id(str(item.get("call_id") or ""))
             yield self._open(partial, {"type": "tool_use", "id": call_id, "name": item["name"], "input": {}})
 
     def _item_done(self, event: Json) -> Iterator[ModelEvent]:
@@ -353,7 +353,7 @@ class ResponsesStream(ConvertedStream):
 
     def _finish_message(self, partial: PartialItem, item: Json) -> Iterator[ModelEvent]:
         parts = item.get("content") or []
-        self._is_refused = self._is_refused or any(part.get("type") == "refusal" for part in parts)
+        self.is_refused = self.is_refused or any(part.get("type") == "refusal" for part in parts)
         if not partial.has_text:
             for part in parts:
                 yield from self._append_text(partial, part.get("text") or part.get("refusal") or "")
@@ -366,7 +366,7 @@ class ResponsesStream(ConvertedStream):
             parts = [("summary", part) for part in item.get("summary") or ()]
             for at, (field, part) in enumerate(parts or [("content", part) for part in item.get("content") or ()]):
                 yield from self._append_thinking(partial, (field, at), part.get("text") or "")
-        signature = pack(self._model, item)
+        signature = pack(self.model, item)
         if not signature:
             return
         if partial.block is None:
@@ -390,8 +390,8 @@ class ResponsesStream(ConvertedStream):
         return self._items[-1]
 
     def _open(self, item: PartialItem, block: Json) -> ModelEvent:
-        item.block = self._blocks
-        self._blocks += 1
+        item.block = self.next_block
+        self.next_block += 1
         return start_block(item.block, block)
 
     def _close(self, item: PartialItem) -> Iterator[ModelEvent]:
@@ -403,22 +403,14 @@ class ResponsesStream(ConvertedStream):
     # Deltas.
 
     def _text(self, event: Json) -> Iterator[ModelEvent]:
+        self.is_refused = self.is_refused or event["type"] == REFUSAL_DELTA
         item = yield from self._find_or_add(event, "message")
         yield from self._append_text(item, event["delta"])
 
-    def _refusal(self, event: Json) -> Iterator[ModelEvent]:
-        self._is_refused = True
-        yield from self._text(event)
-
-    def _summary(self, event: Json) -> Iterator[ModelEvent]:
-        yield from self._reasoning(event, ("summary", event.get("summary_index") or 0))
-
-    def _reasoning_text(self, event: Json) -> Iterator[ModelEvent]:
-        yield from self._reasoning(event, ("content", event.get("content_index") or 0))
-
-    def _reasoning(self, event: Json, part: tuple[str, int]) -> Iterator[ModelEvent]:
+    def _reasoning(self, event: Json) -> Iterator[ModelEvent]:
+        field = "summary" if event["type"] == SUMMARY_DELTA else "content"
         item = yield from self._find_or_add(event, "reasoning")
-        yield from self._append_thinking(item, part, event["delta"])
+        yield from self._append_thinking(item, (field, event.get(f"{field}_index") or 0), event["delta"])
 
     def _arguments(self, event: Json) -> Iterator[ModelEvent]:
         yield from self._append_arguments(self._find_call(event), event["delta"])
@@ -442,7 +434,7 @@ class ResponsesStream(ConvertedStream):
             yield self._open(item, {"type": "text", "text": "", **({PHASE: item.phase} if item.phase else {})})
         item.has_text = True
         assert item.block is not None
-        yield self._add_delta(item.block, "text_delta", "text", text)
+        yield self.add_delta(item.block, "text_delta", "text", text)
 
     def _append_thinking(self, item: PartialItem, part: tuple[str, int], text: str) -> Iterator[ModelEvent]:
         if not text:
@@ -453,13 +445,13 @@ class ResponsesStream(ConvertedStream):
             text = f"\n\n{text}"
         item.part, item.has_text = part, True
         assert item.block is not None
-        yield self._add_delta(item.block, "thinking_delta", "thinking", text)
+        yield self.add_delta(item.block, "thinking_delta", "thinking", text)
 
     def _append_arguments(self, item: PartialItem, text: str) -> Iterator[ModelEvent]:
         if text:
             item.arguments += text
             assert item.block is not None
-            yield self._add_delta(item.block, "input_json_delta", "partial_json", text)
+            yield self.add_delta(item.block, "input_json_delta", "partial_json", text)
 
     def _append_rest(self, item: PartialItem, whole: str | None) -> Iterator[ModelEvent]:
         """Add the arguments that no delta had."""
@@ -482,7 +474,7 @@ class ResponsesStream(ConvertedStream):
         self._incomplete = (response.get("incomplete_details") or {}).get("reason")
         usage = response.get("usage") or {}
         if usage.get("output_tokens") is not None:
-            self._reported_usage = convert_usage(usage)
+            self.reported_usage = convert_usage(usage)
 
     def _response_done(self, event: Json) -> Iterator[ModelEvent]:
         yield from self._finish(event["response"])
@@ -494,9 +486,9 @@ HANDLERS: dict[str, Callable[[ResponsesStream, Json], Iterator[ModelEvent]]] = {
     "response.output_item.added": ResponsesStream._item_added,
     "response.output_item.done": ResponsesStream._item_done,
     "response.output_text.delta": ResponsesStream._text,
-    "response.refusal.delta": ResponsesStream._refusal,
-    "response.reasoning_summary_text.delta": ResponsesStream._summary,
-    "response.reasoning_text.delta": ResponsesStream._reasoning_text,
+    REFUSAL_DELTA: ResponsesStream._text,
+    SUMMARY_DELTA: ResponsesStream._reasoning,
+    "response.reasoning_text.delta": ResponsesStream._reasoning,
     "response.function_call_arguments.delta": ResponsesStream._arguments,
     "response.function_call_arguments.done": ResponsesStream._arguments_done,
     "response.completed": ResponsesStream._response_done,

@@ -25,7 +25,7 @@ import msgspec
 from parley._threads import run_in_thread
 from parley.errors import ModelError
 from parley.models.encoding import Pieces
-from parley.models.endpoint import without_userinfo
+from parley.models.endpoint import is_loopback, without_userinfo
 from parley.models.http.connection import Address, HttpConnection, connect
 from parley.models.http.response import BadResponse, EventReader, ResponseParser
 from parley.models.http.timeouts import StreamTimeout
@@ -41,6 +41,12 @@ BAD_PROXY = (
 )
 BAD_CERTIFICATES = "cannot reach the model: the certificates in SSL_CERT_FILE or SSL_CERT_DIR cannot be read"
 LATE = "the model did not answer in time"
+WRONG_CONTENT = "wrong_content_type"
+"""The kind of a ModelError: the response is not that of an API."""
+LOCAL_RETRIES = 1
+"""After a server on this machine has sent nothing at all: it hangs."""
+ANSWER_TYPES = ("event-stream", "json", "text/plain", "octet-stream")
+"""Parts of the content types that model servers use. Some do not set theirs."""
 DRAIN_SECONDS = 1.0
 """Wait after a complete answer. A connection that is read to its end can be reused."""
 KEEP_ALIVE_SECONDS = 30
@@ -75,6 +81,8 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     connect_seconds: float = 10
     first_byte_seconds: float = 300
     """An uncached long prompt can take minutes before the first token."""
+    local_first_byte_seconds: float = 120
+    """The same for a server on this machine, if it is less."""
     silence_seconds: float = 120
     """Between two chunks, pings included."""
     content_seconds: float = 300
@@ -85,6 +93,8 @@ class Deadlines(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_settings(cls, values: Mapping[str, float]) -> Deadlines:
         """The given values. A longer silence limit extends the other limits unless they are given too."""
+        if "first_byte_seconds" in values:
+            values = {"local_first_byte_seconds": values["first_byte_seconds"], **values}
         chosen = cls(**values)
         silence, first = chosen.silence_seconds, chosen.first_byte_seconds
         content, whole = max(silence, chosen.content_seconds), max(silence, first, chosen.request_seconds)
@@ -247,6 +257,11 @@ class ConnectionPool:
     ) -> None:
         self._base_url = base_url
         self._deadlines = deadlines or Deadlines()
+        if is_loopback(base_url):
+            local = min(self._deadlines.first_byte_seconds, self._deadlines.local_first_byte_seconds)
+            self._deadlines = msgspec.structs.replace(self._deadlines, first_byte_seconds=local)
+        self.awaited = ""
+        """What the last call waits for."""
         self._trust = trust
         self._environment = environment or {}
         self._context: ssl.SSLContext | None = None
@@ -288,10 +303,13 @@ class ConnectionPool:
         try:
             async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
                 timeout.start_wait(limits.first_byte_seconds, idle=True)
+                self.awaited = "a connection"
                 connection = await self._open(address, proxy)
                 exchange = HttpExchange(connection)
                 await connection.write(target.head_for(sum(map(len, content))), *content)
+                self.awaited = f"the beginning of the answer, for at most {limits.first_byte_seconds:g} s"
                 status = await exchange.read_head()
+                self.awaited = f"more of the answer, for at most {limits.silence_seconds:g} s"
                 timeout.end_wait()
                 if status != 200:
                     from parley.models.redaction import Redactor
@@ -301,6 +319,7 @@ class ConnectionPool:
                     text = body.decode(errors="surrogateescape")
                     body = Redactor(target.secrets()).redact_text(text).encode(errors="surrogateescape")
                     raise failure(status, exchange.response.headers, body)
+                check_content_type(exchange.response.headers, target.url)
                 yield StreamedResponse(exchange, timeout, limits.silence_seconds)
         except TimeoutError:
             has_answer = exchange is not None and exchange.response.status is not None
@@ -309,6 +328,7 @@ class ConnectionPool:
             text = f"{LATE}: {without_userinfo(self._base_url)} {what}"
             late = ModelError(text, kind="timeout_error", retryable=True)
             late.waited_seconds = waited
+            late.max_retries = LOCAL_RETRIES if waited is not None and is_loopback(self._base_url) else None
             raise late from None
         except (OSError, BadResponse) as exc:
             from parley.models.failures import connection_error
@@ -402,6 +422,17 @@ def build_head(address: Address, headers: Mapping[str, str], proxy: Address | No
     ours = {"host": address.authority, "connection": "keep-alive"}
     lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in (ours | fields).items())]
     return "\r\n".join([*lines, ""]).encode("ascii")
+
+
+def check_content_type(headers: Mapping[str, str], url: str) -> None:
+    """Raises ModelError, not retryable, if a response is something else than an answer: a page, say."""
+    found = headers.get("content-type", "").lower()
+    if found and not any(name in found for name in ANSWER_TYPES):
+        kind = found.partition(";")[0].strip()[:100]
+        raise ModelError(
+            f"{without_userinfo(url)} answered with {kind} instead of an event stream: it is not the API of a model",
+            kind=WRONG_CONTENT,
+        )
 
 
 def is_header(name: str, value: str) -> bool:
