@@ -2,7 +2,7 @@
 
     /goal CONDITION      sets it, and starts a turn with it
     /goal, /goal clear   show it, clear it
-    SetGoal              the model sets it; by default the user approves (tools/set_goal.py)
+    SetGoal              the model sets it; by default the user approves (tools/planning.py)
 
 When the model has finished and a goal is active, the small model reads the conversation and judges:
 
@@ -11,22 +11,18 @@ When the model has finished and a goal is active, the small model reads the conv
     impossible    the same
 
 The turn also ends, and the goal stays for the next one, if a prompt or a background task waits, if the judge fails, or
-after `MAX_IDLE_ROUNDS` rounds without a tool call; `--max-turns` and budgets hold as in every turn. `Judge` is where
-another verifier goes, for example a command. The log has each change as an entry `goal` with the new `value`.
+after `MAX_IDLE_ROUNDS` rounds without a tool call; `--max-turns` and budgets hold as in every turn. The log has each
+change as an entry `goal` with the new `value`.
 
 See also: `turn/turn.py` asks at the end of a turn, `session/journal.py` restores the goal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import msgspec
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.summary import shorten_text, to_text
-from parley.engine.session.prompts import PromptQueue
-from parley.engine.tasks.manager import TaskManager
 from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Message, Struct, sanitize
 from parley.protocol.blocks import Text
@@ -84,17 +80,12 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-Judge = Callable[[str, str], Awaitable[Verdict]]
-"""Judges a condition by the text of a conversation. Raises ModelError."""
-
-
 class SessionGoal:
-    def __init__(self, conversation: Conversation, judge: Judge, tasks: TaskManager, prompt_queue: PromptQueue) -> None:
+    def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
         self._journal = conversation.journal
-        self._judge = judge
-        self._tasks = tasks
-        self._queue = prompt_queue
+        self._tasks = conversation.parts.tasks
+        self._queue = conversation.parts.prompt_queue
         self._reply: Message | None = None
         """The reply to `/goal CONDITION`, until its turn begins."""
 
@@ -181,6 +172,17 @@ class SessionGoal:
         self._conversation.append_user(Text.of(sanitize(text)), isSynthetic=True)
         return True
 
+    async def _judge(self, condition: str, conversation: str) -> Verdict:
+        """Ask a model. Raises ModelError."""
+        question = QUESTION.format(condition=condition, conversation=conversation)
+        answer = await self._conversation.parts.side_query.ask_small(question)
+        # Models put the object between other words, or into a code block.
+        text = answer[answer.find("{") : answer.rfind("}") + 1]
+        try:
+            return msgspec.json.decode(text, type=Verdict)
+        except (msgspec.DecodeError, RecursionError):
+            raise ModelError(f"the answer of the model is not a judgement: {shorten_text(answer, 200)!r}") from None
+
     def _is_waiting_for_tasks(self) -> bool:
         """Whether a background task runs, whose end starts a turn."""
         tasks = [self._tasks.find(id) for id in self._tasks.ids()]
@@ -199,18 +201,3 @@ class SessionGoal:
         return sum(
             one.inputTokens + one.outputTokens + one.cacheReadInputTokens + one.cacheCreationInputTokens for one in used
         )
-
-
-def make_judge(ask_small: Callable[[str], Awaitable[str]]) -> Judge:
-    """The judge that asks a model."""
-
-    async def judge(condition: str, conversation: str) -> Verdict:
-        answer = await ask_small(QUESTION.format(condition=condition, conversation=conversation))
-        # Models put the object between other words, or into a code block.
-        text = answer[answer.find("{") : answer.rfind("}") + 1]
-        try:
-            return msgspec.json.decode(text, type=Verdict)
-        except (msgspec.DecodeError, RecursionError):
-            raise ModelError(f"the answer of the model is not a judgement: {shorten_text(answer, 200)!r}") from None
-
-    return judge

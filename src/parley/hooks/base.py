@@ -12,7 +12,8 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar, Protocol
 
-from parley.hooks.events import EVENTS, MUST_DECIDE, NEVER_FIRED, HookEventSpec, OnFailure
+from parley.hooks.event_spec import HookEventSpec, OnFailure
+from parley.hooks.events import EVENTS, MUST_DECIDE, NEVER_FIRED
 from parley.hooks.output import HookFailed, HookOutput, find_similar
 from parley.permissions.base import ToolRequest
 from parley.protocol.base import UNSET, Json, Struct, UnsetType

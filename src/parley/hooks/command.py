@@ -23,7 +23,7 @@ import msgspec
 
 from parley.errors import ToolError
 from parley.hooks.base import Hook, HookEntry, HookInvocation, HookRun, Progress, is_text, is_texts
-from parley.hooks.events import HookEventSpec
+from parley.hooks.event_spec import HookEventSpec
 from parley.hooks.output import (
     MAX_OUTPUT_BYTES,
     MAX_REASON_CHARS,
@@ -34,7 +34,7 @@ from parley.hooks.output import (
     parse_reply,
 )
 from parley.protocol.base import Json, Struct
-from parley.workspace.process.processes import CommandEnd, CommandStarter
+from parley.workspace.process.processes import CommandEnd, CommandStarter, PreparedCommand
 from parley.workspace.process.processes import RunningCommand as Process
 
 BASH = "bash"
@@ -176,19 +176,11 @@ class CommandHook(Hook):
         entry, context = self.entry, self._environment
         argv = [*SHELLS[entry.shell], entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
         inherited = {name: value for name, value in context.environment.items() if name not in SHELL_STARTUP_VARIABLES}
+        own = {"PATH": absolute_path_entries(inherited), "CLAUDE_PROJECT_DIR": context.project}
+        environment = {**inherited, **own, **effort_variable(input)}
+        prepared = PreparedCommand(argv=argv, cwd=context.project, environment=environment)
         try:
-            started = await context.processes.start(
-                argv,
-                cwd=context.project,
-                environment={
-                    **inherited,
-                    "PATH": absolute_path_entries(inherited),
-                    "CLAUDE_PROJECT_DIR": context.project,
-                    **effort_variable(input),
-                },
-                take=stdout.append,
-                take_errors=stderr.append,
-            )
+            started = await context.processes.start(prepared, stdout.append, stderr.append)
         except ToolError as exc:
             raise HookFailed(str(exc)) from None
         if started.feed is not None:

@@ -33,7 +33,8 @@ from parley.hooks.base import (
     parse_failure_policy,
     parse_timeout,
 )
-from parley.hooks.events import EVENTS, OnFailure
+from parley.hooks.event_spec import OnFailure
+from parley.hooks.events import EVENTS
 from parley.hooks.output import HookFailed, parse_answer
 from parley.host import Host, HostError, HostGone
 from parley.protocol.base import Json, Struct

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from parley.hooks.base import Hook, HookRun
-from parley.hooks.events import CONTEXT, HookEventSpec, OnFailure
+from parley.hooks.event_spec import CONTEXT, HookEventSpec, OnFailure
 from parley.hooks.output import HookOutput, SpecificOutput
 from parley.protocol.base import UNSET, Json, Struct
 

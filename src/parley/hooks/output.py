@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from parley.hooks.events import MUST_DECIDE, HookEventSpec, find_output_fields
+from parley.hooks.event_spec import HookEventSpec
+from parley.hooks.events import MUST_DECIDE, find_output_fields
 from parley.protocol.base import UNSET, Json, Struct, convert, find_duplicate_key
 
 MAX_REASON_CHARS = 10_000

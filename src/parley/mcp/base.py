@@ -55,7 +55,7 @@ class LoginRefused(Exception):
     """A login failed. The text says why."""
 
 
-class TokenFile(Protocol):
+class LoginTokens(Protocol):
     """Where the tokens of logins are stored."""
 
     def read(self) -> Json:
@@ -161,20 +161,35 @@ class McpTimeouts(Struct, frozen=True, kw_only=True):
         return chosen or None
 
 
-class ServerTransport(Protocol):
-    """One connection to one server, used once."""
+class ServerTransport:
+    """One connection to one server, used once. Subclasses connect and send."""
+
+    challenge: Challenge | None = None
+    """How the server refused the last request that needs a login."""
+
+    def __init__(self) -> None:
+        self._silence()
+
+    def _silence(self) -> None:
+        """Call no callback any more."""
+        self._on_message: Callable[[Json], None] = lambda message: None
+        self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
 
     async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
         """Connect. Messages go to `on_message`, a disconnect to `on_lost`. Raises ConnectionLost."""
+        self._on_message, self._on_lost = on_message, on_lost
 
     async def send(self, message: Json) -> None:
         """Raises ConnectionLost."""
+        raise NotImplementedError
 
     async def close(self) -> None:
         """Disconnect. No callback is called afterwards."""
+        self._silence()
 
     def stderr_tail(self) -> str:
         """The end of the server's stderr, if it has one."""
+        return ""
 
 
 class ServerSources(Struct, frozen=True, kw_only=True):
@@ -201,29 +216,19 @@ class ServerSources(Struct, frozen=True, kw_only=True):
     """The longest result that a model receives (MAX_MCP_OUTPUT_TOKENS); the rest is saved to a file."""
 
 
-class DeclaredServers(Protocol):
-    """The servers of one configuration source."""
+class ServerDeclaration(Struct, frozen=True, kw_only=True):
+    """The servers of one configuration source, as they are written there."""
 
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def servers(self) -> Json: ...
-
-    @property
-    def by_tree(self) -> bool:
-        """Whether it comes from the working tree."""
-
-    @property
-    def by_client(self) -> bool:
-        """Whether it comes from the command line, so that its policies may allow calls."""
-
-    @property
-    def is_added(self) -> bool:
-        """Whether a flag of the client adds it."""
+    source: str
+    path: str
+    """What is shown for it in messages."""
+    servers: Json
+    by_tree: bool = False
+    """Whether it comes from the working tree, so that the project's restrictions apply."""
+    added_by: Literal["", "client", "agent"] = ""
+    """Who adds it to what files and plugins configure."""
+    may_allow: bool = False
+    """Whether its policies may allow calls, because the client wrote it for this session."""
 
 
 class ServerParser:
@@ -244,64 +249,49 @@ class ServerParser:
         reason = "" if spec.problem else self._check(spec)
         return msgspec.structs.replace(spec, problem=reason) if reason else spec
 
-    def _checked_all(self, found: ParsedServers) -> ParsedServers:
-        specs = tuple(map(self._checked, found.specs))
-        refused = [
-            f"the MCP server {after.name!a} is not used: {after.problem}"
-            for before, after in zip(found.specs, specs, strict=True)
-            if after is not before
-        ]
-        return ParsedServers(specs=specs, problems=(*found.problems, *refused)) if refused else found
-
-    def gather(self, declared: Sequence[DeclaredServers]) -> ParsedServers:
-        """All servers, strongest source first. Project configurations cannot read our keys, even if trusted."""
+    def gather(self, declared: Sequence[ServerDeclaration]) -> ParsedServers:
+        """All servers; of those with the same name, that of the first source."""
         if not declared:
             return ParsedServers()
-        from parley.mcp.config import merge_sources, parse_servers
+        from parley.mcp.config import parse_servers
 
-        found = [
-            parse_servers(
-                one.servers,
-                source=one.source,
-                path=one.path,
-                variables=self._child_variables if one.by_tree else self._own_variables,
-                may_allow=one.by_client,
+        specs: dict[str, ServerSpec] = {}
+        problems: list[str] = []
+        for one in declared:
+            # Projects, even if they are trusted, and agents cannot read our keys.
+            is_ours = not one.by_tree and one.added_by != "agent"
+            variables = self._own_variables if is_ours else self._child_variables
+            found = parse_servers(
+                one.servers, source=one.source, path=one.path, variables=variables, may_allow=one.may_allow
             )
-            for one in declared
+            problems += found.problems
+            for spec in found.specs:
+                marked = msgspec.structs.replace(spec, by_project=one.by_tree, added_by=one.added_by)
+                specs.setdefault(spec.name, marked)
+        checked = {name: self._checked(spec) for name, spec in specs.items()}
+        problems += [
+            f"the MCP server {name!a} is not used: {spec.problem}"
+            for name, spec in checked.items()
+            if spec is not specs[name]
         ]
-        specs = merge_sources(
-            mark(part, by_project=one.by_tree, added_by="client" if one.is_added else "").specs
-            for one, part in zip(declared, found, strict=True)
-        )
-        problems = tuple(problem for part in found for problem in part.problems)
-        return self._checked_all(ParsedServers(specs=tuple(specs.values()), problems=problems))
+        return ParsedServers(specs=tuple(checked.values()), problems=tuple(problems))
 
     def parse(self, servers: Json) -> ParsedServers:
-        from parley.mcp.config import parse_servers
-
-        found = parse_servers(
-            servers, source="dynamic", path="mcp_set_servers", variables=self._own_variables, may_allow=True
+        """Parse what the client configures during the session."""
+        by_client = ServerDeclaration(
+            source="dynamic", path="mcp_set_servers", servers=servers, added_by="client", may_allow=True
         )
-        return self._checked_all(mark(found, by_project=False, added_by="client"))
+        return self.gather([by_client])
 
     def parse_agent(self, servers: Json, path: str, by_project: bool) -> ParsedServers:
-        """Parse the servers of an agent. Agent definitions cannot read our keys."""
-        from parley.mcp.config import parse_servers
-
-        found = parse_servers(servers, source="dynamic", path=path, variables=self._child_variables)
-        return self._checked_all(mark(found, by_project=by_project, added_by="agent"))
+        """Parse the servers of an agent."""
+        of_agent = ServerDeclaration(source="dynamic", path=path, servers=servers, by_tree=by_project, added_by="agent")
+        return self.gather([of_agent])
 
     def build_host_specs(self, names: Sequence[str], configs: Json | None) -> Sequence[ServerSpec]:
         from parley.mcp.config import build_host_specs
 
         return [self._checked(spec) for spec in build_host_specs(names, configs)]
-
-
-def mark(found: ParsedServers, *, by_project: bool, added_by: Literal["", "client", "agent"]) -> ParsedServers:
-    if not by_project and not added_by:
-        return found
-    specs = [msgspec.structs.replace(spec, by_project=by_project, added_by=added_by) for spec in found.specs]
-    return ParsedServers(specs=tuple(specs), problems=found.problems)
 
 
 def build_sources(

@@ -76,7 +76,7 @@ class RequestTimeout(Exception):
     """A server did not answer in time."""
 
 
-class PendingRequest:
+class SentRequest:
     """A request that waits for its response."""
 
     def __init__(self, answer: asyncio.Future[Json], seconds: float | None, progress: Progress | None) -> None:
@@ -132,7 +132,7 @@ class McpClient:
         """Answers the server's requests. Raises RpcError."""
         self._on_notification = on_notification
         self._on_lost = on_lost
-        self._pending: dict[RequestId, PendingRequest] = {}
+        self._pending: dict[RequestId, SentRequest] = {}
         self._next_id = 0
         self._elicitations = 0
         """How many elicitations are waiting for the user."""
@@ -252,7 +252,7 @@ class McpClient:
         number = id
         if number is None:
             number, self._next_id = self._next_id, self._next_id + 1
-        pending = PendingRequest(asyncio.get_running_loop().create_future(), seconds, progress)
+        pending = SentRequest(asyncio.get_running_loop().create_future(), seconds, progress)
         self._pending[number] = pending
         try:
             async with asyncio.timeout(seconds) as pending.limit:

@@ -74,47 +74,42 @@ def parse_server(
     name: str, data: Any, source: str, variables: Mapping[str, str], may_allow: bool = False
 ) -> ServerSpec:
     try:
-        return build_spec(name, data, source, variables, may_allow)
+        if not name.strip() or len(name) > MAX_NAME_CHARS:
+            raise InvalidEntry(f"the name must have 1 to {MAX_NAME_CHARS} characters")
+        if clean(name) != name:
+            raise InvalidEntry(f"the name contains invisible characters: {name!a}")
+        entry = msgspec.convert(data, ServerEntry)
+        kind = kind_of(entry)
+        variable_expander = VariableExpander(None if entry.literal else variables)
+        tools, notes = parse_tools(entry.tools)
+        policies = parse_policies(tools, notes, may_allow=may_allow and kind in ("http", "sse"))
+        if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in tools))):
+            raise InvalidEntry("timeout must not be negative")
+        return ServerSpec(
+            name=name,
+            kind=kind,
+            source="sdk" if kind == "sdk" else source,
+            command=variable_expander.expand_text(entry.command or ""),
+            args=tuple(variable_expander.expand_text(word) for word in entry.args),
+            env=variable_expander.expand_values(entry.env),
+            cwd=variable_expander.expand_text(entry.cwd) if entry.cwd else None,
+            url=variable_expander.expand_text(entry.url or ""),
+            headers=check_headers(variable_expander.expand_values(entry.headers)),
+            oauth=None if entry.oauth is None else variable_expander.expand(entry.oauth),
+            required=entry.required,
+            timeout_seconds=None if entry.timeout is None else entry.timeout / 1000,
+            tool_timeouts={tool.name: tool.timeout / 1000 for tool in tools if tool.timeout is not None},
+            tool_policies=policies,
+            notes=tuple(notes),
+            always_load=entry.alwaysLoad,
+            shown=displayed_config(entry, kind),
+        )
     except InvalidEntry as exc:
         text = str(exc)
     except msgspec.ValidationError as exc:
         text = str(exc)
     required = isinstance(data, dict) and data.get("required") is True
     return ServerSpec(name=name[:MAX_NAME_CHARS], kind="stdio", source=source, required=required, problem=text)
-
-
-def build_spec(name: str, data: Any, source: str, variables: Mapping[str, str], may_allow: bool) -> ServerSpec:
-    """Raises InvalidEntry or msgspec.ValidationError."""
-    if not name.strip() or len(name) > MAX_NAME_CHARS:
-        raise InvalidEntry(f"the name must have 1 to {MAX_NAME_CHARS} characters")
-    if clean(name) != name:
-        raise InvalidEntry(f"the name contains invisible characters: {name!a}")
-    entry = msgspec.convert(data, ServerEntry)
-    kind = kind_of(entry)
-    variable_expander = VariableExpander(None if entry.literal else variables)
-    tools, notes = parse_tools(entry.tools)
-    policies = parse_policies(tools, notes, may_allow=may_allow and kind in ("http", "sse"))
-    if any(one is not None and one < 0 for one in (entry.timeout, *(tool.timeout for tool in tools))):
-        raise InvalidEntry("timeout must not be negative")
-    return ServerSpec(
-        name=name,
-        kind=kind,
-        source="sdk" if kind == "sdk" else source,
-        command=variable_expander.expand_text(entry.command or ""),
-        args=tuple(variable_expander.expand_text(word) for word in entry.args),
-        env=variable_expander.expand_values(entry.env),
-        cwd=variable_expander.expand_text(entry.cwd) if entry.cwd else None,
-        url=variable_expander.expand_text(entry.url or ""),
-        headers=check_headers(variable_expander.expand_values(entry.headers)),
-        oauth=None if entry.oauth is None else variable_expander.expand(entry.oauth),
-        required=entry.required,
-        timeout_seconds=None if entry.timeout is None else entry.timeout / 1000,
-        tool_timeouts={tool.name: tool.timeout / 1000 for tool in tools if tool.timeout is not None},
-        tool_policies=policies,
-        notes=tuple(notes),
-        always_load=entry.alwaysLoad,
-        shown=displayed_config(entry, kind),
-    )
 
 
 def kind_of(entry: ServerEntry) -> Kind:
@@ -177,15 +172,6 @@ def build_host_specs(names: Iterable[str], configs: Json | None) -> tuple[Server
         {name: {"type": "sdk", **find_own_config(configs, name)} for name in names}, source="sdk", path="", variables={}
     )
     return found.specs
-
-
-def merge_sources(sources: Iterable[Iterable[ServerSpec]]) -> dict[str, ServerSpec]:
-    """Merge by name. The first source that defines a name wins."""
-    merged: dict[str, ServerSpec] = {}
-    for specs in sources:
-        for spec in specs:
-            merged.setdefault(spec.name, spec)
-    return merged
 
 
 class ToolEntry(Struct, frozen=True, kw_only=True):

@@ -23,15 +23,11 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.messages.requests import McpMessage
 
 
-class HostTransport:
+class HostTransport(ServerTransport):
     def __init__(self, name: str, host: Host) -> None:
+        super().__init__()
         self._name = name
         self._host = host
-        self._on_message: Callable[[Json], None] = lambda message: None
-        self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
-
-    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
-        self._on_message, self._on_lost = on_message, on_lost
 
     async def send(self, message: Json) -> None:
         """Raises ConnectionLost. The response to a request has been received when this returns."""
@@ -49,12 +45,6 @@ class HostTransport:
     def receive(self, message: Json) -> None:
         """Handle a message that the server started."""
         self._on_message(message)
-
-    async def close(self) -> None:
-        self._on_message = lambda message: None
-
-    def stderr_tail(self) -> str:
-        return ""
 
 
 def build_response(answer: Any) -> Json:
@@ -91,10 +81,11 @@ def parse_manifest(entry: Any) -> Manifest | None:
     return Manifest(initialized=entry["initializeResult"], tools=tools if is_whole else None)
 
 
-class ReplayTransport:
+class ReplayTransport(ServerTransport):
     """A connection whose handshake is answered from a manifest."""
 
     def __init__(self, inner: ServerTransport, manifest: Manifest) -> None:
+        super().__init__()
         self._inner = inner
         self._results: dict[str, Json | None] = {
             "initialize": manifest.initialized,
@@ -102,10 +93,9 @@ class ReplayTransport:
             "tools/list": manifest.tools,
         }
         """What is not answered yet, by method."""
-        self._on_message: Callable[[Json], None] = lambda message: None
 
     async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
-        self._on_message = on_message
+        await super().open(on_message, on_lost)
         await self._inner.open(on_message, on_lost)
 
     async def send(self, message: Json) -> None:
@@ -123,7 +113,7 @@ class ReplayTransport:
         self._on_message(message)
 
     async def close(self) -> None:
-        self._on_message = lambda message: None
+        self._silence()
         await self._inner.close()
 
     def stderr_tail(self) -> str:

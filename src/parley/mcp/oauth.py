@@ -35,7 +35,7 @@ from mcp.shared.auth import (
 )
 from mcp.shared.auth_utils import calculate_token_expiry
 
-from parley.mcp.base import Challenge, ConnectionLost, LoginRefused, NeedsAuth, ServerSpec, TokenFile
+from parley.mcp.base import Challenge, ConnectionLost, LoginRefused, LoginTokens, NeedsAuth, ServerSpec
 from parley.mcp.content import clean
 from parley.protocol.base import Json
 
@@ -59,7 +59,7 @@ PAGE = "<!doctype html><title>Parley</title><p>{text}</p>"
 class StoredTokens:
     """What the package stores of one server, kept in the token file."""
 
-    def __init__(self, file: TokenFile, spec: ServerSpec) -> None:
+    def __init__(self, file: LoginTokens, spec: ServerSpec) -> None:
         self._file = file
         self._key = token_key(spec)
 
@@ -116,7 +116,7 @@ def token_key(spec: ServerSpec) -> str:
     return f"{spec.name} {spec.url}"
 
 
-def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
+def stored_login(spec: ServerSpec, file: LoginTokens | None) -> httpx2.Auth | None:
     """The authorization by an earlier login; None if there is none."""
     if file is None or not (tokens := StoredTokens(file, spec)).exist:
         return None
@@ -206,7 +206,7 @@ class Login:
         cls,
         spec: ServerSpec,
         connect: Callable[[httpx2.Auth], httpx2.AsyncClient],
-        file: TokenFile,
+        file: LoginTokens,
         redirect_uri: str | None = None,
         challenge: Challenge | None = None,
     ) -> Login:

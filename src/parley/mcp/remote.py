@@ -43,7 +43,7 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from parley.jsonrpc import METHOD_NOT_FOUND
-from parley.mcp.base import REFUSED, Challenge, ConnectionLost, NeedsAuth, ServerSpec, TokenFile
+from parley.mcp.base import REFUSED, Challenge, ConnectionLost, LoginTokens, NeedsAuth, ServerSpec, ServerTransport
 from parley.mcp.client import MAX_LISTED, PROBE_IDS, as_object
 from parley.mcp.content import LEFT_OUT_KEY
 from parley.mcp.oauth import StoredTokens, stored_login
@@ -84,7 +84,7 @@ class SessionExpired(ConnectionLost):
     """The server no longer knows the session, probably because it restarted."""
 
 
-class RemoteTransport:
+class RemoteTransport(ServerTransport):
     """What both transports share: two streams and the task that holds them open."""
 
     def __init__(
@@ -92,16 +92,15 @@ class RemoteTransport:
         spec: ServerSpec,
         proxy: str | None = None,
         trust: Callable[[], ssl.SSLContext] = httpx2.create_ssl_context,
-        tokens: TokenFile | None = None,
+        tokens: LoginTokens | None = None,
     ) -> None:
+        super().__init__()
         self._spec = spec
         self._tokens = tokens
         self._proxy = proxy
         self._trust = trust
         """Creates the TLS client context."""
         self._context: ssl.SSLContext | bool = True
-        self._on_message: Callable[[Json], None] = lambda message: None
-        self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
         self._write: Any = None
         self._version: str | None = None
         """The revision that the handshake agreed on."""
@@ -109,8 +108,6 @@ class RemoteTransport:
         """Which arguments of a tool are repeated in headers, for servers without a handshake."""
         self._errors: deque[Exception] = deque(maxlen=KEPT_ERRORS)
         """Errors of the HTTP client. The package reports only that a request failed."""
-        self.challenge: Challenge | None = None
-        """How the server refused the last request that needs a login."""
         self._task: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[None] | None = None
 
@@ -122,7 +119,7 @@ class RemoteTransport:
 
     async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
         """Raises ConnectionLost."""
-        self._on_message, self._on_lost = on_message, on_lost
+        await super().open(on_message, on_lost)
         loop = asyncio.get_running_loop()
         try:
             self._context = await asyncio.to_thread(self._trust)
@@ -157,16 +154,13 @@ class RemoteTransport:
         return headers
 
     async def close(self) -> None:
-        self._on_message, self._on_lost = lambda message: None, lambda reason: None
+        self._silence()
         if self._task is None:
             return
         for _ in range(2):  # the package ends the session on the server, which may not answer
             self._task.cancel()
             if (await asyncio.wait({self._task}, timeout=GRACE_SECONDS))[0]:
                 break
-
-    def stderr_tail(self) -> str:
-        return ""
 
     async def _run(self, opened: asyncio.Future[None]) -> None:
         """Hold the transport open. Its scopes must be exited by the task that entered them."""
@@ -388,7 +382,7 @@ class UnsavedTokens:
         self._tokens = tokens
 
 
-def create_provider(spec: ServerSpec, tokens: TokenFile | None = None) -> httpx2.Auth | None:
+def create_provider(spec: ServerSpec, tokens: LoginTokens | None = None) -> httpx2.Auth | None:
     """The authorization of requests: as configured, or by an earlier login; None if there is none.
 
     Raises ConnectionLost if the configuration is invalid.

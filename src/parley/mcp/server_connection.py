@@ -173,7 +173,7 @@ class McpServer:
     @property
     def challenge(self) -> Challenge | None:
         """How it refused the last request that needs a login."""
-        return getattr(self.transport, "challenge", None)
+        return None if self.transport is None else self.transport.challenge
 
     def has(self, what: str) -> bool:
         """Whether it is connected and offers `tools`, `prompts` or `resources`."""

@@ -15,18 +15,19 @@ from typing import Any
 import msgspec
 
 from parley.errors import ToolError
-from parley.mcp.base import TAIL_BYTES, ConnectionLost, ServerSpec
+from parley.mcp.base import TAIL_BYTES, ConnectionLost, ServerSpec, ServerTransport
 from parley.protocol.base import Json, encode_json, replace_lone_surrogates
 from parley.protocol.framing import Framer, Line, OverlongLine
-from parley.workspace.process.processes import CommandStarter, RunningCommand
+from parley.workspace.process.processes import CommandStarter, PreparedCommand, RunningCommand
 
 MAX_LINE_BYTES = 32 << 20
 GRACE_SECONDS = 0.5
 """From closing stdin to SIGTERM, and from the end of the output to reporting the loss."""
 
 
-class Stdio:
+class Stdio(ServerTransport):
     def __init__(self, spec: ServerSpec, processes: CommandStarter, cwd: str, environment: Mapping[str, str]) -> None:
+        super().__init__()
         self._spec = spec
         self._processes = processes
         self._cwd = os.path.join(cwd, spec.cwd or "")
@@ -34,17 +35,14 @@ class Stdio:
         self._command: RunningCommand | None = None
         self._framer = Framer(MAX_LINE_BYTES)
         self._errors = bytearray()
-        self._on_message: Callable[[Json], None] = lambda message: None
-        self._on_lost: Callable[[ConnectionLost | str], None] = lambda reason: None
 
     async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
         """Raises ConnectionLost."""
-        self._on_message, self._on_lost = on_message, on_lost
+        await super().open(on_message, on_lost)
         try:
             argv = [await self._find_program(), *self._spec.args]
-            self._command = await self._processes.start(
-                argv, cwd=self._cwd, environment=self._environment, take=self._read, take_errors=self._append_stderr
-            )
+            prepared = PreparedCommand(argv=argv, cwd=self._cwd, environment=self._environment)
+            self._command = await self._processes.start(prepared, self._read, self._append_stderr)
         except ToolError as exc:
             raise ConnectionLost(str(exc)) from None
         self._command.ended.add_done_callback(self._on_exit)
@@ -77,7 +75,7 @@ class Stdio:
             raise ConnectionLost(f"the server does not read its input: {exc.strerror}") from None
 
     async def close(self) -> None:
-        self._on_message, self._on_lost = lambda message: None, lambda reason: None
+        self._silence()
         command = self._command
         if command is None or command.ended.done():
             return

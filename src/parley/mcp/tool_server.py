@@ -7,7 +7,7 @@
 Calls run concurrently; a client can cancel one. A client of the revision 2025-11-25 or an earlier one starts with
 `initialize`. One of 2026-07-28 names its revision in the `_meta` of each request, and there is no handshake.
 
-See also: `client.py` for the other side, `cli/commands/mcp/serve.py` for what runs the calls.
+See also: `client.py` for the other side, `cli/commands/server/mcp.py` for what runs the calls.
 """
 
 from __future__ import annotations

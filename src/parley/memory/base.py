@@ -5,7 +5,6 @@ versions can be read and restored. A summary covers a range of messages, or seve
 stays in the log.
 
     MemoryWorker     what a session calls: after a turn, when the window is nearly full, at the end
-    SessionMemory    the stored memory of one session
     Recall           search and lookup, for tools
 
     outline()        an overview of the tree: slugs and titles, each below its parent
@@ -17,13 +16,14 @@ See also: `worker.py` and `summarizer.py` for a running session, `database.py`, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from parley.models.catalog import ModelRef
 from parley.protocol.base import Json, Struct
 from parley.stores.base import SearchHit
 
+T = TypeVar("T")
 CURATOR, PERSON = "curator", "person"
 """The authors of versions."""
 OUTLINE_CHARS = 6_000
@@ -152,36 +152,11 @@ class Recall(Protocol):
         """The messages of a range of records, of this session or another. Raises UnknownSession."""
 
 
-class SessionMemory(Protocol):
-    """The stored memory of one session. Methods that can block on the disk are async."""
-
-    policy: MemoryPolicy
-    recall: Recall
-
-    def outline(self) -> str:
-        """The titles of all entries, for the system prompt; empty if there are none. Raises SessionError."""
-
-    def progress(self) -> int:
-        """The last record that was consolidated; -1 if none was. Raises SessionError."""
-
-    async def store(self, summaries: Sequence[Summary]) -> None:
-        """Raises SessionError."""
-
-    async def consolidate(self, ask: AskModel, decide: DecideCall, note: Callable[[ConsolidationReport], None]) -> None:
-        """Consolidate everything since the last time. `note` receives intermediate results.
-
-        Raises ModelError, SessionError. Can be cancelled: finished changes stay.
-        """
-
-
 class MemoryWorker(Protocol):
     """What a session calls to keep its memory up to date. Nothing here delays a turn."""
 
     awaited: asyncio.Event
     """Set when the session waits for nothing but its memory."""
-
-    @property
-    def memory(self) -> SessionMemory: ...
 
     def turn_ended(self) -> None:
         """Start a consolidation after a turn, if there is enough new text."""
@@ -199,6 +174,21 @@ class MemoryWorker(Protocol):
         """Wait for the running consolidation, up to a limit."""
 
     async def close(self) -> None: ...
+
+
+def split_pieces(items: Iterable[T], measure: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Split into pieces of limited size; an item that is too large is a piece of its own."""
+    piece: list[T] = []
+    size = 0
+    for item in items:
+        added = measure(item)
+        if piece and size + added > most:
+            yield piece
+            piece, size = [], 0
+        piece.append(item)
+        size += added
+    if piece:
+        yield piece
 
 
 def curator_decision(id: str, tool: str, input_sha256: str, mode: str) -> Json:

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Meta
 
 from parley._threads import run_in_thread
-from parley.errors import Refusal
+from parley.errors import EditRefused
 from parley.memory.base import (
     AskModel,
     ConsolidationReport,
@@ -139,12 +139,12 @@ class Curator:
         id, name, given = str(call.get("id")), str(call.get("name")), call.get("input")
         try:
             if name not in OPERATIONS:
-                raise Refusal(f"unknown tool {name!r} (choose from {', '.join(OPERATIONS)})")
+                raise EditRefused(f"unknown tool {name!r} (choose from {', '.join(OPERATIONS)})")
             kind, _, run = OPERATIONS[name]
             input = msgspec.convert(given, kind)
             self._decide(id, name, given if isinstance(given, dict) else {})
             text = await run_to_completion(lambda: run(self, input))
-        except (Refusal, msgspec.ValidationError) as exc:
+        except (EditRefused, msgspec.ValidationError) as exc:
             return {"type": "tool_result", "tool_use_id": id, "content": str(exc), "is_error": True}
         return {"type": "tool_result", "tool_use_id": id, "content": text}
 
@@ -182,12 +182,14 @@ class Curator:
     def read(self, call: CuratorReadInput) -> str:
         entry = self._tree.get(call.slug)
         if entry is None or entry.archived:
-            raise Refusal(f"there is no entry {call.slug!r}")
+            raise EditRefused(f"there is no entry {call.slug!r}")
         return format_entry(entry)
 
     def _named(self, numbers: list[int]) -> tuple[EntrySource, ...]:
         if strange := [number for number in numbers if number not in self._sources]:
-            raise Refusal(f"#{strange[0]} is not in this excerpt: use only the message numbers that the excerpt shows")
+            raise EditRefused(
+                f"#{strange[0]} is not in this excerpt: use only the message numbers that the excerpt shows"
+            )
         return tuple(self._sources[number] for number in dict.fromkeys(numbers))
 
 
@@ -268,18 +270,3 @@ def cut(text: str, most_chars: int) -> str:
 
 def format_line(line: LogMessage) -> str:
     return f"[#{line.seq} {line.kind}, {line.at[:10]}]\n{line.text}"
-
-
-def split_pieces(lines: Iterable[LogMessage], most_chars: int) -> Iterator[list[LogMessage]]:
-    """Split into pieces of limited length; a message that is too long is a piece of its own."""
-    piece: list[LogMessage] = []
-    size = 0
-    for line in lines:
-        chars = len(format_line(line))
-        if piece and size + chars > most_chars:
-            yield piece
-            piece, size = [], 0
-        piece.append(line)
-        size += chars
-    if piece:
-        yield piece

@@ -6,22 +6,170 @@
     entry = tree.undo("coffee")                                          # the first text again, as version 3
 
 Each call is one transaction. An invalid change raises Refusal with a text for the model or the user.
+
+The tables are in the SQLite file of a memory: in the database of the sessions or in a separate one.
+
+    with MemoryDatabase(path).writing() as run:     one transaction
+    with MemoryDatabase(path).reading() as run:     queries of an empty memory have no rows
+
+The file and the tables are created with the first write. Every use has its own connection, so that an abandoned
+thread leaves nothing open, and a killed process no partial change.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from parley.errors import Refusal
+from parley.errors import EditRefused
 from parley.memory.base import CURATOR, EntrySource, KnowledgeEntry
-from parley.memory.database import MemoryDatabase, Reader
 from parley.protocol.base import Struct
+from parley.stores.search_text import build_queries, significant_words
+from parley.workspace.private_database import (
+    IN_MEMORY,
+    Schema,
+    create_tables,
+    has_tables,
+    open_database,
+    transaction,
+    translate_errors,
+)
+
+TOKENIZER = 'tokenize="unicode61 remove_diacritics 0"'
+SCRIPT = f"""
+CREATE TABLE memory_entries (
+    id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, version INTEGER NOT NULL, parent TEXT, title TEXT NOT NULL,
+    body TEXT NOT NULL, links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL,
+    author TEXT NOT NULL
+);
+CREATE INDEX memory_entries_by_parent ON memory_entries (parent);
+CREATE TABLE memory_versions (
+    slug TEXT NOT NULL, version INTEGER NOT NULL, parent TEXT, title TEXT NOT NULL, body TEXT NOT NULL,
+    links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL, author TEXT NOT NULL,
+    PRIMARY KEY (slug, version)
+);
+CREATE TABLE memory_summaries (
+    id INTEGER PRIMARY KEY, session TEXT NOT NULL, rank INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
+    text TEXT NOT NULL, at TEXT NOT NULL, UNIQUE (session, rank, first, last)
+);
+CREATE TABLE memory_progress (session TEXT PRIMARY KEY, seq INTEGER NOT NULL);
+CREATE VIRTUAL TABLE memory_entry_words USING fts5(
+    slug, title, body, content='memory_entries', content_rowid='id', {TOKENIZER}
+);
+CREATE VIRTUAL TABLE memory_summary_words USING fts5(
+    text, content='memory_summaries', content_rowid='id', {TOKENIZER}
+);
+CREATE TRIGGER memory_entry_new AFTER INSERT ON memory_entries BEGIN
+    INSERT INTO memory_entry_words (rowid, slug, title, body) VALUES (new.id, new.slug, new.title, new.body);
+END;
+CREATE TRIGGER memory_entry_changed AFTER UPDATE ON memory_entries BEGIN
+    INSERT INTO memory_entry_words (memory_entry_words, rowid, slug, title, body)
+        VALUES ('delete', old.id, old.slug, old.title, old.body);
+    INSERT INTO memory_entry_words (rowid, slug, title, body) VALUES (new.id, new.slug, new.title, new.body);
+END;
+CREATE TRIGGER memory_summary_new AFTER INSERT ON memory_summaries BEGIN
+    INSERT INTO memory_summary_words (rowid, text) VALUES (new.id, new.text);
+END;
+CREATE TRIGGER memory_summary_gone AFTER DELETE ON memory_summaries BEGIN
+    INSERT INTO memory_summary_words (memory_summary_words, rowid, text) VALUES ('delete', old.id, old.text);
+END;
+"""
+SCHEMA = Schema("memory", 1, SCRIPT)
+TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progress")
+
+
+class NoTables:
+    """A memory in which nothing was stored yet."""
+
+    def execute(self, statement: str, given: Sequence[Any] = ()) -> NoTables:
+        return self
+
+    def fetchone(self) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(())
+
+
+NO_TABLES = NoTables()
+Reader = sqlite3.Connection | NoTables
+
+
+class MemoryDatabase:
+    def __init__(self, path: Path, below: int = 0) -> None:
+        """`below` is how many of the folders above the file are private and must not be links."""
+        self.path = path
+        self._below = below
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction. Raises SessionError."""
+        with translate_errors(f"the memory {self.path}"), self._open() as database, transaction(database):
+            create_tables(database, SCHEMA)
+            yield database
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        """Raises SessionError."""
+        if not self._exists():
+            yield NO_TABLES
+            return
+        with translate_errors(f"the memory {self.path}"), self._open() as database:
+            yield database if has_tables(database, SCHEMA) else NO_TABLES
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was stored yet. Raises SessionError."""
+        with self.reading() as run:
+            return run is NO_TABLES
+
+    def search(self, statement: str, text: str, limit: int, *given: Any) -> list[tuple[Any, ...]]:
+        """The rows with all the words, then those with some, best first and each once. Raises SessionError.
+
+        The statement takes a full-text query, what is given, and a limit. Its first column identifies a row.
+        """
+        hits: dict[Any, tuple[Any, ...]] = {}
+        with self.reading() as run:
+            for query in build_queries(significant_words(text)):
+                for row in run.execute(statement, (query, *given, limit)):
+                    hits.setdefault(row[0], row)
+        return list(hits.values())[:limit]
+
+    def dry_run(self) -> MemoryDatabase:
+        """A copy in memory, to preview changes. Raises SessionError."""
+        return DryRunDatabase(self)
+
+    def _exists(self) -> bool:
+        return self.path.exists()
+
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
+        return closing(open_database(self.path, SCHEMA, below=self._below, create=False))
+
+
+class DryRunDatabase(MemoryDatabase):
+    """A copy of a memory. Changes are discarded."""
+
+    def __init__(self, of: MemoryDatabase) -> None:
+        super().__init__(of.path)
+        self._database = open_database(IN_MEMORY, SCHEMA)
+        with self.writing() as mine, of.reading() as theirs:
+            for table in TABLES:
+                for row in theirs.execute(f"SELECT * FROM {table}"):
+                    mine.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+    def _exists(self) -> bool:
+        return True
+
+    def _open(self) -> AbstractContextManager[sqlite3.Connection]:
+        return nullcontext(self._database)
+
 
 SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 LONGEST_SLUG, LONGEST_TITLE, LONGEST_BODY, MOST_LINKS = 80, 200, 20_000, 50
@@ -107,7 +255,7 @@ class KnowledgeTree:
         with self._database.writing() as run:
             there = find_entry(run, entry.slug)
             if there is not None and not there.archived:
-                raise Refusal(
+                raise EditRefused(
                     f"the entry {entry.slug!r} already exists, at version {there.version}: update it "
                     "instead of creating it"
                 )
@@ -135,7 +283,7 @@ class KnowledgeTree:
             more = tuple(source for source in sources if source not in before.sources)
             after = self._next(before, sources=(*before.sources, *more), **changes)
             if all(getattr(after, name) == getattr(before, name) for name in CHANGEABLE):
-                raise Refusal(f"{slug!r} already has these values; nothing was changed")
+                raise EditRefused(f"{slug!r} already has these values; nothing was changed")
             check_entry(run, after)
             write_version(run, after, before)
         return after
@@ -173,7 +321,9 @@ class KnowledgeTree:
         old = next((entry for entry in all if entry.version == version), None)
         if old is None or version == before.version:
             earlier = ", ".join(str(entry.version) for entry in all if entry.version != before.version) or "none"
-            raise Refusal(f"{before.slug!r} has no earlier version {version} to restore (earlier versions: {earlier})")
+            raise EditRefused(
+                f"{before.slug!r} has no earlier version {version} to restore (earlier versions: {earlier})"
+            )
         return self._next(old, version=before.version + 1)
 
     def _next(self, before: KnowledgeEntry, **changes: Any) -> KnowledgeEntry:
@@ -189,21 +339,21 @@ class KnowledgeTree:
 def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
     """Raises Refusal if an entry is invalid."""
     if not SLUG.fullmatch(entry.slug) or len(entry.slug) > LONGEST_SLUG:
-        raise Refusal(
+        raise EditRefused(
             f"{entry.slug!r} is not a valid slug: use lower-case letters and digits, with single hyphens between them, "
             f"at most {LONGEST_SLUG} characters"
         )
     for name, text, most in (("title", entry.title, LONGEST_TITLE), ("body", entry.body, LONGEST_BODY)):
         if not text or len(text) > most:
-            raise Refusal(f"the {name} has {len(text)} characters; it must have 1 to {most}")
+            raise EditRefused(f"the {name} has {len(text)} characters; it must have 1 to {most}")
     if len(entry.links) > MOST_LINKS:
-        raise Refusal(f"an entry can have at most {MOST_LINKS} links, not {len(entry.links)}")
+        raise EditRefused(f"an entry can have at most {MOST_LINKS} links, not {len(entry.links)}")
     for slug in filter(None, (entry.parent, *entry.links)):
         there = find_entry(run, slug)
         if there is None or there.archived:
-            raise Refusal(f"{entry.slug!r} refers to {slug!r}, which is {'archived' if there else 'not an entry'}")
+            raise EditRefused(f"{entry.slug!r} refers to {slug!r}, which is {'archived' if there else 'not an entry'}")
     if entry.parent is not None and entry.slug in ancestors(run, entry.parent):
-        raise Refusal(
+        raise EditRefused(
             f"{entry.slug!r} cannot be moved below {entry.parent!r}: {entry.parent!r} is itself below {entry.slug!r}"
         )
 
@@ -211,7 +361,7 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
 def check_no_children(run: sqlite3.Connection, slug: str) -> None:
     """Raises Refusal if an entry has children."""
     if left := [child.slug for child in children(run, slug)]:
-        raise Refusal(f"{slug!r} has entries below it: move or archive {', '.join(left)} first")
+        raise EditRefused(f"{slug!r} has entries below it: move or archive {', '.join(left)} first")
 
 
 def current_version(run: sqlite3.Connection, slug: str, version: int) -> KnowledgeEntry:
@@ -220,7 +370,9 @@ def current_version(run: sqlite3.Connection, slug: str, version: int) -> Knowled
     if there is None or there.archived:
         raise unknown_entry(slug)
     if there.version != version:
-        raise Refusal(f"{slug!r} is now at version {there.version}, not {version}: read it again before you change it")
+        raise EditRefused(
+            f"{slug!r} is now at version {there.version}, not {version}: read it again before you change it"
+        )
     return there
 
 
@@ -229,8 +381,8 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def unknown_entry(slug: str) -> Refusal:
-    return Refusal(f"there is no entry {slug!r}")
+def unknown_entry(slug: str) -> EditRefused:
+    return EditRefused(f"there is no entry {slug!r}")
 
 
 # Rows.
@@ -263,19 +415,15 @@ def ancestors(run: sqlite3.Connection, slug: str | None) -> list[str]:
 
 def write_version(run: sqlite3.Connection, entry: KnowledgeEntry, before: KnowledgeEntry | None) -> None:
     """Write a version and make it the current one."""
-    row = as_row(entry)
+    links, sources = (msgspec.json.encode(each).decode() for each in (entry.links, entry.sources))
+    fields = (entry.slug, entry.version, entry.parent, entry.title, entry.body, links, sources)
+    row = (*fields, int(entry.archived), entry.at, entry.author)
     run.execute(f"INSERT INTO memory_versions ({COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
     if before is None:
         run.execute(f"INSERT INTO memory_entries ({COLUMNS}) VALUES ({', '.join('?' * len(row))})", row)
     else:
         names = ", ".join(f"{name} = ?" for name in COLUMNS.split(", "))
         run.execute(f"UPDATE memory_entries SET {names} WHERE slug = ?", (*row, entry.slug))
-
-
-def as_row(entry: KnowledgeEntry) -> tuple[Any, ...]:
-    links, sources = (msgspec.json.encode(each).decode() for each in (entry.links, entry.sources))
-    fields = (entry.slug, entry.version, entry.parent, entry.title, entry.body, links, sources)
-    return (*fields, int(entry.archived), entry.at, entry.author)
 
 
 def as_entry(row: tuple[Any, ...]) -> KnowledgeEntry:

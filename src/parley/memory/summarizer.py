@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 
 from parley.engine.context import summary
+from parley.engine.context.cache_markers import mark_prefix
 from parley.engine.context.compactor import Compactor, Summarized
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import (
@@ -34,7 +35,8 @@ from parley.engine.context.summary import block_text
 from parley.engine.context.system_prompt import system_blocks
 from parley.engine.side.retry import is_about_length
 from parley.errors import ModelError, SessionError
-from parley.memory.base import SessionMemory, Summary
+from parley.memory.base import Summary, split_pieces
+from parley.memory.session_memory import SessionMemory
 from parley.models.base import ModelRequest
 from parley.models.catalog import CHARS_PER_TOKEN, ModelRef
 from parley.protocol.base import Json
@@ -98,6 +100,10 @@ class Summarizer(Compactor):
         """Tokens for summaries and messages."""
         return max(0, self._threshold() - self._conversation.overhead_tokens())
 
+    def _remove_results(self) -> bool:
+        """Nothing is removed: summaries replace the messages, and each can be opened again."""
+        return False
+
     def _find_keep_start(self, trigger: str) -> int | None:
         messages = list(self._conversation.journal.history.list_messages())
         if trigger == "manual":  # the user wants as much as possible to be summarized
@@ -117,7 +123,7 @@ class Summarizer(Compactor):
         conversation, new = self._conversation, list[Summary]()
         row = find_summaries(conversation.journal.history.list_entries(), conversation.config.identity.id)
         max_chars = int(self._window() * SHARE_OF_WINDOW) * CHARS_PER_TOKEN
-        for piece in split_entries(self._unsummarized(at), max(1, max_chars)):
+        for piece in split_pieces(self._unsummarized(at), lambda line: len(format_entry(line)), max_chars):
             new.append(await self._summarize_entries(piece))
         row += new
         while (place := find_due(row, row_tokens(self._room))) is not None:
@@ -167,7 +173,7 @@ class Summarizer(Compactor):
         choice, known = self._model, self._conversation.config.model.get_info(self._model)
         return ModelRequest(
             model=choice.request_name,
-            system=system_blocks(INSTRUCTIONS),
+            system=mark_prefix([], system_blocks(INSTRUCTIONS))[1],
             messages=[{"role": "user", "content": [{"type": "text", "text": text}]}],
             max_tokens=min(summary_tokens(self._room) + SPARE_TOKENS, known.max_output_tokens),
             session_id=self._conversation.config.identity.id,
@@ -240,20 +246,6 @@ def find_summaries(lines: Sequence[HistoryEntry], session_id: str) -> list[Summa
 def find_unsummarized(lines: Sequence[HistoryEntry], kept: frozenset[str]) -> list[HistoryEntry]:
     """The entries to summarize: neither kept nor summaries themselves."""
     return [line for line in lines if line.uuid not in kept and not line.summaries and line.content]
-
-
-def split_entries(lines: Sequence[HistoryEntry], max_chars: int) -> list[list[HistoryEntry]]:
-    """Split entries into pieces that fit into one request."""
-    found: list[list[HistoryEntry]] = [[]]
-    size = 0
-    for line in lines:
-        chars = len(format_entry(line))
-        if found[-1] and size + chars > max_chars:
-            found.append([])
-            size = 0
-        found[-1].append(line)
-        size += chars
-    return [piece for piece in found if piece]
 
 
 def format_entry(line: HistoryEntry) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from typing import Annotated, ClassVar
 
 from msgspec import Meta
@@ -61,7 +60,13 @@ class MemorySearch:
             )
         except SessionError as exc:
             raise ToolError(str(exc)) from None
-        found = drop_visible(found, context.session.in_view(), call.limit)
+        # Limit the results of each kind; messages that the model sees anyway come last.
+        in_view = context.session.in_view()
+        limit = call.limit
+        messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
+        found = RecallResults(
+            entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit])
+        )
         detail = {
             **REPEATS,
             "entries": [entry.slug for entry in found.entries],
@@ -125,14 +130,6 @@ def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
         raise ToolError(f"There are no messages from #{first} to #{last}.")
     detail: Json = {**REPEATS, "first": first, "last": last, "messages": len(lines)}
     return ToolOutput(content=fit_messages(lines), detail=detail)
-
-
-def drop_visible(found: RecallResults, in_view: Collection[tuple[str, int]], limit: int) -> RecallResults:
-    """Limit the results of each kind; messages that the model sees anyway come last."""
-    messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
-    return RecallResults(
-        entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit])
-    )
 
 
 def parse_range(text: str) -> tuple[int, int]:

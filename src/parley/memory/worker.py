@@ -20,9 +20,9 @@ from parley.engine.approval.request import input_digest
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import HistoryEntry, tokens_from_chars
 from parley.engine.context.summary import block_text
-from parley.engine.session.memory_host import MemoryHost
 from parley.errors import ModelError, SessionError, UsageError
-from parley.memory.base import ConsolidationReport, SessionMemory, curator_decision
+from parley.memory.base import ConsolidationReport, curator_decision
+from parley.memory.session_memory import SessionMemory
 from parley.memory.summarizer import Summarizer
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json
@@ -38,8 +38,8 @@ TOO_LONG = "Out of time; the rest is done next time."
 class LocalMemoryWorker:
     """Implements `parley.memory.base.MemoryWorker`."""
 
-    def __init__(self, host: MemoryHost, open_memory: Callable[[], SessionMemory]) -> None:
-        self._host = host
+    def __init__(self, own: Conversation, open_memory: Callable[[], SessionMemory]) -> None:
+        self._own = own
         self._open_memory = open_memory
         self._task: asyncio.Task[None] | None = None
         self._again = False
@@ -83,10 +83,10 @@ class LocalMemoryWorker:
         try:
             done = self.memory.progress() if self._progress is None else self._progress
         except SessionError as exc:
-            self._host.warn(str(exc))
+            self._own.config.warn(str(exc))
             return 0
         self._progress, pending = done, 0
-        for line in reversed(self._host.journal.history.list_entries()):
+        for line in reversed(self._own.journal.history.list_entries()):
             if line.seq <= done:
                 break
             pending += 0 if line.summaries else entry_tokens(line)
@@ -134,7 +134,7 @@ class LocalMemoryWorker:
             self._failures += 1
             words = f"It failed: {exc}"
         except Exception as exc:  # a bug fails this consolidation, not the session
-            self._host.warn("".join(traceback.format_exception(exc)))
+            self._own.config.warn("".join(traceback.format_exception(exc)))
             self._failures += 1
             words = f"It failed: internal error: {type(exc).__name__}: {exc}"
         else:
@@ -148,7 +148,7 @@ class LocalMemoryWorker:
 
     def _send_report(self, totals: ConsolidationReport, words: str) -> None:
         summary = " ".join(filter(None, (totals.words, words)))
-        self._host.outbox.send(
+        self._own.parts.outbox.send(
             Consolidation(
                 entries_created=totals.created,
                 entries_updated=totals.updated,
@@ -161,18 +161,15 @@ class LocalMemoryWorker:
         """Raises ModelError."""
         choice = self._choose_curator()
         assert choice is not None
-        return await self._host.side_query.converse(choice, system, messages, tools)
+        return await self._own.parts.side_query.converse(choice, system, messages, tools)
 
     def _append_decision(self, id: str, tool: str, input: Json) -> None:
         """Record the decision before the call runs. Raises SessionError."""
-        self._host.journal.append_event(
-            "permission", curator_decision(id, tool, input_digest(input), self._host.get_mode())
-        )
+        self._own.journal.append_event("permission", curator_decision(id, tool, input_digest(input), self._own.mode()))
 
     def _choose_curator(self) -> ModelRef | None:
-        return self.memory.policy.choose_curator(
-            self._host.get_model(), self._host.small_model, self._host.resolve_model
-        )
+        models = self._own.config.model
+        return self.memory.policy.choose_curator(self._own.model, models.small, models.resolve)
 
 
 def entry_tokens(line: HistoryEntry) -> int:

@@ -19,8 +19,8 @@ SEND = "SendMessage"
 MOST_LISTED = 60
 MOST_WORDS = 200
 WHAT = (
-    "Hands a piece of work to an agent with a context of its own, and gives you its report. With run_in_background "
-    "you continue at once and are notified when it is done. Call several at once for work that is independent. Kinds:"
+    "Hands work to an agent with a context of its own, and gives you its report. In the background, you are notified "
+    "when it is done. Call several at once for independent work. Kinds:"
 )
 
 
@@ -46,12 +46,14 @@ class AgentShown(Struct, frozen=True, kw_only=True):
 
     description: Annotated[str, Meta(description="The work in three to five words")]
     prompt: Annotated[str, Meta(description="All that the agent must know: it sees nothing else")]
-    subagent_type: str = DEFAULT_AGENT
-    model: Literal["sonnet", "opus", "haiku", "fable"] | None = None
-    run_in_background: bool | None = None
+    subagent_type: Annotated[str, Meta(description="One of the kinds")] = DEFAULT_AGENT
+    model: Annotated[
+        Literal["sonnet", "opus", "haiku", "fable"] | None, Meta(description="Another model than the kind's own")
+    ] = None
+    run_in_background: Annotated[bool | None, Meta(description="Go on without waiting for the report")] = None
     isolation: Annotated[
         Literal["worktree"] | None,
-        Meta(description="`worktree`: in a git worktree of its own, which is kept if it changes anything"),
+        Meta(description="In a git worktree of its own, which is kept if anything in it changes"),
     ] = None
 
 

@@ -5,19 +5,15 @@ The engine implements `Background` in engine/tasks/manager.py. Bash, Monitor and
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import CommandOrder, Context, ToolOutput
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
-
-if TYPE_CHECKING:
-    from parley.tools.base import CommandOrder
-
 
 RUNNING = "running"
 DEFAULT_WAIT_MS = 30_000
@@ -131,31 +127,27 @@ class TaskOutput:
             await background.wait(task.id, min(max(0, call.timeout), LONGEST_WAIT_MS) / 1000)
         if task.status != RUNNING:
             background.mark_known(task.id)
-        return format_task(task, background.tail(task.id, SHOWN_BYTES), waited=call.block)
-
-
-def format_task(task: BackgroundTask, tail: OutputTail, *, waited: bool) -> ToolOutput:
-    """The result for the model and the client."""
-    code = "" if task.exit_code is None else f" (exit code {task.exit_code})"
-    lines = [f"Task {task.id} ({task.description}): {task.status}{code}"]
-    if tail.is_cut:
-        lines.append(f"Output: {tail.total_bytes} bytes in {task.output_file}; this is the end of it:")
-    elif tail.text:
-        lines.append(f"Output (also in {task.output_file}):")
-    else:
-        lines.append("No output so far." if task.status == RUNNING else "No output.")
-    state: Json = {
-        "task_id": task.id,
-        "task_type": task.kind,
-        "status": task.status,
-        "description": task.description,
-        "output": tail.text,
-        "exitCode": task.exit_code,
-    }
-    ready = task.status != RUNNING
-    outcome = "success" if ready else ("timeout" if waited else "not_ready")
-    text = "\n".join([*lines, tail.text] if tail.text else lines)
-    return ToolOutput(content=text, detail={"retrieval_status": outcome, "task": state})
+        tail = background.tail(task.id, SHOWN_BYTES)
+        code = "" if task.exit_code is None else f" (exit code {task.exit_code})"
+        lines = [f"Task {task.id} ({task.description}): {task.status}{code}"]
+        if tail.is_cut:
+            lines.append(f"Output: {tail.total_bytes} bytes in {task.output_file}; this is the end of it:")
+        elif tail.text:
+            lines.append(f"Output (also in {task.output_file}):")
+        else:
+            lines.append("No output so far." if task.status == RUNNING else "No output.")
+        state: Json = {
+            "task_id": task.id,
+            "task_type": task.kind,
+            "status": task.status,
+            "description": task.description,
+            "output": tail.text,
+            "exitCode": task.exit_code,
+        }
+        ready = task.status != RUNNING
+        outcome = "success" if ready else ("timeout" if call.block else "not_ready")
+        text = "\n".join([*lines, tail.text] if tail.text else lines)
+        return ToolOutput(content=text, detail={"retrieval_status": outcome, "task": state})
 
 
 class TaskStopShown(Struct, frozen=True, kw_only=True):

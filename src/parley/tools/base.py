@@ -26,17 +26,16 @@ from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Files, FileSearch, Scope, Worktree
-from parley.workspace.process.processes import Processes, ResultFile
+from parley.workspace.process.processes import PreparedCommand, Processes, ResultFile
 
 if TYPE_CHECKING:
     from parley.memory.base import Recall
     from parley.tools.background import Background
     from parley.tools.mcp_servers import ResourceServer
+    from parley.tools.planning import Goal
     from parley.tools.schedule import Schedule
-    from parley.tools.set_goal import Goal
     from parley.tools.worktree import SessionWorktrees
     from parley.workspace.sandbox.commands import CommandSandbox
-    from parley.workspace.sandbox.launcher import SandboxLauncher
     from parley.workspace.web import Web
 
 
@@ -57,19 +56,17 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
     """Entries of the long-term memory that it shows, for the client."""
 
 
-class CommandOrder(Struct, frozen=True, kw_only=True):
+class NoInput(Struct, frozen=True, forbid_unknown_fields=True):
+    """The input of a tool that takes none."""
+
+
+class CommandOrder(PreparedCommand, frozen=True, kw_only=True):
     """A command to run for a call."""
 
-    argv: list[str]
     command: str
     """The command line, as the model wrote it."""
     description: str
-    tool_use_id: str
-    cwd: str
-    environment: Mapping[str, str]
     timeout_seconds: float
-    sandbox: SandboxLauncher | None = None
-    """Where it runs; None for outside of a sandbox."""
 
 
 class AgentCalls(Protocol):
@@ -136,6 +133,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """The MCP servers that are still connecting."""
     deferred_tools: Callable[[], DeferredTools | None] = lambda: None
     """The tools of the agent that calls which can be searched; None if all are loaded."""
+    has_result: Callable[[str], bool] = lambda call: False
+    """Whether the model can still see the result of a call of the agent."""
     set_mode: Callable[[str | None], None] | None = None
     """Changes the permission mode; None restores the mode before plan mode."""
     open_schedule: Callable[[], Schedule] | None = None
@@ -145,7 +144,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     open_worktrees: Callable[[], SessionWorktrees] | None = None
     """Moves the session into a git worktree and back."""
     describe_plan_mode: Callable[[Context], str] = lambda context: ""
-    """The client's own instructions for plan mode; empty if it has none."""
+    """What the model is told of plan mode."""
     open_memory: Callable[[], Recall] | None = None
     """Opens the long-term memory."""
     in_view: Callable[[], Collection[tuple[str, int]]] = frozenset
@@ -328,6 +327,16 @@ def open_service(opener: Callable[[], T] | None, what: str) -> T:
     return opener()
 
 
+WORK_LIST = "work list"
+"""The note with a function that describes what is left to do."""
+
+
+def describe_work(context: Context) -> str:
+    """What is on the work list of an agent; empty if nothing is left to do."""
+    describe: Callable[[], str] = context.state.notes.get(WORK_LIST, str)
+    return describe()
+
+
 class InvalidInput(Exception):
     """The input from the model does not match the schema of the tool."""
 
@@ -372,8 +381,23 @@ def input_schema(shown: type[Struct]) -> Json:
     """Cached: every model call sends all of them."""
     [made], parts = msgspec.json.schema_components([shown], ref_template="#/$defs/{name}")
     name = made["$ref"].rpartition("/")[2]
-    own = {key: value for key, value in parts.pop(name).items() if key not in ("title", "description")}
-    return {**own, "additionalProperties": False, **({"$defs": parts} if parts else {})}
+    own = {key: value for key, value in shorten(parts.pop(name)).items() if key != "description"}
+    return {**own, "additionalProperties": False, **({"$defs": shorten(parts)} if parts else {})}
+
+
+def shorten(shape: Any) -> Any:
+    """A schema without what tells the model nothing: titles, and that an optional field may be null."""
+    if isinstance(shape, list):
+        return [*map(shorten, shape)]
+    if not isinstance(shape, dict):
+        return shape
+    choices = [choice for choice in shape.get("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        shape = {**shape, **choices[0]}
+        del shape["anyOf"]
+    is_empty = "default" in shape and shape["default"] in (None, "")
+    left_out = {"title"} | ({"default"} if is_empty else set())
+    return {key: shorten(value) for key, value in shape.items() if key not in left_out or isinstance(value, dict)}
 
 
 class ToolRegistry(Mapping[str, Tool]):

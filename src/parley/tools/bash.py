@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
 
@@ -22,11 +22,9 @@ from parley.tools.background import BackgroundTask
 from parley.tools.base import CommandOrder, Context, ToolOutput
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
+from parley.workspace.sandbox.base import SandboxedCommand
+from parley.workspace.sandbox.commands import CommandPlace
 from parley.workspace.search_path import with_absolute_path
-
-if TYPE_CHECKING:
-    from parley.workspace.sandbox.commands import CommandPlace
-
 
 DEFAULT_TIMEOUT_MS = 120_000
 LONGEST_TIMEOUT_MS = 600_000
@@ -119,7 +117,6 @@ async def find_place(
     sandbox = context.find_sandbox(reach)
     if sandbox is None:
         return None
-    from parley.workspace.sandbox.base import SandboxedCommand
 
     folders = () if context.worktree is None else (context.worktree.path,)
     return await sandbox.place(
@@ -160,14 +157,7 @@ async def run_and_wait(wanted: CommandOrder, context: Context, output: CommandOu
     """Wait for the command. In a session the client can move it to the background."""
     if context.session.tasks is not None:
         return await context.session.tasks.run_command(wanted, output)
-    return await context.processes.run(
-        wanted.argv,
-        cwd=wanted.cwd,
-        environment=wanted.environment,
-        timeout_seconds=wanted.timeout_seconds,
-        output=output,
-        sandbox=wanted.sandbox,
-    )
+    return await context.processes.run(wanted, wanted.timeout_seconds, output)
 
 
 def moved_to_background(task: BackgroundTask, note: str) -> ToolOutput:
@@ -302,8 +292,8 @@ def shorten_output(done: Finished, text: str) -> str:
 
 
 class MonitorShown(Struct, frozen=True, kw_only=True):
-    command: str
-    description: str
+    command: Annotated[str, Meta(description="The command line to run")]
+    description: Annotated[str, Meta(description="What it watches, in a few words")]
     timeout_ms: Annotated[int, Meta(description=f"At most {LONGEST_MONITOR_TIMEOUT_MS}")] = MONITOR_TIMEOUT_MS
 
 

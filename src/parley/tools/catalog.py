@@ -1,4 +1,4 @@
-"""What is true of each tool, known without importing it.
+"""What is true of each tool, known without importing it, and which tools a session offers.
 
     find_traits("Read").effect             # "reads_files"
     find_traits("mcp__server__tool")       # UNKNOWN: such a tool is asked about
@@ -9,15 +9,21 @@ Permission rules, approval requests, recovery and the CLI ask here; they never c
 The subagent tool is listed as Task and the model knows it as Agent. Both names are accepted everywhere, and so are
 the older names of other tools.
 
-See also: `base.py` for the interface of a tool, `selection.py` for which tools a session offers.
+    select_tools(BUILT_IN, ToolSelection(asked=("Read", "Agent")))      # what `--tools Read,Agent` leaves of them
+
+A tool is offered if it exists, if what it needs exists, if it is requested (without a request: if it belongs to
+the default list), and unless it is denied by its bare name.
+
+See also: `base.py` for the interface of a tool.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any, Literal
 
-import msgspec
+from msgspec.structs import replace
 
 import parley.entry_points as entry_points
 from parley.protocol.base import Json, Struct
@@ -109,6 +115,42 @@ class ToolTraits(Struct, frozen=True, kw_only=True):
 
 UNKNOWN = ToolTraits()
 
+SESSION = ToolTraits(effect="session")
+RARE = ToolTraits(effect="session", is_deferrable=True)
+"""A tool of the session that few tasks need."""
+SCHEDULING = replace(RARE, needs="input", only_main_agent=True, activity="Scheduling")
+RESOURCES = replace(RARE, only_on_request=True)
+TASKS = replace(RARE, work_list="tasks")
+COMMANDS = ToolTraits(
+    effect="runs_commands",
+    subject_field="command",
+    activity_fields=("description", "command"),
+    counter="bashCount",
+)
+FILES = ToolTraits(
+    effect="writes_files",
+    path_fields=("file_path",),
+    subject_field="file_path",
+    rule_contents="own_paths",
+    title="Change {about}?",
+    activity="Editing",
+    activity_fields=("file_path",),
+    counter="editFileCount",
+    opens_folders=True,
+)
+SEARCHING = ToolTraits(
+    effect="searches_files",
+    path_fields=("path",),
+    subject_field="pattern",
+    rule_contents="own_paths",
+    activity_fields=("pattern",),
+    counter="searchCount",
+    for_read_only_agents=True,
+)
+WORKTREE = ToolTraits(needs="repository", only_main_agent=True, is_deferrable=True)
+"""The effect is not declared: such a tool changes the repository, so it asks."""
+WEB = ToolTraits(uses_network=True, is_deferrable=True, for_read_only_agents=True)
+
 TOOLS: dict[str, ToolTraits] = {
     "Task": ToolTraits(
         cls="parley.tools.agent:Agent",
@@ -121,183 +163,87 @@ TOOLS: dict[str, ToolTraits] = {
         aliases=("Agent",),
         model_name="Agent",
     ),
-    "Bash": ToolTraits(
+    "Bash": replace(
+        COMMANDS,
         cls="parley.tools.bash:Bash",
-        effect="runs_commands",
-        subject_field="command",
         rule_contents="words",
         title="Run this command?",
         activity="Running",
-        activity_fields=("description", "command"),
-        counter="bashCount",
         for_read_only_agents=True,
     ),
-    "CronCreate": ToolTraits(
-        cls="parley.tools.schedule:CronCreate",
-        effect="session",
-        subject_field="prompt",
-        activity="Scheduling",
-        activity_fields=("cron",),
-        needs="input",
-        only_main_agent=True,
-        is_deferrable=True,
+    "CronCreate": replace(
+        SCHEDULING, cls="parley.tools.schedule:CronCreate", subject_field="prompt", activity_fields=("cron",)
     ),
-    "CronDelete": ToolTraits(
-        cls="parley.tools.schedule:CronDelete",
-        effect="session",
-        needs="input",
-        only_main_agent=True,
-        is_deferrable=True,
-    ),
-    "CronList": ToolTraits(
-        cls="parley.tools.schedule:CronList",
-        effect="session",
-        needs="input",
-        only_main_agent=True,
-        is_deferrable=True,
-    ),
-    "Edit": ToolTraits(
-        cls="parley.tools.files.edit:Edit",
-        effect="writes_files",
-        path_fields=("file_path",),
-        subject_field="file_path",
-        rule_contents="write_paths",
-        title="Change {about}?",
-        activity="Editing",
-        activity_fields=("file_path",),
-        counter="editFileCount",
-        opens_folders=True,
-    ),
-    # The effect of these two is not declared: they change the repository, so they ask.
-    "EnterWorktree": ToolTraits(
+    "CronDelete": replace(SCHEDULING, cls="parley.tools.schedule:CronDelete", activity="Using"),
+    "CronList": replace(SCHEDULING, cls="parley.tools.schedule:CronList", activity="Using"),
+    "Edit": replace(FILES, cls="parley.tools.files.edit:Edit", rule_contents="write_paths"),
+    "EnterWorktree": replace(
+        WORKTREE,
         cls="parley.tools.worktree:EnterWorktree",
         subject_field="name",
         title="Work in a git worktree?",
         activity="Entering the worktree",
         activity_fields=("name", "path"),
-        needs="repository",
-        only_main_agent=True,
-        is_deferrable=True,
     ),
-    "ExitWorktree": ToolTraits(
+    "ExitWorktree": replace(
+        WORKTREE,
         cls="parley.tools.worktree:ExitWorktree",
         subject_field="action",
         title="Leave the worktree?",
         activity="Leaving the worktree",
-        needs="repository",
-        only_main_agent=True,
-        is_deferrable=True,
     ),
-    "Glob": ToolTraits(
+    "Glob": replace(
+        SEARCHING,
         cls="parley.tools.search:GlobTool",
-        effect="searches_files",
-        path_fields=("path",),
         pattern_field="pattern",
-        subject_field="pattern",
-        rule_contents="own_paths",
         title="Look for files in {about}?",
         activity="Finding",
-        activity_fields=("pattern",),
-        counter="searchCount",
         is_deferrable=True,
-        for_read_only_agents=True,
     ),
-    "Grep": ToolTraits(
-        cls="parley.tools.search:Grep",
-        effect="searches_files",
-        path_fields=("path",),
-        subject_field="pattern",
-        rule_contents="own_paths",
-        title="Search {about}?",
-        activity="Searching for",
-        activity_fields=("pattern",),
-        counter="searchCount",
-        for_read_only_agents=True,
-    ),
-    "ListAgents": ToolTraits(cls="parley.tools.delegation:ListAgents", effect="session", is_deferrable=True),
-    "Monitor": ToolTraits(
+    "Grep": replace(SEARCHING, cls="parley.tools.search:Grep", title="Search {about}?", activity="Searching for"),
+    "ListAgents": replace(RARE, cls="parley.tools.delegation:ListAgents"),
+    "Monitor": replace(
+        COMMANDS,
         cls="parley.tools.bash:Monitor",
-        effect="runs_commands",
-        subject_field="command",
         title="Monitor this command?",
         activity="Monitoring",
-        activity_fields=("description", "command"),
-        counter="bashCount",
         needs="input",
         is_deferrable=True,
     ),
-    "NotebookEdit": ToolTraits(
+    "NotebookEdit": replace(
+        FILES,
         cls="parley.tools.files.notebook:NotebookEdit",
-        effect="writes_files",
         path_fields=("notebook_path",),
         subject_field="notebook_path",
-        rule_contents="own_paths",
-        title="Change {about}?",
-        activity="Editing",
         activity_fields=("notebook_path",),
-        counter="editFileCount",
-        is_deferrable=True,
-        opens_folders=True,
-    ),
-    "AskUserQuestion": ToolTraits(
-        cls="parley.tools.planning:AskUserQuestion",
-        effect="session",
-        title="The model has a question",
-        needs="person",
         is_deferrable=True,
     ),
-    "EnterPlanMode": ToolTraits(
-        cls="parley.tools.planning:EnterPlanMode", effect="session", needs="person", is_deferrable=True
+    "AskUserQuestion": replace(
+        RARE, cls="parley.tools.planning:AskUserQuestion", title="The model has a question", needs="person"
     ),
-    "ExitPlanMode": ToolTraits(
-        cls="parley.tools.planning:ExitPlanMode",
-        effect="session",
-        plan_field="plan",
-        title="Carry out this plan?",
-        needs="person",
-        is_deferrable=True,
+    "EnterPlanMode": replace(RARE, cls="parley.tools.planning:EnterPlanMode", needs="person"),
+    "ExitPlanMode": replace(
+        RARE, cls="parley.tools.planning:ExitPlanMode", plan_field="plan", title="Carry out this plan?", needs="person"
     ),
-    "ListMcpResourcesTool": ToolTraits(
-        cls="parley.tools.mcp_servers:ListMcpResources",
-        effect="session",
-        aliases=("ListMcpResources",),
-        only_on_request=True,
-        is_deferrable=True,
+    "ListMcpResourcesTool": replace(
+        RESOURCES, cls="parley.tools.mcp_servers:ListMcpResources", aliases=("ListMcpResources",)
     ),
-    "ReadMcpResourceTool": ToolTraits(
-        cls="parley.tools.mcp_servers:ReadMcpResource",
-        effect="session",
-        aliases=("ReadMcpResource",),
-        only_on_request=True,
-        is_deferrable=True,
+    "ReadMcpResourceTool": replace(
+        RESOURCES, cls="parley.tools.mcp_servers:ReadMcpResource", aliases=("ReadMcpResource",)
     ),
-    "ReadMcpResourceDirTool": ToolTraits(
-        cls="parley.tools.mcp_servers:ReadMcpResourceDir",
-        effect="session",
-        aliases=("ReadMcpResourceDir",),
-        only_on_request=True,
-        is_deferrable=True,
+    "ReadMcpResourceDirTool": replace(
+        RESOURCES, cls="parley.tools.mcp_servers:ReadMcpResourceDir", aliases=("ReadMcpResourceDir",)
     ),
-    "ScheduleWakeup": ToolTraits(
-        cls="parley.tools.schedule:ScheduleWakeup",
-        effect="session",
-        subject_field="prompt",
-        activity="Scheduling",
-        activity_fields=("reason",),
-        needs="input",
-        only_main_agent=True,
-        is_deferrable=True,
+    "ScheduleWakeup": replace(
+        SCHEDULING, cls="parley.tools.schedule:ScheduleWakeup", subject_field="prompt", activity_fields=("reason",)
     ),
-    "SendMessage": ToolTraits(cls="parley.tools.delegation:SendMessage", effect="session", is_deferrable=True),
-    "SendUserMessage": ToolTraits(
-        cls="parley.tools.delegation:SendUserMessage",
-        effect="session",
-        needs="brief",
-        only_main_agent=True,
+    "SendMessage": replace(RARE, cls="parley.tools.delegation:SendMessage"),
+    "SendUserMessage": replace(
+        SESSION, cls="parley.tools.delegation:SendUserMessage", needs="brief", only_main_agent=True
     ),
-    "SetGoal": ToolTraits(
-        cls="parley.tools.set_goal:SetGoal",
-        effect="session",
+    "SetGoal": replace(
+        SESSION,
+        cls="parley.tools.planning:SetGoal",
         subject_field="condition",
         title="Work towards this goal?",
         activity="Setting the goal",
@@ -307,48 +253,26 @@ TOOLS: dict[str, ToolTraits] = {
         only_on_request=True,
     ),
     "Skill": ToolTraits(
-        cls="parley.tools.delegation:Skill",
-        effect="loads_skills",
-        subject_field="skill",
-        rule_contents="words",
+        cls="parley.tools.delegation:Skill", effect="loads_skills", subject_field="skill", rule_contents="words"
     ),
-    "TaskCreate": ToolTraits(
-        cls="parley.tools.work_list:TaskCreate", effect="session", work_list="tasks", is_deferrable=True
-    ),
-    "TaskGet": ToolTraits(
-        cls="parley.tools.work_list:TaskGet", effect="session", work_list="tasks", is_deferrable=True
-    ),
-    "TaskList": ToolTraits(
-        cls="parley.tools.work_list:TaskList", effect="session", work_list="tasks", is_deferrable=True
-    ),
-    "TaskOutput": ToolTraits(
-        cls="parley.tools.background:TaskOutput", effect="session", aliases=("BashOutput",), is_deferrable=True
-    ),
-    "TaskStop": ToolTraits(
-        cls="parley.tools.background:TaskStop", effect="session", aliases=("KillShell",), is_deferrable=True
-    ),
-    "TaskUpdate": ToolTraits(
-        cls="parley.tools.work_list:TaskUpdate", effect="session", work_list="tasks", is_deferrable=True
-    ),
-    "TodoWrite": ToolTraits(
-        cls="parley.tools.work_list:TodoWrite",
-        effect="session",
-        work_list="todos",
-        is_deferrable=True,
-        for_read_only_agents=True,
-    ),
-    "ToolSearch": ToolTraits(
+    "TaskCreate": replace(TASKS, cls="parley.tools.work_list:TaskCreate"),
+    "TaskGet": replace(TASKS, cls="parley.tools.work_list:TaskGet"),
+    "TaskList": replace(TASKS, cls="parley.tools.work_list:TaskList"),
+    "TaskOutput": replace(RARE, cls="parley.tools.background:TaskOutput", aliases=("BashOutput",)),
+    "TaskStop": replace(RARE, cls="parley.tools.background:TaskStop", aliases=("KillShell",)),
+    "TaskUpdate": replace(TASKS, cls="parley.tools.work_list:TaskUpdate"),
+    "TodoWrite": replace(RARE, cls="parley.tools.work_list:TodoWrite", work_list="todos", for_read_only_agents=True),
+    "ToolSearch": replace(
+        SESSION,
         cls="parley.tools.tool_search:ToolSearch",
-        effect="session",
         subject_field="query",
         activity="Searching for tools:",
         activity_fields=("query",),
         only_on_request=True,
     ),
-    "WaitForMcpServers": ToolTraits(
-        cls="parley.tools.mcp_servers:WaitForMcpServers", effect="session", only_on_request=True
-    ),
-    "WebFetch": ToolTraits(
+    "WaitForMcpServers": replace(SESSION, cls="parley.tools.mcp_servers:WaitForMcpServers", only_on_request=True),
+    "WebFetch": replace(
+        WEB,
         cls="parley.tools.web:WebFetch",
         effect="fetches_urls",
         subject_field="url",
@@ -356,52 +280,29 @@ TOOLS: dict[str, ToolTraits] = {
         title="Fetch {about}?",
         activity="Fetching",
         activity_fields=("url",),
-        uses_network=True,
-        is_deferrable=True,
-        for_read_only_agents=True,
     ),
-    "WebSearch": ToolTraits(
+    "WebSearch": replace(
+        WEB,
         cls="parley.tools.web:WebSearch",
         effect="searches_web",
         subject_field="query",
         title="Search the web for {about}?",
         activity="Searching the web for",
         activity_fields=("query",),
-        uses_network=True,
-        is_deferrable=True,
-        for_read_only_agents=True,
     ),
-    "Read": ToolTraits(
+    "Read": replace(
+        FILES,
         cls="parley.tools.files.read:Read",
         effect="reads_files",
-        path_fields=("file_path",),
-        subject_field="file_path",
         rule_contents="read_paths",
         title="Read {about}?",
         activity="Reading",
-        activity_fields=("file_path",),
         counter="readCount",
-        opens_folders=True,
         for_read_only_agents=True,
     ),
-    "Write": ToolTraits(
-        cls="parley.tools.files.write:Write",
-        effect="writes_files",
-        path_fields=("file_path",),
-        subject_field="file_path",
-        rule_contents="own_paths",
-        title="Write {about}?",
-        activity="Writing",
-        activity_fields=("file_path",),
-        counter="editFileCount",
-        opens_folders=True,
-    ),
-    "memory_read": ToolTraits(
-        cls="parley.memory.tools:MemoryRead", effect="session", aliases=("ltm_read",), needs="memory"
-    ),
-    "memory_search": ToolTraits(
-        cls="parley.memory.tools:MemorySearch", effect="session", aliases=("ltm_search",), needs="memory"
-    ),
+    "Write": replace(FILES, cls="parley.tools.files.edit:Write", title="Write {about}?", activity="Writing"),
+    "memory_read": replace(SESSION, cls="parley.memory.tools:MemoryRead", aliases=("ltm_read",), needs="memory"),
+    "memory_search": replace(SESSION, cls="parley.memory.tools:MemorySearch", aliases=("ltm_search",), needs="memory"),
     # Tools that Claude Code has or had. They do not run here, but settings may hold rules for them.
     "LS": ToolTraits(effect="searches_files", path_fields=("path",)),
     "MultiEdit": ToolTraits(effect="writes_files", path_fields=("file_path",), rule_contents="own_paths"),
@@ -463,7 +364,11 @@ def load_external() -> ExternalTools:
     classes, problems = {}, []
     for name in entry_points.discover(GROUP):
         try:
-            classes[name] = check_tool(name, entry_points.load(GROUP, name))
+            cls = entry_points.load(GROUP, name)
+            found = find_problem(name, cls)
+            if found:
+                raise entry_points.ExtensionError(f"{entry_points.describe(GROUP, name)} is ignored: {found}")
+            classes[name] = cls
         except entry_points.ExtensionError as exc:
             problems.append(str(exc))
     return ExternalTools(classes, tuple(problems))
@@ -480,17 +385,7 @@ def read_traits(cls: Any) -> ToolTraits:
     contents = declared.rule_contents
     if contents == "parameter" and declared.path_fields:
         contents = "own_paths"
-    return msgspec.structs.replace(
-        declared, is_external=True, rule_contents=contents, aliases=(), model_name="", cls=""
-    )
-
-
-def check_tool(name: str, cls: Any) -> Any:
-    """The class, if it is a tool under a name that is free. Raises ExtensionError."""
-    found = find_problem(name, cls)
-    if found:
-        raise entry_points.ExtensionError(f"{entry_points.describe(GROUP, name)} is ignored: {found}")
-    return cls
+    return replace(declared, is_external=True, rule_contents=contents, aliases=(), model_name="", cls="")
 
 
 def find_problem(name: str, cls: Any) -> str:
@@ -516,3 +411,57 @@ def find_problem(name: str, cls: Any) -> str:
     if traits.subject_field != subject:
         return f"the effect {traits.effect!r} needs subject_field={subject!r}"
     return ""
+
+
+class ToolSelection(Struct, frozen=True, kw_only=True):
+    """What the list depends on."""
+
+    asked: tuple[str, ...] | None = None
+    """`--tools`: None if it is not given; `default` stands for the default list."""
+    denied: tuple[str, ...] = ()
+    """`--disallowedTools`; rules with contents have no effect here."""
+    has_person: bool = False
+    has_memory: bool = False
+    is_brief: bool = False
+    """`--brief`: the user reads only what SendUserMessage shows."""
+    in_repository: bool = False
+    """The working directory is in a git repository."""
+    has_input: bool = False
+    """The client can send more prompts, so that the session waits between turns."""
+    tasks: bool | None = None
+    """CLAUDE_CODE_ENABLE_TASKS: the Task family, or TodoWrite; None if it is not set."""
+
+
+def select_tools(known: Iterable[str], selection: ToolSelection) -> list[str]:
+    """The names, in the order the model sees them."""
+    asked = None if selection.asked is None else frozenset(map(canonical_name, selection.asked))
+    denied = frozenset(map(canonical_name, selection.denied))
+    names = frozenset(known) if asked is None or "default" in asked else asked & frozenset(known)
+    offered = (name for name in names - denied if is_available(name, asked, selection))
+    if SHELL in denied:  # a rule against all commands holds for every tool that runs them
+        offered = (name for name in offered if find_traits(name).effect != "runs_commands")
+    return sorted(offered, key=model_name)
+
+
+def is_available(name: str, asked: frozenset[str] | None, selection: ToolSelection) -> bool:
+    """Whether what a tool needs exists, and it is on the list by default or requested by name."""
+    traits = find_traits(name)
+    is_asked = name in (asked or ())
+    available = {
+        "": True,
+        "person": selection.has_person,
+        "memory": selection.has_memory,
+        "brief": selection.is_brief or is_asked,
+        "repository": selection.in_repository or is_asked,
+        "input": selection.has_input or is_asked,
+    }
+    if not available[traits.needs] or (traits.only_on_request and not is_asked):
+        return False
+    return not traits.work_list or traits.work_list == choose_work_list(asked, selection.tasks)
+
+
+def choose_work_list(asked: frozenset[str] | None, tasks: bool | None) -> str:
+    """One work list is enough: todos, unless the Task family is enabled or requested by name."""
+    if tasks is None:
+        tasks = any(find_traits(name).work_list == "tasks" for name in asked or ())
+    return "tasks" if tasks else "todos"

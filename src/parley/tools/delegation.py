@@ -15,7 +15,7 @@ from msgspec import Meta
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.agent import SEND
-from parley.tools.base import Context, Tool, ToolOutput, open_service
+from parley.tools.base import Context, NoInput, Tool, ToolOutput, open_service
 from parley.workspace.base import Scope
 
 ABOUT = (
@@ -40,7 +40,7 @@ class MessageShown(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
     to: Annotated[str, Meta(description="The agent's id, or the name it was given")]
-    message: str
+    message: Annotated[str, Meta(description="What the agent is told")]
 
 
 class SkillInput(Struct, frozen=True, kw_only=True):
@@ -48,17 +48,13 @@ class SkillInput(Struct, frozen=True, kw_only=True):
     args: Annotated[str | None, Meta(description="The message")] = None
 
 
-class ListAgentsInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
 class ListAgents:
     name: ClassVar[str] = "ListAgents"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ListAgentsInput
+    input: ClassVar[type[Struct]] = NoInput
     description: ClassVar[str] = "Lists the agents that SendMessage reaches."
 
-    async def run(self, call: ListAgentsInput, context: Context, reach: Scope) -> ToolOutput:
+    async def run(self, call: NoInput, context: Context, reach: Scope) -> ToolOutput:
         agents = open_service(context.session.open_agents, "Agents").list_agents()
         listing = "\n".join(map(line_of, agents)) or "There are no agents yet."
         return ToolOutput(content=listing, detail={"listing": listing, "agents": agents})

@@ -6,11 +6,13 @@ the permission request, and may change it there: what comes back is what the mod
 Questions are sent in the approval request, and the answers arrive in the reply: as `updatedInput.answers`, or as
 `selectedOptions` in the order of the questions. So AskUserQuestion always asks, whatever the rules allow. Answers that
 the model itself put into its call are dropped.
+
+SetGoal: the model sets the goal that its turns work towards. The engine implements `Goal` in engine/goal.py.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -18,34 +20,26 @@ from msgspec import UNSET, Meta, UnsetType
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
-from parley.tools.base import Context, InvalidInput, Tool, ToolOutput, read_input
+from parley.tools.base import Context, InvalidInput, NoInput, Tool, ToolOutput, read_input
 from parley.workspace.base import Scope
 
 NOT_ALLOWED = "allowedPrompts allows nothing here: permission rules decide on each command."
 
 
-class EnterPlanModeInput(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
 class EnterPlanMode:
     name: ClassVar[str] = "EnterPlanMode"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = EnterPlanModeInput
+    input: ClassVar[type[Struct]] = NoInput
     description: ClassVar[str] = (
         "Goes into plan mode: you look around and make a plan, and change nothing until the user has approved it. "
         "For work that is large, risky or can be done in several ways. ExitPlanMode presents the plan."
     )
 
-    async def run(self, call: EnterPlanModeInput, context: Context, reach: Scope) -> ToolOutput:
+    async def run(self, call: NoInput, context: Context, reach: Scope) -> ToolOutput:
         if context.session.set_mode is None:
             raise ToolError("The mode cannot be changed here. Present your plan as text, and wait for an answer.")
         context.session.set_mode("plan")
-        place = f" You may write it to {context.plan_file} first." if context.plan_file else ""
-        text = context.session.describe_plan_mode(context) or (
-            "You are in plan mode. Read and search as much as you need, and change nothing. "
-            f"When the plan is ready, present it with ExitPlanMode.{place}"
-        )
+        text = context.session.describe_plan_mode(context)
         return ToolOutput(content=text, detail={"message": text})
 
 
@@ -244,3 +238,54 @@ def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
     if open_questions and not call.response:
         parts.append("Not answered:\n" + "\n".join(f"- {question}" for question in open_questions))
     return "\n\n".join(parts)
+
+
+MAX_CHARS = 500
+"""The user must be able to read the whole condition in a dialog."""
+
+
+class Goal(Protocol):
+    """The goal of a session."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def set(self, condition: str) -> None:
+        """Set it and tell the user. Raises ToolError, SessionError."""
+
+
+class SetGoalInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    condition: Annotated[
+        str, Meta(description=f"When the goal is met, so that the conversation can prove it. At most {MAX_CHARS} chars")
+    ]
+    ask_user: Annotated[
+        bool, Meta(description="false only if the user's own words state this outcome as what they want")
+    ] = True
+
+
+class SetGoal:
+    name: ClassVar[str] = "SetGoal"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = SetGoalInput
+    description: ClassVar[str] = (
+        "Sets a goal for the session: whenever you stop, another model judges from the conversation whether the "
+        "condition is met, and you continue until it is. The user approves it first."
+    )
+
+    def asks_person(self, input: Json, context: Context) -> bool:
+        """Whether only a person can allow the call. An active goal is never replaced without asking."""
+        goal = context.session.open_goal
+        return input.get("ask_user") is not False or goal is None or goal().is_active
+
+    async def run(self, call: SetGoalInput, context: Context, reach: Scope) -> ToolOutput:
+        if context.session.open_goal is None:
+            raise ToolError("Goals are not available in this session.")
+        goal, condition = context.session.open_goal(), call.condition.strip()
+        if not condition or len(condition) > MAX_CHARS:
+            raise ToolError(f"condition must have 1 to {MAX_CHARS} characters; it has {len(condition)}.")
+        was_asked = self.asks_person({"ask_user": call.ask_user}, context)
+        goal.set(condition)
+        return ToolOutput(
+            content=f"The goal is set: {condition}\nWork towards it now, and show the evidence that it is met.",
+            detail={"condition": condition, "askUser": was_asked},
+        )

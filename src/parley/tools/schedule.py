@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput, open_service
+from parley.tools.base import Context, NoInput, ToolOutput, open_service
 from parley.workspace.base import Scope
 
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
@@ -203,7 +203,7 @@ def check_prompt(prompt: str | None) -> str:
 
 class CronCreateShown(Struct, frozen=True, kw_only=True):
     cron: Annotated[str, Meta(description="minute hour day month weekday, local time")]
-    prompt: str
+    prompt: Annotated[str, Meta(description="What you are asked then")]
     recurring: Annotated[bool, Meta(description="false: run only once, at the next match")] = True
 
 
@@ -261,7 +261,7 @@ def local_time(seconds: float) -> str:
 
 
 class CronDeleteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    id: str
+    id: Annotated[str, Meta(description="The job, as CronList names it")]
 
 
 class CronDelete:
@@ -280,17 +280,13 @@ class CronDelete:
         return ToolOutput(content=f"Removed the scheduled job {job.id}.", detail=detail)
 
 
-class CronListInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
-
-
 class CronList:
     name: ClassVar[str] = "CronList"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = CronListInput
+    input: ClassVar[type[Struct]] = NoInput
     description: ClassVar[str] = "Lists the scheduled jobs."
 
-    async def run(self, call: CronListInput, context: Context, reach: Scope) -> ToolOutput:
+    async def run(self, call: NoInput, context: Context, reach: Scope) -> ToolOutput:
         schedule = open_service(context.session.open_schedule, "Scheduled prompts")
         jobs = sorted(schedule.list_jobs(), key=lambda job: job.due)
         rows: list[Json] = [
@@ -313,8 +309,8 @@ class ScheduleWakeupShown(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
     delaySeconds: Annotated[float, Meta(description=f"{SHORTEST_SECONDS} to {LONGEST_SECONDS}")] = 0
-    prompt: str = ""
-    reason: str = ""
+    prompt: Annotated[str, Meta(description="What you are asked then")] = ""
+    reason: Annotated[str, Meta(description="Why, in a few words for the user")] = ""
     stop: Annotated[bool, Meta(description="Only cancel the pending wake-up")] = False
 
 

@@ -233,36 +233,24 @@ def count_text(number: int, what: str) -> str:
 
 
 class GrepInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pattern: Annotated[str, Meta(description="The regular expression, in ripgrep's syntax")]
-    path: Annotated[str | None, Meta(description="A file or folder to search; default: the working directory")] = None
-    glob: Annotated[str | None, Meta(description="Search only files that match, e.g. *.{ts,tsx} or src/**/*.py")] = None
-    type: Annotated[str | None, Meta(description="Search only files of this kind: py, js, rust, go, ...")] = None
+    pattern: Annotated[str, Meta(description="Regular expression, in ripgrep's syntax")]
+    path: Annotated[str | None, Meta(description="File or folder; default: the working directory")] = None
+    glob: Annotated[str | None, Meta(description="Only files that match: *.{ts,tsx}, src/**/*.py")] = None
+    type: Annotated[str | None, Meta(description="Only files of this kind: py, js, rust, ...")] = None
     output_mode: Annotated[
         Literal["content", "files_with_matches", "count"],
-        Meta(description="Matching lines, paths of files (the default), or the number of matching lines per file"),
+        Meta(description="Matching lines, paths (the default), or matching lines per file"),
     ] = "files_with_matches"
-    after: Annotated[Count | None, Meta(description="Lines to show after each match (content)")] = field(
-        default=None, name="-A"
-    )
-    before: Annotated[Count | None, Meta(description="Lines to show before each match (content)")] = field(
-        default=None, name="-B"
-    )
-    around: Annotated[Count | None, Meta(description="Lines to show on both sides of each match (content)")] = field(
-        default=None, name="-C"
-    )
+    after: Annotated[Count | None, Meta(description="Lines after each match")] = field(default=None, name="-A")
+    before: Annotated[Count | None, Meta(description="Lines before each match")] = field(default=None, name="-B")
+    around: Annotated[Count | None, Meta(description="Lines on both sides")] = field(default=None, name="-C")
     context: Annotated[Count | None, Meta(description="The same as -C")] = None
-    line_numbers: Annotated[bool, Meta(description="Show line numbers (content); true by default")] = field(
-        default=True, name="-n"
-    )
-    ignore_case: Annotated[bool, Meta(description="Ignore upper and lower case")] = field(default=False, name="-i")
-    only_matching: Annotated[bool, Meta(description="Show only the part that matches (content)")] = field(
-        default=False, name="-o"
-    )
-    multiline: Annotated[bool, Meta(description="Let a match span lines; `.` then matches newlines too")] = False
-    head_limit: Annotated[Count, Meta(description="Show at most this many lines or files; 0 for no limit")] = (
-        DEFAULT_LIMIT
-    )
-    offset: Annotated[Count, Meta(description="Skip this many lines or files first")] = 0
+    line_numbers: Annotated[bool, Meta(description="Line numbers")] = field(default=True, name="-n")
+    ignore_case: Annotated[bool, Meta(description="Ignore case")] = field(default=False, name="-i")
+    only_matching: Annotated[bool, Meta(description="Only the part that matches")] = field(default=False, name="-o")
+    multiline: Annotated[bool, Meta(description="Let a match span lines")] = False
+    head_limit: Annotated[Count, Meta(description="Lines or files to show; 0 for no limit")] = DEFAULT_LIMIT
+    offset: Annotated[Count, Meta(description="Lines or files to skip")] = 0
 
 
 class Grep:
@@ -298,7 +286,17 @@ class Grep:
         )
         if found.timed_out and not found.files:
             raise ToolError(timeout_error(found))
-        return format_matches(call, page, found)
+        if call.output_mode == "files_with_matches":
+            result = show_files([path for path, _ in found.files], page, found.complete)
+        elif call.output_mode == "count":
+            result = show_counts([(path, int(lines[0])) for path, lines in found.files], page, found.complete)
+        else:
+            gaps = any((call.before, call.after, call.around, call.context))
+            result = show_lines(found.files, page, found.complete, numbered=call.line_numbers, gaps=gaps)
+        if found.withheld:
+            note = f"({NOT_SEARCHED.format(names=', '.join(found.withheld))})"
+            result = msgspec.structs.replace(result, content=f"{result.content}\n{note}")
+        return mark_incomplete(result, timeout_error(found)) if found.timed_out else result
 
 
 def build_query(call: GrepInput) -> ContentQuery:
@@ -320,20 +318,6 @@ def split_globs(text: str) -> list[str]:
     """`*.ts, *.tsx` is two globs; `*.{ts,tsx}` and `my notes*.md` are one each."""
     parts = [part for part in re.split(r"[,\s]+(?![^{]*\})", text.strip()) if part]
     return parts if all(re.search(r"[*?\[]", part) for part in parts) else [text.strip()]
-
-
-def format_matches(call: GrepInput, page: OutputPage, found: SearchMatches) -> ToolOutput:
-    if call.output_mode == "files_with_matches":
-        result = show_files([path for path, _ in found.files], page, found.complete)
-    elif call.output_mode == "count":
-        result = show_counts([(path, int(lines[0])) for path, lines in found.files], page, found.complete)
-    else:
-        gaps = any((call.before, call.after, call.around, call.context))
-        result = show_lines(found.files, page, found.complete, numbered=call.line_numbers, gaps=gaps)
-    if found.withheld:
-        note = f"({NOT_SEARCHED.format(names=', '.join(found.withheld))})"
-        result = msgspec.structs.replace(result, content=f"{result.content}\n{note}")
-    return mark_incomplete(result, timeout_error(found)) if found.timed_out else result
 
 
 def timeout_error(found: SearchMatches) -> str:

@@ -9,7 +9,7 @@ See also: `workspace/web.py` for fetching, `web_page.py` for the text of a page.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -19,12 +19,9 @@ from parley._threads import run_in_thread
 from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
+from parley.tools.web_page import is_text, media_type, page_text
 from parley.workspace.base import Scope
-from parley.workspace.web import Moved, WebPage
-
-if TYPE_CHECKING:
-    from parley.workspace.web import Web
-
+from parley.workspace.web import Moved, Web, WebPage
 
 ASKED_CHARS = 100_000
 """The part of a page that the small model reads at once."""
@@ -83,7 +80,6 @@ def redirect_result(page: Moved, call: WebFetchInput) -> str:
 
 async def answer_from_page(page: WebPage, call: WebFetchInput, context: Context) -> str:
     """The answer to the question about a page. Raises ToolError if the page has no text."""
-    from parley.tools.web_page import is_text, media_type, page_text
 
     if not is_text(page.content_type, page.body):
         raise ToolError(
@@ -97,16 +93,12 @@ async def answer_from_page(page: WebPage, call: WebFetchInput, context: Context)
         raise ToolError(f"{page.url} has no text: {len(page.body)} bytes of {media_type(page.content_type)}.")
     if call.offset >= len(text):
         raise ToolError(f"The text of {page.url} has only {len(text)} characters; `offset` is past the end.")
-    return await summarize_page(page.url, text, call, context)
-
-
-async def summarize_page(url: str, text: str, call: WebFetchInput, context: Context) -> str:
-    """The answer of the small model; the text itself without a model, or if it fails."""
+    # The answer of the small model; the text itself without a model, or if it fails.
     reason = "no small model is configured"
     if context.session.models is not None:
         try:
             part = text[call.offset :][:ASKED_CHARS]
-            answer = await context.session.models.ask_small(build_prompt(url, part, call.prompt))
+            answer = await context.session.models.ask_small(build_prompt(page.url, part, call.prompt))
             return answer + continuation(call.offset + len(part), len(text))
         except ModelError as exc:
             reason = f"the model that should read it failed: {exc}"

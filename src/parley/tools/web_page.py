@@ -82,23 +82,18 @@ def html_to_text(html: str, url: str) -> str:
     reader = HtmlReader(url)
     html = NO_TAG.sub(LESS_THAN, html[:MOST_CHARS].replace(LESS_THAN, ""))
     try:
-        read_pieces(reader, html)
+        at = 0
+        while at < len(html):
+            # The parser looks at an unfinished tag again with every piece, and at all it has when it is closed.
+            # Pieces that grow with the tag, and a limit to it, keep the work in proportion.
+            size = max(PIECE_CHARS, len(reader.rawdata))
+            reader.feed(html[at : at + size])
+            at += size
+            if len(reader.rawdata) > MOST_PENDING_CHARS:
+                at = reader.give_up(html, at)
     except TooManyTags:
         return f"{reader.text()}\n\n{TOO_MANY_TAGS}".strip()
     return reader.text()
-
-
-def read_pieces(reader: HtmlReader, html: str) -> None:
-    """Raises TooManyTags."""
-    at = 0
-    while at < len(html):
-        # The parser looks at an unfinished tag again with every piece, and at all it has when it is closed.
-        # Pieces that grow with the tag, and a limit to it, keep the work in proportion.
-        size = max(PIECE_CHARS, len(reader.rawdata))
-        reader.feed(html[at : at + size])
-        at += size
-        if len(reader.rawdata) > MOST_PENDING_CHARS:
-            at = reader.give_up(html, at)
 
 
 class TooManyTags(Exception):

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import WORK_LIST, Context, NoInput, ToolOutput
 from parley.workspace.base import Scope
 
 Status = Literal["pending", "in_progress", "completed"]
@@ -25,7 +25,7 @@ PLAIN = {"subject": "subject", "description": "description", "activeForm": "acti
 
 class Todo(Struct, frozen=True, kw_only=True):
     content: Annotated[str, Meta(min_length=1, description="What is to be done: 'Run the tests'")]
-    status: Status
+    status: Annotated[Status, Meta(description="How far it is")]
     activeForm: Annotated[str, Meta(min_length=1, description="The same while it is done: 'Running the tests'")]
 
 
@@ -74,6 +74,8 @@ class TodoWrite:
         else:
             raise ToolError("`todos` is missing: give the whole list.")
         context.state.notes[self.name] = new
+        rows = [f"- [{todo['status']}] {todo['content']}" for todo in new]
+        context.state.notes[WORK_LIST] = lambda: describe_left(rows)
         return ToolOutput(content=format_summary(new), detail={"oldTodos": old, "newTodos": new})
 
 
@@ -107,6 +109,9 @@ class TaskBoard:
     @classmethod
     def of(cls, context: Context) -> TaskBoard:
         board: TaskBoard = context.state.notes.setdefault("tasks", cls())
+        context.state.notes[WORK_LIST] = lambda: describe_left(
+            [task_line(task, board) for task in board.tasks.values()]
+        )
         return board
 
     def describe(self, task: ListedTask | None, input: Json) -> Json:
@@ -196,9 +201,9 @@ class TaskUpdateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     status: Annotated[
         Status | Literal["deleted"] | UnsetType, Meta(description="`deleted` removes the task from the list")
     ] = UNSET
-    subject: str | UnsetType = UNSET
-    description: str | UnsetType = UNSET
-    activeForm: str | UnsetType = UNSET
+    subject: Annotated[str | UnsetType, Meta(description="The new subject")] = UNSET
+    description: Annotated[str | UnsetType, Meta(description="The new description")] = UNSET
+    activeForm: Annotated[str | UnsetType, Meta(description="The same while it is done")] = UNSET
     owner: Annotated[str | UnsetType, Meta(description="Who does it")] = UNSET
     metadata: Annotated[Json | UnsetType, Meta(description="Keys to set; null removes one")] = UNSET
     addBlocks: Annotated[list[str] | UnsetType, Meta(description="Tasks that must wait for this one")] = UNSET
@@ -226,7 +231,17 @@ class TaskUpdate:
         board = TaskBoard.of(context)
         task = board.find(call.taskId)
         # Ties come first: they are all that can fail.
-        changed = add_dependencies(board, task, call)
+        # All or nothing: an unknown task or a cycle leaves the board unchanged.
+        wishes = [("blocks", task, board.find(id)) for id in call.addBlocks or ()]
+        wishes += [("blockedBy", board.find(id), task) for id in call.addBlockedBy or ()]
+        before = {id: list(other.blocked_by) for id, other in board.tasks.items()}
+        try:
+            made = [name for name, first, then in wishes if board.add_dependency(first, then)]
+        except ToolError:
+            for id, blocked_by in before.items():
+                board.tasks[id].blocked_by = blocked_by
+            raise
+        changed = list(dict.fromkeys(made))
         changed += apply_update(task, call)
         detail: Json = {"success": True, "taskId": task.id, "updatedFields": changed}
         if isinstance(call.status, str) and call.status != task.status:
@@ -237,20 +252,6 @@ class TaskUpdate:
             board.remove(task.id)
         what = ", ".join(changed) or "nothing: it already has these values"
         return ToolOutput(content=f"Task #{task.id}: changed {what}", detail=detail)
-
-
-def add_dependencies(board: TaskBoard, task: ListedTask, call: TaskUpdateInput) -> list[str]:
-    """All or nothing: an unknown task or a cycle leaves the board unchanged."""
-    wishes = [("blocks", task, board.find(id)) for id in call.addBlocks or ()]
-    wishes += [("blockedBy", board.find(id), task) for id in call.addBlockedBy or ()]
-    before = {id: list(other.blocked_by) for id, other in board.tasks.items()}
-    try:
-        made = [name for name, first, then in wishes if board.add_dependency(first, then)]
-    except ToolError:
-        for id, blocked_by in before.items():
-            board.tasks[id].blocked_by = blocked_by
-        raise
-    return list(dict.fromkeys(made))
 
 
 def apply_update(task: ListedTask, call: TaskUpdateInput) -> list[str]:
@@ -266,19 +267,15 @@ def apply_update(task: ListedTask, call: TaskUpdateInput) -> list[str]:
     return changed
 
 
-class TaskListInput(Struct, frozen=True, forbid_unknown_fields=True):
-    pass
-
-
 class TaskList:
     name: ClassVar[str] = "TaskList"
     reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TaskListInput
+    input: ClassVar[type[Struct]] = NoInput
     description: ClassVar[str] = (
         "Shows all tasks: number, status, subject, and what each still waits for. Take one that waits for nothing next."
     )
 
-    async def run(self, call: TaskListInput, context: Context, reach: Scope) -> ToolOutput:
+    async def run(self, call: NoInput, context: Context, reach: Scope) -> ToolOutput:
         board = TaskBoard.of(context)
         rows = [task_row(task, board) for task in board.tasks.values()]
         lines = [task_line(task, board) for task in board.tasks.values()]
@@ -319,3 +316,8 @@ class TaskGet:
         shown: Json = {"id": task.id, "subject": task.subject, "description": task.description}
         detail = {"task": {**shown, "status": task.status, "blocks": blocks, "blockedBy": list(task.blocked_by)}}
         return ToolOutput(content="\n".join(lines), detail=detail)
+
+
+def describe_left(rows: list[str]) -> str:
+    """The work list as the model is reminded of it; empty if all is done."""
+    return "" if all("[completed]" in row for row in rows) else "\n".join(["The work list:", *rows])

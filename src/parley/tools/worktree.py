@@ -67,7 +67,7 @@ class EnterWorktree:
 class ExitWorktreeShown(Struct, frozen=True, kw_only=True):
     """The input as the model sees it."""
 
-    action: Literal["keep", "remove"]
+    action: Annotated[Literal["keep", "remove"], Meta(description="What happens to the worktree")]
     discard_changes: Annotated[bool, Meta(description="Remove the worktree even if work is lost")] = False
 
 

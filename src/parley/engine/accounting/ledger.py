@@ -123,7 +123,7 @@ class Ledger:
         self._prices = prices
         self._get_info = get_info
         self._budget = budget or SpendingLimits()
-        self._clock = clock
+        self.clock = clock
         self._turn_started_at = clock()
         self._calls = 0
         self._warned: set[tuple[str, float]] = set()
@@ -150,7 +150,7 @@ class Ledger:
     def begin_turn(self) -> None:
         self._turn = {}
         self.turn_usage = blank_usage()
-        self._turn_started_at = self._clock()
+        self._turn_started_at = self.clock()
 
     @asynccontextmanager
     async def call(self, *, is_background: bool = False) -> AsyncIterator[None]:
@@ -181,7 +181,7 @@ class Ledger:
     def spent(self) -> Spent:
         tokens = self._before.tokens + sum(total_tokens(tally.usage) for tally in self._total.values())
         usd = None if self.cost_usd is None or self._before.usd is None else self._before.usd + self.cost_usd
-        return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self._clock() - self._turn_started_at)
+        return Spent(usd=usd, tokens=tokens, calls=self._calls, seconds=self.clock() - self._turn_started_at)
 
     def warnings(self) -> list[str]:
         """Warnings about budgets that are nearly spent, each once."""

@@ -3,5 +3,6 @@
 AgentRegistry      the agent definitions (registry.py)
 Subagents          starts, resumes and messages subagents (subagents.py)
 MainAgent          applies a definition to the session itself (main_agent.py)
-AgentEnvironment   the parts of the session that agents use (environment.py)
+
+They work with the conversation of the session and its parts (session/parts.py).
 """

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.agents.resources import AgentEnvironment, agent_hooks, load_skills, server_entries, server_specs
+from parley.engine.agents.resources import agent_hooks, load_skills, server_entries, server_specs
 from parley.engine.agents.setup import choose_model, is_offered
-from parley.engine.approval.gate import SessionMode
+from parley.engine.commands.commands import Commands
+from parley.engine.context.conversation import Conversation
 from parley.errors import NotPossible
-from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
 from parley.protocol.options import MODES
 from parley.tools.catalog import find_traits
@@ -28,10 +28,9 @@ if TYPE_CHECKING:
 
 
 class MainAgent:
-    def __init__(self, environment: AgentEnvironment, permission_mode: SessionMode, name: str) -> None:
-        self._environment = environment
-        self._conversation = environment.conversation
-        self._permission_mode = permission_mode
+    def __init__(self, conversation: Conversation, commands: Commands, name: str) -> None:
+        self._conversation = conversation
+        self._commands = commands
         self._name = name
         self._kind: AgentDefinition | None = None
         self._initial_prompt = ""
@@ -39,11 +38,6 @@ class MainAgent:
         self._has_started = False
         self.error = ""
         """Why the session cannot run as this agent."""
-
-    @property
-    def hook_fields(self) -> Json:
-        """The fields of the agent in hook inputs."""
-        return {} if self._kind is None else {"agent_type": self._name}
 
     def activate(self) -> None:
         """Apply the definition, if it is known."""
@@ -56,6 +50,7 @@ class MainAgent:
             self.error = f"There is no agent {self._name!r} (--agent, or agent in settings). The agents are: {known}"
             return
         self._kind, self.error = kind, ""
+        self._conversation.hooks.main_agent["agent_type"] = self._name
         self._set_prompt(kind)
         self._set_tools(kind)
         self._set_options(kind)
@@ -72,7 +67,7 @@ class MainAgent:
 
     def _set_tools(self, kind: AgentDefinition) -> None:
         """Apply the tools, servers and hooks."""
-        environment, conversation = self._environment, self._conversation
+        conversation = self._conversation
         config = conversation.config
         requested = kind.tools if isinstance(kind.tools, list) else None
         denied = kind.disallowedTools if isinstance(kind.disallowedTools, list) else []
@@ -84,13 +79,13 @@ class MainAgent:
 
         config.tools.restrict(keeps)
         if not keeps("Skill"):
-            environment.commands.disable_for_model()
+            self._commands.disable_for_model()
         if allowed := allowed_agents(requested or []):
             config.agents.registry.restrict(allowed)
         hooks = agent_hooks(config, self._name, kind, {})
         if hooks is not None:
             conversation.hooks.add_main_agent(hooks)
-        environment.servers.add_agent_servers(server_specs(config, self._name, kind))
+        conversation.parts.servers.add_agent_servers(server_specs(config, self._name, kind))
 
     def _set_options(self, kind: AgentDefinition) -> None:
         """Apply model, mode, effort and turn limit, unless the command line sets them."""
@@ -108,8 +103,8 @@ class MainAgent:
             and not config.permissions.mode_is_explicit
             and conversation.journal.grants.mode is None
         ):
-            if mode in MODES and (mode != "bypassPermissions" or self._environment.may_bypass()):
-                self._permission_mode.current = mode
+            if mode in MODES and (mode != "bypassPermissions" or conversation.parts.mode.may_bypass()):
+                conversation.parts.mode.current = mode
             else:
                 config.warn(f"agent {self._name!r}: permissionMode {mode!r} is not allowed in this session")
         if isinstance(kind.effort, str) and config.options.effort is None:
@@ -131,7 +126,7 @@ class MainAgent:
     async def start_turn(self, turn: Turn) -> None:
         """Add the agent's skills to the first turn."""
         if self._kind is not None and not self._has_started:
-            turn.hook_feedback.contexts += await load_skills(self._environment, self._name, self._kind)
+            turn.hook_feedback.contexts += await load_skills(self._conversation, self._commands, self._name, self._kind)
             self._has_started = True
 
 

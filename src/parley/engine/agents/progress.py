@@ -7,12 +7,14 @@ for the answer, and a failure costs only the summary.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 
 from parley.engine.agents.task import AgentTask
 from parley.engine.context.conversation import Conversation
+from parley.engine.session.parts import ClientDeclarations
 from parley.engine.side.query import SideQuery, user_messages
 from parley.errors import ModelError
 from parley.protocol.base import UNSET, Json, Message, sanitize
@@ -112,19 +114,15 @@ def describe_blocks(message: Json) -> list[str]:
 
 class AgentStats:
     def __init__(self) -> None:
-        self._requested = dict.fromkeys(REQUESTED.values(), 0)
-        self._by_type: dict[str, int] = {}
-        self._in_background = 0
-        self._max_depth = 0
-        self._nested = 0
-        self._completed = 0
-        self._failed = 0
+        self._requested = Counter(dict.fromkeys(REQUESTED.values(), 0))
+        self._by_type: Counter[str] = Counter()
+        self._in_background = self._max_depth = self._nested = self._completed = self._failed = 0
         self.killed = {"parent": 0, "user": 0, "system": 0}
         self.refused = {"depth_limit": 0, "concurrency_limit": 0, "budget": 0}
 
     def record_start(self, call: AgentInput, task: AgentTask) -> None:
         self._requested[REQUESTED[call.run_in_background]] += 1
-        self._by_type[call.subagent_type] = self._by_type.get(call.subagent_type, 0) + 1
+        self._by_type[call.subagent_type] += 1
         self._in_background += task.in_background
         self._max_depth = max(self._max_depth, task.depth)
         self._nested += task.depth > 1
@@ -153,14 +151,13 @@ class SubagentForwarder:
         self,
         send: Callable[[Message], None],
         task: AgentTask,
-        *,
-        forwards_text: Callable[[], bool],
+        declared: ClientDeclarations,
         new_uuid: Callable[[], str],
     ) -> None:
         self._send = send
         self._new_uuid = new_uuid
         self._task = task
-        self._forwards_text = forwards_text
+        self._declared = declared
         self._is_muted = False
 
     def mute(self) -> None:
@@ -207,14 +204,14 @@ class SubagentForwarder:
     def _is_forwarded(self, message: Message) -> bool:
         if isinstance(message, Assistant):
             blocks = message.message.content
-            if any(isinstance(block, ToolUse) for block in blocks) or self._forwards_text():
+            if any(isinstance(block, ToolUse) for block in blocks) or self._declared.forwards_text:
                 return True
             return self._task.in_background and any(isinstance(block, Text) for block in blocks)
         if isinstance(message, User):
             content = message.message.content
             if isinstance(content, list) and any(isinstance(block, ToolResult) for block in content):
                 return True
-            return message.isSynthetic is not True and (not self._task.in_background or self._forwards_text())
+            return message.isSynthetic is not True and (not self._task.in_background or self._declared.forwards_text)
         # Dialects that buffer an answer until it is complete buffer that of the session, not of an agent.
         return not isinstance(message, AnswerComplete)
 

@@ -1,6 +1,6 @@
-"""What an agent works with: the parts of its session, and the skills, hooks and MCP servers of its definition.
+"""The skills, hooks and MCP servers of the definition of an agent.
 
-    resources = AgentResources(environment, "reviewer", kind)
+    resources = AgentResources(conversation, commands, "reviewer", kind)
     contexts = await resources.open(agent_id, tools)     # servers are connected, hooks are registered
     resources.close()
 
@@ -10,24 +10,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.approval.gate import ApprovalGate
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
-from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.outbox import Outbox
-from parley.engine.side.query import SideQuery
-from parley.engine.tasks.manager import TaskManager
 from parley.errors import ToolError
 from parley.mcp.base import ServerSpec
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json
 from parley.protocol.messages.requests import AgentDefinition
-from parley.protocol.messages.result import Denial
 from parley.settings.base import SettingsValue, Source
 
 if TYPE_CHECKING:
@@ -37,26 +31,6 @@ if TYPE_CHECKING:
 RESOURCE_FIELDS = ("skills", "hooks", "mcpServers")
 
 
-class AgentEnvironment(Struct, frozen=True, kw_only=True):
-    """What the agents of a session share with it."""
-
-    conversation: Conversation
-    """The session's own conversation: its config, journal, ledger, models and hooks are shared."""
-    outbox: Outbox
-    gate: ApprovalGate
-    tasks: TaskManager
-    servers: ServerManager
-    commands: Commands
-    may_bypass: Callable[[], bool]
-    """Whether the mode bypassPermissions is allowed."""
-    forwards_text: Callable[[], bool]
-    """Whether the client receives the text of subagents."""
-    summarizes: Callable[[], SideQuery | None]
-    """What asks models for the progress of subagents; None if the client does not want it."""
-    add_denials: Callable[[Sequence[Denial]], None]
-    """Adds denials of a foreground agent to the result of the current turn."""
-
-
 def has_resources(kind: AgentDefinition) -> bool:
     return any(getattr(kind, field) for field in RESOURCE_FIELDS)
 
@@ -64,8 +38,10 @@ def has_resources(kind: AgentDefinition) -> bool:
 class AgentResources:
     """The resources of one running subagent."""
 
-    def __init__(self, environment: AgentEnvironment, name: str, kind: AgentDefinition) -> None:
-        self._environment = environment
+    def __init__(self, own: Conversation, commands: Commands, name: str, kind: AgentDefinition) -> None:
+        """`own` is the conversation of the session."""
+        self._own = own
+        self._commands = commands
         self._name = name
         self._kind = kind
         self._agent_id = ""
@@ -74,32 +50,32 @@ class AgentResources:
     async def open(self, agent_id: str, tools: ToolRegistry) -> list[str]:
         """Register hooks, connect servers and load skills. Returns context for the agent."""
         self._agent_id = agent_id
-        hooks = agent_hooks(self._environment.conversation.config, self._name, self._kind, {"Stop": "SubagentStop"})
+        hooks = agent_hooks(self._own.config, self._name, self._kind, {"Stop": "SubagentStop"})
         if hooks is not None:
-            self._environment.conversation.hooks.add_agent(agent_id, hooks)
+            self._own.hooks.add_agent(agent_id, hooks)
         missing = await self._connect(tools)
-        return [*missing, *await load_skills(self._environment, self._name, self._kind)]
+        return [*missing, *await load_skills(self._own, self._commands, self._name, self._kind)]
 
     async def _connect(self, tools: ToolRegistry) -> list[str]:
         """Connect the agent's own servers. Returns a text about each that failed."""
         from parley.engine.mcp.server_tool import make_tools
         from parley.mcp.content import clash_reason, find_clash
 
-        environment, config = self._environment, self._environment.conversation.config
+        config, manager = self._own.config, self._own.parts.servers
         sources, inherited = config.extensions.mcp, tools.external
         specs = server_specs(config, self._name, self._kind)
-        if sources is None or not specs:
+        if not specs:
             return []
 
         def changed(server: McpServer) -> None:
-            own = make_tools(self._servers, sources, environment.outbox.send, config.warn)
+            own = make_tools(self._servers, sources, self._own.parts.outbox.send, config.warn)
             tools.set_external({**inherited, **own}, tools.explain_absence)
 
-        held = environment.servers.names()
+        held = manager.names()
         for spec in specs:
             other = find_clash(spec.name, held)
             error = "" if other is None else clash_reason(spec.name, other)
-            self._servers.append(environment.servers.make_server(msgspec.structs.replace(spec, problem=error), changed))
+            self._servers.append(manager.make_server(msgspec.structs.replace(spec, problem=error), changed))
             held.append(spec.name)
         for server in self._servers:
             server.start()
@@ -112,10 +88,10 @@ class AgentResources:
 
     def close(self) -> None:
         """Remove the hooks and close the servers, without waiting: an interrupt must not block."""
-        self._environment.conversation.hooks.remove_agent(self._agent_id)
+        self._own.hooks.remove_agent(self._agent_id)
         servers, self._servers = self._servers, []
         for server in servers:
-            self._environment.servers.retire(server)
+            self._own.parts.servers.retire(server)
 
 
 def agent_hooks(
@@ -139,7 +115,7 @@ def server_specs(config: SessionConfig, name: str, kind: AgentDefinition) -> Seq
     for entry in server_entries(kind):
         if isinstance(entry, dict):
             own |= entry
-    if not own or config.extensions.mcp is None:
+    if not own:
         return ()
     found = config.extensions.mcp.parse_agent(own, f"agent {name!r}", config.agents.registry.is_of_project(name))
     for error in found.problems:
@@ -147,19 +123,19 @@ def server_specs(config: SessionConfig, name: str, kind: AgentDefinition) -> Seq
     return [spec for spec in found.specs if not spec.problem]
 
 
-async def load_skills(environment: AgentEnvironment, name: str, kind: AgentDefinition) -> list[str]:
+async def load_skills(own: Conversation, commands: Commands, name: str, kind: AgentDefinition) -> list[str]:
     """The texts of the skills that an agent starts with."""
     found: list[str] = []
-    warn = environment.conversation.config.warn
+    warn = own.config.warn
     for skill in kind.skills if isinstance(kind.skills, list) else ():
-        template = environment.commands.find_usable(skill)
+        template = commands.find_usable(skill)
         if template is None:
             warn(f"agent {name!r}: there is no skill {skill!r} that a model can use")
             continue
         from parley.engine.commands.expansion import expand_template
 
         try:
-            blocks = await expand_template(environment.conversation, template, "")
+            blocks = await expand_template(own, template, "")
         except ToolError as exc:
             warn(f"agent {name!r}: the skill {skill!r} is left out: {exc}")
             continue

@@ -1,6 +1,6 @@
 """One run of a subagent: from its first prompt, or a message that resumes it, to the output for its caller.
 
-    run = AgentRun(environment, task, setup, stats, worktrees)
+    run = AgentRun(own, commands, task, setup, stats, worktrees)
     tasks.register(task, asyncio.create_task(run.watch(run.make_turn(prompt))))
 
 Messages that arrive during the run (`task.messages`) are appended before the next model call; later ones start
@@ -15,14 +15,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from parley.engine.accounting.ledger import Ledger, SpendingLimits
+from parley.engine.accounting.ledger import Ledger
 from parley.engine.agents.progress import AgentStats, SubagentForwarder
-from parley.engine.agents.resources import AgentEnvironment, AgentResources, has_resources
+from parley.engine.agents.resources import AgentResources, has_resources
 from parley.engine.agents.setup import AgentSetup
 from parley.engine.agents.task import AgentTask
 from parley.engine.agents.worktrees import AgentWorktrees
 from parley.engine.approval.grants import Grants
+from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
+from parley.engine.context.models import ModelSelection
+from parley.engine.recovery.recover import recover
 from parley.engine.session.journal import Journal
 from parley.engine.session.prompts import Prompt
 from parley.engine.turn import outcome
@@ -51,67 +54,58 @@ class AgentToolExecutor(ToolExecutor):
 class AgentRun:
     def __init__(
         self,
-        environment: AgentEnvironment,
+        own: Conversation,
+        commands: Commands,
         task: AgentTask,
         setup: AgentSetup,
         stats: AgentStats,
         worktrees: AgentWorktrees,
     ) -> None:
-        self._environment = environment
-        self._config = environment.conversation.config
+        self._own = own
+        """The conversation of the session."""
+        self._config = own.config
         """The configuration of the session; the agent's own is in its conversation."""
         self._task = task
         self._stats = stats
         self._worktrees = worktrees
         self._agent: Json = {"agent_id": task.id, "agent_type": task.call.subagent_type}
-        self._forwarder = SubagentForwarder(
-            environment.outbox.send_raw,
-            task,
-            forwards_text=environment.forwards_text,
-            new_uuid=environment.outbox.clock.new_uuid,
-        )
+        self._forwarder = SubagentForwarder(own.parts.outbox.send_raw, task, own.parts.declared, own.clock.new_uuid)
         self._resources = (
-            AgentResources(environment, task.call.subagent_type, setup.kind) if has_resources(setup.kind) else None
+            AgentResources(own, commands, task.call.subagent_type, setup.kind) if has_resources(setup.kind) else None
         )
         self.conversation = task.conversation = self._make_conversation(setup)
 
     def _make_conversation(self, setup: AgentSetup) -> Conversation:
-        environment, config, task = self._environment, self._config, self._task
-        parent = environment.conversation
-        session = replace(
-            setup.context.session,
-            pending_servers=None,
-            deferred_tools=lambda: self.conversation.find_deferral(),  # noqa: PLW0108  # made below
-        )
+        own, config, task = self._own, self._config, self._task
         executor = AgentToolExecutor(
-            setup.config.tools,
-            environment.gate,
-            replace(setup.context, session=session),
-            parent.hooks,
-            config.warn,
-            agent=self._agent,
+            setup.config.tools, own.parts.gate, setup.context, own.hooks, config.warn, agent=self._agent
         )
         executor.on_call = self._send_progress
-        executor.aliases = parent.tool_executor.aliases
+        executor.aliases = own.tool_executor.aliases
         conversation = Conversation(
             setup.config,
             Journal(setup.config.storage.log, config.clock, Grants(config.identity, config.cwd)),
             self._forwarder.forward,
             executor,
-            replace(parent.services, mode=setup.mode, memory_worker=None),
+            own.parts,
+            ModelSelection(setup.model, setup.mode),
             parent_tool_use_id=task.tool_use_id,
         )
-        conversation.model = setup.model
+        session = replace(
+            setup.context.session,
+            pending_servers=None,
+            deferred_tools=conversation.find_deferral,
+            has_result=conversation.has_result,
+        )
+        executor.context = replace(setup.context, session=session)
         conversation.transcript_path = config.storage.agent_transcript_path(task.id)
         return conversation
 
     def load_history(self) -> None:
         """Load earlier runs; their cost is in the session's ledger already. Raises SessionError."""
         conversation, config = self.conversation, self._config
-        conversation.journal.load(
-            Ledger(config.model.prices, SpendingLimits.from_options(config.options), config.clock.monotonic),
-            config.warn,
-        )
+        journal = conversation.journal
+        recover(journal, journal.log.entries(), Ledger(config.model.prices), config.warn)
         conversation.close_interrupted_calls()
 
     def make_turn(self, text: str) -> Turn:
@@ -150,7 +144,7 @@ class AgentRun:
         self._close("")
         task.is_worktree_kept = await self._worktrees.leave(task.id)
         status = "failed" if task.failed else "completed"
-        self._environment.tasks.finish(task, status, task.text or task.error, task.notification_text(status))
+        self._own.parts.tasks.finish(task, status, task.text or task.error, task.notification_text(status))
 
     async def _run_guarded(self, turn: Turn) -> TurnOutcome:
         """Run and turn every error into an outcome."""
@@ -169,9 +163,7 @@ class AgentRun:
         try:
             if resources is not None:
                 turn.hook_feedback.contexts += await resources.open(task.id, self.conversation.config.tools)
-            dispatcher = self._environment.conversation.hooks.dispatcher
-            if dispatcher is not None:
-                turn.hook_feedback.contexts += await dispatcher.turn_hooks.start_subagent(self._agent)
+            turn.hook_feedback.contexts += await self.conversation.hooks.events.start_subagent(self._agent)
             ended = await self._run_turn(turn)
             while task.messages and not ended.is_error:
                 messages, task.messages = task.messages, []
@@ -186,12 +178,12 @@ class AgentRun:
 
     def _start_summaries(self) -> asyncio.Task[None] | None:
         """Report what the agent does, if the client wants it."""
-        side_query = self._environment.summarizes()
-        if side_query is None:
+        parts = self._own.parts
+        if not parts.declared.summarizes_agents:
             return None
         from parley.engine.agents.progress import ProgressSummaries
 
-        summaries = ProgressSummaries(self._task, self.conversation, side_query, self._environment.outbox.send)
+        summaries = ProgressSummaries(self._task, self.conversation, parts.side_query, parts.outbox.send)
         return asyncio.create_task(summaries.run())
 
     def _close(self, reason: str) -> None:
@@ -205,14 +197,14 @@ class AgentRun:
         except SessionError as exc:
             self._config.warn(str(exc))
         if not task.in_background and task.turn is not None:
-            self._environment.add_denials(task.turn.tool_batch.denials)
+            self._own.denials += task.turn.tool_batch.denials
         conversation.config.storage.log.close()
         task.release()
 
     def _send_progress(self, tool: ToolUse) -> None:
         task = self._task
         task.count_call(tool.name)
-        self._environment.outbox.send(
+        self._own.parts.outbox.send(
             TaskProgress(
                 task_id=task.id,
                 run_id=task.run_id,

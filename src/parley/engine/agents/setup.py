@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from parley.engine.agents.resources import AgentEnvironment
 from parley.engine.agents.task import Parent
+from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import CompactionPolicy
-from parley.engine.context.system_prompt import CWD, Instructions
+from parley.engine.context.system_prompt import BOUNDARY, CWD, Instructions
 from parley.engine.session.config import SessionConfig
 from parley.mcp.base import PREFIX
 from parley.mcp.content import normalize
@@ -40,15 +40,14 @@ class AgentSetup(Struct, frozen=True, kw_only=True):
 
 
 def build_setup(
-    environment: AgentEnvironment,
+    own: Conversation,
     call: AgentInput,
     kind: AgentDefinition,
     parent: Parent | None,
     worktree: Worktree | None,
     open_agents: Callable[[], AgentCalls],
 ) -> AgentSetup:
-    """`open_agents` gives its tools the subagents that it calls itself."""
-    own = environment.conversation
+    """`own` is the conversation of the session. `open_agents` gives its tools the subagents that it calls itself."""
     above = own if parent is None else parent.conversation
     config, schema = above.config, own.output_schema
     hidden = SESSION_TOOLS | ({schema.name} if schema is not None else set())
@@ -88,7 +87,7 @@ def build_setup(
         model=choose_model(
             call.model or kind.model or own.config.agents.subagent_model, above.model, config.model.resolve
         ),
-        mode=lambda: choose_mode(mode, above.mode(), may_bypass=environment.may_bypass()),
+        mode=lambda: choose_mode(mode, above.mode(), may_bypass=own.parts.mode.may_bypass()),
     )
 
 
@@ -113,7 +112,7 @@ def agent_instructions(base: Instructions, kind: AgentDefinition, memory: str = 
         memory,
         reminder if isinstance(reminder, str) else "",
     ]
-    appended = "\n\n".join(part for part in parts if part)
+    appended = "\n\n".join([BOUNDARY, *filter(None, parts)])
     if kind.omitClaudeMd is True or base.replaced is not None:
         return Instructions(replaced=kind.prompt, appended=appended)
     return Instructions(replaced=kind.prompt, appended=appended, nested=base.nested)

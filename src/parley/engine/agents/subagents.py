@@ -7,9 +7,9 @@ the background: then the call returns at once, and the end is reported like that
 A message to a running agent is read before its next model call. A message to a finished agent resumes it in
 the background with its history, also in another process.
 
-    Subagents(environment).calls_of(None)    what the session's own Agent and SendMessage tools call
+    Subagents(conversation, commands).calls_of(None)    what the session's own Agent and SendMessage tools call
 
-See also: `registry.py` for the definitions, `run.py` for one run, `forwarding.py` for what the client receives.
+See also: `registry.py` for the definitions, `run.py` for one run, `progress.py` for what the client receives.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import asyncio
 import msgspec
 
 from parley.engine.agents.progress import AgentStats
-from parley.engine.agents.resources import AgentEnvironment
 from parley.engine.agents.run import AgentRun
 from parley.engine.agents.setup import AgentSetup, build_setup
 from parley.engine.agents.task import AgentLaunch, AgentTask, Parent
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
-from parley.engine.tasks.delivery import RUNNING
+from parley.engine.commands.commands import Commands
+from parley.engine.context.conversation import Conversation
 from parley.engine.tasks.manager import TaskInfo, new_run_id
 from parley.errors import ModelError, SessionError, ToolError, UsageError
 from parley.permissions.base import Allow, ToolRequest
@@ -39,26 +39,20 @@ MAX_NAMED = 20
 
 
 class Subagents:
-    def __init__(self, environment: AgentEnvironment) -> None:
-        self._environment = environment
-        self._config = environment.conversation.config
-        self._task_manager = environment.tasks
+    def __init__(self, own: Conversation, commands: Commands) -> None:
+        """`own` is the conversation of the session."""
+        self._own = own
+        self._commands = commands
+        self._config = own.config
+        self._task_manager = own.parts.tasks
         self.stats = AgentStats()
-        self.worktrees = AgentWorktrees(self._config, environment.conversation.hooks)
+        self.worktrees = AgentWorktrees(self._config, own.hooks)
         self._lock = asyncio.Lock()
         """Of two messages to a finished agent, the first resumes it and the second reaches it running."""
 
     def calls_of(self, parent: Parent | None) -> CallsOf:
         """What the tools of an agent call; None is the session itself."""
         return CallsOf(self, parent)
-
-    def move_to_background(self, tool_use_id: str | None) -> None:
-        """Move all foreground agents, or the one of a call, to the background."""
-        for task in self._tasks() if self._task_manager.are_allowed else ():
-            is_awaited = task.status == RUNNING and not task.in_background
-            if is_awaited and tool_use_id in (None, task.tool_use_id):
-                self._task_manager.move_to_background(task)
-                task.moved_to_background.set()
 
     def _tasks(self) -> list[AgentTask]:
         tasks = self._task_manager
@@ -71,7 +65,7 @@ class Subagents:
         task = await self._start_new(call, tool_use_id, parent)
         if task.in_background:
             return task.launch_output()
-        moved = asyncio.create_task(task.moved_to_background.wait())
+        moved = asyncio.create_task(task.moved.wait())
         watcher = task.watcher
         assert watcher is not None
         try:
@@ -107,14 +101,14 @@ class Subagents:
         self._check_limits(depth)
         background = call.run_in_background if call.run_in_background is not None else kind.background is True
         background = background and self._task_manager.are_allowed
-        above = (self._environment if parent is None else parent).conversation.tool_context
+        above = (self._own if parent is None else parent.conversation).tool_context
         worktree = await self.worktrees.open(id, above) if wants_worktree(call, kind) else None
         self.worktrees.enter(id, worktree or above.worktree)
 
         def open_agents() -> CallsOf:
             return self.calls_of(Parent(id=id, depth=depth, conversation=run.conversation))
 
-        setup = build_setup(self._environment, call, kind, parent, worktree, open_agents)
+        setup = build_setup(self._own, call, kind, parent, worktree, open_agents)
         self._check_model(id, setup)
         setup = self._open_log(id, setup, meta)
         info = TaskInfo(
@@ -133,7 +127,7 @@ class Subagents:
             worktree=worktree,
         )
         task = AgentTask(info, launch, config.clock.monotonic)
-        run = AgentRun(self._environment, task, setup, self.stats, self.worktrees)
+        run = AgentRun(self._own, self._commands, task, setup, self.stats, self.worktrees)
         if meta is None:
             self._load_history(run, task)
         self.stats.record_start(call, task)
@@ -145,7 +139,7 @@ class Subagents:
     def _check_model(self, id: str, setup: AgentSetup) -> None:
         """Raises ToolError if the agent's model cannot be used in this session."""
         try:
-            self._environment.conversation.open_model(setup.model)
+            self._own.open_model(setup.model)
         except UsageError as exc:
             self.worktrees.leave_soon(id)
             raise ToolError(f"The agent cannot start: {exc}") from None
@@ -233,7 +227,7 @@ class Subagents:
 
     def _check_rules(self, call: AgentInput, parent: Parent | None) -> None:
         """Permission rules about agents apply to messages too. Raises ToolError."""
-        own, policy = self._environment.conversation, self._config.permissions.policy
+        own, policy = self._own, self._config.permissions.policy
         mode = own.mode() if parent is None else parent.conversation.mode()
         input = {"subagent_type": call.subagent_type, "description": call.description, "prompt": call.prompt}
         request = ToolRequest(tool=AGENT, input=input, cwd=own.tool_context.state.cwd, reads_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import ClassVar, get_args
 
@@ -70,8 +69,6 @@ class AgentTask(SessionTask):
         """Messages that it has not received yet."""
         self.is_done = False
         """The last turn has ended."""
-        self.moved_to_background = asyncio.Event()
-        """Set when its caller stops waiting."""
         self.text = ""
         """Its last text."""
 

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.journal import Journal
-from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ToolError
 from parley.protocol.base import convert, to_builtins
 from parley.tools.agent import AgentInput
@@ -68,8 +67,7 @@ class AgentWorktrees:
             await asyncio.wait({leaving})  # a resumed agent that has not left yet
         outer, name = parent.worktree, f"agent-{id}"
         cwd = self._config.cwd if outer is None else outer.cwd
-        dispatcher = self._hooks.dispatcher
-        path = None if dispatcher is None else await dispatcher.session_hooks.create_worktree(name)
+        path = await self._hooks.events.create_worktree(name)
         if path is not None:  # a hook replaces git
             self._made_by_hook.add(path)
             top = cwd if outer is None else outer.top
@@ -116,13 +114,12 @@ class AgentWorktrees:
     async def _remove_if_clean(self, worktree: Worktree) -> bool:
         if self._worktrees is None or worktree.path in self._occupied():
             return True
-        dispatcher = self._hooks.dispatcher
         if worktree.path in self._made_by_hook:
             # Only the hook that removes it knows whether it may go.
-            return dispatcher is None or not await dispatcher.session_hooks.remove_worktree(worktree.path)
+            return not await self._hooks.events.remove_worktree(worktree.path)
         is_kept = await self._worktrees.leave(worktree)
-        if not is_kept and dispatcher is not None:
-            await dispatcher.session_hooks.remove_worktree(worktree.path)
+        if not is_kept:
+            await self._hooks.events.remove_worktree(worktree.path)
         return is_kept
 
     def _occupied(self) -> set[str]:
@@ -157,11 +154,11 @@ def wants_worktree(call: AgentInput, kind: AgentDefinition) -> bool:
 
 
 class SessionWorktree:
-    def __init__(self, config: SessionConfig, journal: Journal, executor: ToolExecutor, hooks: HookRegistry) -> None:
-        self._config = config
-        self._hooks = hooks
-        self._journal = journal
-        self._executor = executor
+    def __init__(self, conversation: Conversation) -> None:
+        self._config = conversation.config
+        self._hooks = conversation.hooks
+        self._journal = conversation.journal
+        self._executor = conversation.tool_executor
         self._outside: Context | None = None
         """The context of the tools in the session's own checkout, while they have another."""
         self._was_created = False
@@ -200,8 +197,7 @@ class SessionWorktree:
 
     async def _create(self, git: Worktrees, name: str) -> Worktree:
         """Raises ToolError."""
-        dispatcher, cwd = self._hooks.dispatcher, self._config.cwd
-        made = None if dispatcher is None else await dispatcher.session_hooks.create_worktree(name)
+        cwd, made = self._config.cwd, await self._hooks.events.create_worktree(name)
         self._made_by_hook = made is not None
         return await git.create(cwd, name) if made is None else Worktree(top=cwd, path=made, cwd=made, branch=name)
 
@@ -221,9 +217,8 @@ class SessionWorktree:
         """Raises ToolError."""
         if not self._was_created:
             raise ToolError(f"{worktree.path} was not created by EnterWorktree: leave it with action 'keep'.")
-        dispatcher = self._hooks.dispatcher
         if self._made_by_hook:
-            if dispatcher is None or not await dispatcher.session_hooks.remove_worktree(worktree.path):
+            if not await self._hooks.events.remove_worktree(worktree.path):
                 raise ToolError(
                     f"{worktree.path} was created by a hook, and no WorktreeRemove hook removed it: "
                     "leave it with action 'keep'."
@@ -238,8 +233,7 @@ class SessionWorktree:
                 f"{'; '.join(lost.names)}"
             )
         await git.remove(worktree)
-        if dispatcher is not None:
-            await dispatcher.session_hooks.remove_worktree(worktree.path)
+        await self._hooks.events.remove_worktree(worktree.path)
         return lost
 
     def _move(self, worktree: Worktree, *, was_created: bool) -> None:

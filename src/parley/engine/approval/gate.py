@@ -11,8 +11,7 @@ hooks against rules, `permissions/decision.py` applies the rules.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,9 +40,6 @@ from parley.tools.base import Context, InvalidInput, Tool, always_asks, read_inp
 
 if TYPE_CHECKING:
     from parley.engine.approval.hook_opinion import HookOpinion
-    from parley.engine.hooks.dispatcher import HookDispatcher
-    from parley.engine.hooks.tool_hooks import BeforeTool
-    from parley.hooks.base import Hook
 
 AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
@@ -103,7 +99,7 @@ class SessionMode:
     def __init__(
         self,
         config: PermissionConfig,
-        settings: SettingsAccess | None,
+        settings: SettingsAccess,
         journal: Journal,
         outbox: Outbox,
         warn: Callable[[str], None],
@@ -122,10 +118,12 @@ class SessionMode:
             self.current = config.mode if grants.mode in closed else grants.mode
             self._previous = "default" if grants.previous_mode in closed else grants.previous_mode
 
+    def get(self) -> str:
+        return self.current
+
     def may_bypass(self) -> bool:
         """Whether bypassPermissions is available: allowed at launch, and not disabled by settings since."""
-        settings = self._settings
-        return self._config.may_bypass and (settings is None or settings.merged.bypass_disabled is None)
+        return self._config.may_bypass and self._settings.merged.bypass_disabled is None
 
     def change(self, mode: str | None) -> None:
         """Change the mode and report it. None leaves plan mode for the mode before it."""
@@ -194,21 +192,19 @@ class ApprovalGate:
         may_defer: bool = False,
     ) -> Approval:
         """Decide on a call and journal the decision. Raises InvalidInput for one of a hook, and CallDeferred."""
-        before: BeforeTool | None = None
-        hooks = None if self._hooks.dispatcher is None else self._hooks.dispatcher.tool_hooks
+        events = self._hooks.events
 
         # Hooks first: PreToolUse may deny, ask, allow, or change the input. The others then see the new input.
-        if hooks is not None:
-            before = await hooks.before(call, tool, agent, context)
-            # A deny rule for the model's own input applies whatever the hook makes of it.
-            if before.updated_input is not None and not is_denied_by_rule(
-                self.policy, permission_request(tool, call.input, context), mode()
-            ):
-                call = ToolUse({**call.json, "input": before.updated_input})
-                check_hook_input(tool, call.input)
-                if before.opinion is None or before.opinion.behavior != "deny":
-                    before = await hooks.before_changed(call, tool, agent, context, before)
-        opinion = None if before is None else before.opinion
+        before = await events.before_tool(call, tool, agent, context)
+        # A deny rule for the model's own input applies whatever the hook makes of it.
+        if before.updated_input is not None and not is_denied_by_rule(
+            self.policy, permission_request(tool, call.input, context), mode()
+        ):
+            call = ToolUse({**call.json, "input": before.updated_input})
+            check_hook_input(tool, call.input)
+            if before.opinion is None or before.opinion.behavior != "deny":
+                before = await events.before_changed_tool(call, tool, agent, context, before)
+        opinion = before.opinion
 
         # Rules and mode, weighed against the hooks.
         current_mode, started_at = self._narrow_mode(tool, mode()), context.clock()
@@ -223,7 +219,7 @@ class ApprovalGate:
         if isinstance(decision, Ask):
             pending = PendingCall(call=call, tool=tool, request=request, agent=agent)
             with context.observer.permission(call.name, call.id) as observation:
-                decision = await self._ask_anyone(decision, pending)
+                decision = await self._ask_hooks_and_client(decision, pending)
                 observation.set_attributes(decision=name_decision(decision), source=decision.source)
 
         # An unchanged input is bound to what was shown, not to what has become of it since.
@@ -232,10 +228,10 @@ class ApprovalGate:
 
         # The hooks see what the reply made of the input. An answer to a question of the tool is no change.
         is_changed = final_sha256 != shown_sha256 and not (tool.reads_only and always_asks(tool))
-        if hooks is not None and before is not None and isinstance(decision, Allow) and is_changed:
+        if isinstance(decision, Allow) and is_changed:
             changed = ToolUse({**call.json, "input": decision.input})
             seen = msgspec.structs.replace(before, opinion=None, author=None)
-            before = await hooks.before_changed(changed, tool, agent, context, seen)
+            before = await events.before_changed_tool(changed, tool, agent, context, seen)
             decision = check_hook_opinion(decision, before.opinion)
 
         # Record.
@@ -247,25 +243,27 @@ class ApprovalGate:
             cwd=request.cwd,
             was_asked=was_asked,
             wait_seconds=context.clock() - started_at,
-            contexts=() if before is None else before.contexts,
-            stop_reason=None if before is None else before.stop_reason,
+            contexts=before.contexts,
+            stop_reason=before.stop_reason,
         )
         self.record(approval, tool, agent)
         await self._journal.wait_synced()
         return approval
 
-    def _ask_anyone(self, question: Ask, pending: PendingCall) -> Awaitable[Allow | Deny]:
-        """Ask the client, and the PermissionRequest hooks if there are any."""
-        dispatcher = self._hooks.dispatcher
-        # A hook must not answer for a guard.
-        if dispatcher is None or self._guarded:
-            return self._ask(question, pending)
-        hooks = [
-            hook
-            for hook in dispatcher.hooks_for(pending.agent)
-            if hook.event == "PermissionRequest" and (hook.is_managed or not self._refuses_unapproved)
-        ]
-        return self._race_hooks(dispatcher, hooks, question, pending) if hooks else self._ask(question, pending)
+    async def _ask_hooks_and_client(self, question: Ask, pending: PendingCall) -> Allow | Deny:
+        """Ask the client, and the PermissionRequest hooks if there are any. The first answer decides."""
+        if self._guarded:  # a hook must not answer for a guard
+            return await self._ask(question, pending)
+        first = await self._hooks.events.request_permission(
+            self._ask(question, pending), question, pending, only_managed=self._refuses_unapproved
+        )
+        if not isinstance(first, dict):
+            return first
+        await prepare_decision(self.policy, pending.request, "default")
+        decision = self._check_reply(first, question, pending)
+        if decision.source not in ("host", "reply"):
+            return decision  # a rule decided
+        return msgspec.structs.replace(decision, source="hook", reason="PermissionRequest", reason_type="hook")
 
     def _defer(self, call: ToolUse, request: ToolRequest, mode: str, *, may_defer: bool) -> None:
         """Journal that a call waits for a later session, and raise CallDeferred; or warn that it cannot wait."""
@@ -314,7 +312,7 @@ class ApprovalGate:
             )
         asked = build_can_use_tool(question, pending)
         try:
-            with self._channel.waiting(), self._notify_when_slow(asked):
+            with self._channel.waiting(), self._hooks.events.notify_when_slow(asked):
                 reply = await self._channel.request(asked)
         except HostGone:
             return self._attribute(
@@ -329,12 +327,8 @@ class ApprovalGate:
         """The client's reply to a request that is not about a tool call. Raises HostGone or HostError."""
         if not self._channel.can_ask or self._refuses_unapproved:
             raise HostGone("there is no one to ask")
-        with self._channel.waiting(), self._notify_when_slow(asked):
+        with self._channel.waiting(), self._hooks.events.notify_when_slow(asked):
             return await self._channel.request(asked)
-
-    def _notify_when_slow(self, asked: CanUseTool) -> contextlib.AbstractContextManager[None]:
-        dispatcher = self._hooks.dispatcher
-        return contextlib.nullcontext() if dispatcher is None else dispatcher.tool_hooks.notify_when_slow(asked)
 
     def _attribute(self, decision: Allow | Deny) -> Allow | Deny:
         """Name the MCP tool as the source of its decisions: the client does not know of them."""
@@ -343,27 +337,6 @@ class ApprovalGate:
         return msgspec.structs.replace(
             decision, source="prompt_tool", reason=self._prompt_tool, reason_type="permissionPromptTool"
         )
-
-    async def _race_hooks(
-        self, dispatcher: HookDispatcher, hooks: Sequence[Hook], question: Ask, pending: PendingCall
-    ) -> Allow | Deny:
-        """Ask the client and the PermissionRequest hooks; the first answer decides."""
-        from parley.engine.hooks.tool_hooks import race, tool_names
-
-        names = tool_names(pending.call, pending.tool)
-        first = await race(
-            self._ask(question, pending),
-            dispatcher.tool_hooks.request_permission(
-                build_can_use_tool(question, pending), names, pending.agent, pending.request, hooks
-            ),
-        )
-        if not isinstance(first, dict):
-            return first
-        await prepare_decision(self.policy, pending.request, "default")
-        decision = self._check_reply(first, question, pending)
-        if decision.source not in ("host", "reply"):
-            return decision  # a rule decided
-        return msgspec.structs.replace(decision, source="hook", reason="PermissionRequest", reason_type="hook")
 
     def _check_reply(self, answer: Any, question: Ask, pending: PendingCall) -> Allow | Deny:
         """Read a reply, apply its permission updates, and check the input that it allows."""

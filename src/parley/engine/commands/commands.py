@@ -7,7 +7,7 @@
     /unknown            an error that names the nearest command; the model is not called
     /etc/hosts, / x     not the form of a command: an ordinary prompt
 
-A template can set allow rules and a model until the end of its turn (turn_overrides.py). Prompts with
+A template can set allow rules and a model until the end of its turn (expansion.py). Prompts with
 `client_composed` are never commands.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,8 +31,7 @@ from parley.engine.commands.local import (
     unavailable_reply,
 )
 from parley.engine.context.conversation import Conversation
-from parley.engine.mcp.manager import ServerManager
-from parley.engine.session.prompts import Prompt, PromptQueue
+from parley.engine.session.prompts import Prompt, PromptIntake
 from parley.engine.turn import outcome
 from parley.errors import NotPossible, ToolError
 from parley.mcp.base import PREFIX
@@ -55,30 +54,15 @@ COMMAND = rf"/({NAME})(?:\s+(.*))?"
 NO_USAGE = dict.fromkeys(("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), 0)
 
 
-class PromptReporter(Protocol):
-    """Reports to the client what happens to its prompts."""
-
-    def echo(self, prompts: list[Prompt]) -> None: ...
-
-    def send_lifecycle(self, prompt: Prompt, state: str) -> None: ...
-
-
 class Commands:
     def __init__(
-        self,
-        conversation: Conversation,
-        servers: ServerManager,
-        prompt_queue: PromptQueue,
-        reporter: PromptReporter,
-        send_init: Callable[[], None],
-        started_at: float,
+        self, conversation: Conversation, prompts: PromptIntake, send_init: Callable[[], None], started_at: float
     ) -> None:
         """`started_at` is when the session started, on the monotonic clock."""
         self._conversation = conversation
         self._config = conversation.config
-        self._servers = servers
-        self._prompt_queue = prompt_queue
-        self._reporter = reporter
+        self._servers = conversation.parts.servers
+        self._prompts = prompts
         self._send_init = send_init
         self._started_at = started_at
         self._templates: dict[str, PromptTemplate] | None = None
@@ -264,7 +248,7 @@ class Commands:
         try:
             contexts = await self._check_expansion("goal", condition, "builtin", first_text(prompt))
             reply = self._reply_message(CommandReply(text=f"Goal set: {condition}"), "goal", condition)
-            self._conversation.services.open_goal().start(condition, reply)
+            self._conversation.goal.start(condition, reply)
         except ToolError as exc:
             return self._fail(turn.prompts, str(exc))
         text = {"type": "text", "text": STARTED.format(condition=condition)}
@@ -279,9 +263,9 @@ class Commands:
                 found.append(await self.expand_prompt(await self._servers.expand_prompt(prompt)))
             except ToolError as exc:
                 self._conversation.send(Informational(content=str(exc), level="warning"))
-                self._reporter.send_lifecycle(prompt, "cancelled")
+                self._prompts.send_lifecycle(prompt, "cancelled")
             except asyncio.CancelledError:
-                self._prompt_queue.put_back(prompts)  # an interrupt: they make up the next turn
+                self._conversation.parts.prompt_queue.put_back(prompts)  # an interrupt: they make up the next turn
                 raise
         return found
 
@@ -304,10 +288,8 @@ class Commands:
 
     async def _check_expansion(self, name: str, arguments: str, source: str, text: str) -> list[Json]:
         """Run the hooks before a command becomes a prompt. Returns their context. Raises ToolError."""
-        dispatcher = self._conversation.hooks.dispatcher
-        if dispatcher is None:
-            return []
-        contexts = await dispatcher.session_hooks.before_expansion("slash_command", name, arguments, source, text)
+        events = self._conversation.hooks.events
+        contexts = await events.before_expansion("slash_command", name, arguments, source, text)
         return [{"type": "text", "text": context} for context in contexts]
 
     async def _with_files(self, prompt: Prompt) -> Prompt:
@@ -339,23 +321,23 @@ class Commands:
 
     async def _guard_model(self, name: str, arguments: str) -> CommandReply | None:
         """Run the hooks before `/model NAME`. Returns the reply if a hook denies it."""
-        conversation, dispatcher = self._conversation, self._conversation.hooks.dispatcher
-        if name != "model" or not arguments or dispatcher is None:
+        conversation = self._conversation
+        if name != "model" or not arguments:
             return None
         before = conversation.chosen_model
         try:
             after = conversation.find_model(arguments)
             if after != before:
-                await dispatcher.session_hooks.before_model_switch(before, after, arguments, "command")
+                await conversation.hooks.events.before_model_switch(before, after, arguments, "command")
         except NotPossible as exc:
             return CommandReply(text=str(exc), was_run=False)
         return None
 
     async def _report_model(self, before: ModelRef, asked: str) -> None:
         """Run the hooks after `/model NAME`."""
-        after, dispatcher = self._conversation.model, self._conversation.hooks.dispatcher
-        if dispatcher is not None and after != before:
-            await dispatcher.session_hooks.after_model_switch(before, after, asked, "command")
+        after = self._conversation.model
+        if after != before:
+            await self._conversation.hooks.events.after_model_switch(before, after, asked, "command")
 
     def _answer(self, prompt: Prompt, name: str, arguments: str, refusal: CommandReply | None = None) -> TurnOutcome:
         conversation, row = self._conversation, LOCAL.get(name)
@@ -387,7 +369,7 @@ class Commands:
 
     def _start(self, prompts: Iterable[Prompt]) -> None:
         self._send_init()
-        self._reporter.echo(list(prompts))
+        self._prompts.echo(list(prompts))
 
     def _reply_message(self, reply: CommandReply, name: str, arguments: str) -> Assistant:
         clock = self._conversation.clock

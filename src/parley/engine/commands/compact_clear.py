@@ -13,12 +13,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.engine.context.compactor import make_compactor
-from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import BudgetSpent, ModelError
-from parley.hooks.base import format_context
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.notices import ConversationReset
@@ -79,10 +77,8 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
     A session that keeps its id is cleared when it is resumed, too. Otherwise the old session can be resumed as it was.
     """
     conversation = turn.conversation
-    clock, dispatcher = conversation.clock, conversation.hooks.dispatcher
-    if dispatcher is not None:
-        with StatusHeartbeat(conversation.send, conversation.limits.heartbeat_seconds):
-            await dispatcher.fire("SessionEnd", {"reason": "clear"})
+    clock, events = conversation.clock, conversation.hooks.events
+    await events.before_clear()
     had_goal = conversation.journal.goal is not None
     id, prompt, begin = clock.new_uuid(), turn.prompts[0], conversation.config.storage.begin_session
     reset = ConversationReset(
@@ -102,13 +98,10 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
         conversation.journal.begin(begin())
         conversation.send(reset)
     if had_goal:
-        conversation.services.open_goal().announce()
+        conversation.goal.announce()
     conversation.ledger.restart()
     conversation.gauge.reset(0)
-    if dispatcher is not None:
-        with StatusHeartbeat(conversation.send, conversation.limits.heartbeat_seconds):
-            started = await dispatcher.turn_hooks.start_session("clear")
-        conversation.append_contexts([format_context("SessionStart:clear", text) for text in started.contexts])
+    conversation.append_contexts(await events.after_clear())
     send_init()
     return outcome.local_command("clear")
 

@@ -18,9 +18,10 @@ from parley.settings.base import PromptTemplate
 
 TERMINAL = frozenset(
     {
-        *("agents", "bug", "config", "doctor", "exit", "export", "hooks", "ide", "keys", "login", "logout", "mcp"),
-        *("memory", "permissions", "privacy-settings", "quit", "resume", "statusline", "status"),
-        *("terminal-setup", "theme", "upgrade", "vim"),
+        *("add-dir", "agents", "bashes", "bug", "config", "copy", "diff", "doctor", "exit", "export", "fork", "hooks"),
+        *("ide", "keys", "login", "logout", "mcp", "memory", "output-style", "permissions", "plan"),
+        *("privacy-settings", "quit", "rename", "resume", "rewind", "statusline", "status", "tasks"),
+        *("terminal-setup", "theme", "todos", "undo", "upgrade", "vim"),
     }
 )
 """Commands of a terminal: answered as unavailable instead of sent to a model."""
@@ -192,7 +193,7 @@ def help(call: CommandCall) -> CommandReply:
 
 def goal(call: CommandCall) -> CommandReply:
     """Show or clear the goal. `/goal CONDITION` is a prompt (commands.py)."""
-    current = call.conversation.services.open_goal()
+    current = call.conversation.goal
     return CommandReply(text=current.clear() if call.arguments else current.describe())
 
 

@@ -27,23 +27,23 @@ from parley.engine.context.history import (
     threshold,
     tokens_from_chars,
 )
-from parley.engine.context.system_prompt import DATE
+from parley.engine.context.system_prompt import DATE, as_note
+from parley.engine.hooks.base import SessionEvents
 from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.side.retry import call_with_retry, is_about_length, is_about_request
 from parley.engine.turn import outcome
 from parley.errors import BudgetSpent, ModelError
-from parley.hooks.base import format_context
 from parley.models.base import ModelRequest
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, Message, Struct
 from parley.protocol.blocks import Text
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.occasional import CompactBoundary
-from parley.protocol.messages.system import Status
+from parley.protocol.messages.system import Informational, Status
+from parley.tools.base import describe_work
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.hooks.dispatcher import HookDispatcher
 
 TOO_FEW_GROUPS = "too_few_groups"
 SHARES_OF_PIECE = (0.5, 0.125)
@@ -103,6 +103,8 @@ class Compactor:
         to a fallback model and returns whether there is one.
         """
         gauge = self._conversation.gauge
+        if self._remove_results():
+            return True
         if self._find_keep_start("auto") is None:
             return False  # too little to compact; not worth a message
         try:
@@ -119,6 +121,16 @@ class Compactor:
         if done is not None:
             self.append(done)
         return done is not None
+
+    def _remove_results(self) -> bool:
+        """Remove old tool results, if that makes enough room. Raises SessionError."""
+        conversation = self._conversation
+        calls = conversation.journal.history.find_removable(self._threshold())
+        if calls:
+            conversation.journal.append_event("results_removed", {"calls": calls})
+            text = f"To make room, {len(calls)} old tool results were removed from what the model sees."
+            self._send(Informational(content=text, level="info"))
+        return bool(calls)
 
     async def compact(self, trigger: str, instructions: str | None = None) -> Compaction | None:
         """None if there is too little to compact or a hook blocks it. Raises ModelError, BudgetSpent."""
@@ -152,23 +164,22 @@ class Compactor:
             conversation.context_tokens(),
         )
         at = self._find_keep_start(trigger)
-        dispatcher = conversation.hooks.dispatcher if self._is_own else None
-        if dispatcher is not None and (at is not None or trigger == "manual"):
-            verdict = await dispatcher.fire("PreCompact", {"trigger": trigger, "custom_instructions": instructions})
-            why = verdict.blocked if verdict.blocked is not None else verdict.stopped
+        events = conversation.hooks.events if self._is_own else SessionEvents()
+        if at is not None or trigger == "manual":
+            why = await events.before_compaction(trigger, instructions)
             if why is not None:
                 raise CompactionBlocked(f"blocked by a hook: {why}")
         if at is None:
             return None
         made = await self._summarize_before(at, instructions)
-        contexts = await self._notify_hooks(dispatcher, trigger, made.text) if dispatcher is not None else ()
+        contexts = await events.after_compaction(trigger, made.text)
         return Compaction(
             trigger=trigger,
             texts=made.texts,
             kept=[uuid for message in messages[at:] for uuid in message.uuids],
             pre_tokens=pre_tokens,
             duration_ms=round((conversation.clock.monotonic() - started_at) * 1000),
-            contexts=contexts,
+            contexts=tuple(contexts),
             more=made.more,
         )
 
@@ -187,13 +198,6 @@ class Compactor:
             and all(asked.uuid not in part.uuids for part in messages[at:])
         )
         return join_texts(asked.content) if asked is not None and is_due else "", f"[{DATE}{date}]" if date else ""
-
-    async def _notify_hooks(self, dispatcher: HookDispatcher, trigger: str, text: str) -> tuple[str, ...]:
-        """Fire SessionStart and PostCompact. Returns context for the model."""
-        started = await dispatcher.turn_hooks.start_session("compact")
-        await dispatcher.fire("PostCompact", {"trigger": trigger, "compact_summary": text})
-        await dispatcher.report_instructions("compact")
-        return tuple(format_context("SessionStart:compact", context) for context in started.contexts)
 
     # Summary.
 
@@ -295,7 +299,12 @@ class Compactor:
             conversation.ledger.last_usage = None
         self._send(boundary)
         self._send(stamped)
-        conversation.append_contexts([*done.contexts, *conversation.excluded_facts()])
+        conversation.append_contexts([*done.contexts, *conversation.excluded_facts(), *self._list_work()])
+
+    def _list_work(self) -> list[str]:
+        """The work list, which the summary may have left out."""
+        text = describe_work(self._conversation.tool_context)
+        return [as_note(text)] if text else []
 
     def _kept_tokens(self, kept: list[str]) -> int:
         uuids = set(kept)

@@ -3,7 +3,7 @@
 The session has one. Each subagent has another, with its own journal, instructions, tools and model; its messages
 carry the id of the call that started it. The ledger, the model pool and the hooks are shared.
 
-    conversation = Conversation(config, journal, send, tool_executor, services)
+    conversation = Conversation(config, journal, send, tool_executor, parts, selection)
     conversation.append_user(Text.of("Hi"))      # written to the journal, then sent
     request = conversation.build_request()
 
@@ -13,14 +13,16 @@ See also: `turn/model_call.py` for model calls, `turn/turn.py` for turns, `sessi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cached_property, partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.context.cache_markers import mark_messages, mark_prefix
 from parley.engine.context.history import (
+    ANSWER_GROWTH,
+    ANSWER_TOKENS,
     BINDING,
     MAX_IMAGE_CHARS,
     ContextGauge,
@@ -29,25 +31,33 @@ from parley.engine.context.history import (
     make_digest,
     threshold,
     tokens_from_chars,
-    with_cache_marker,
 )
-from parley.engine.context.system_prompt import DATE, find_date, render, render_excluded, system_blocks
-from parley.engine.hooks.registry import HookRegistry
-from parley.engine.recovery import interrupted_calls
+from parley.engine.context.models import ModelSelection
+from parley.engine.context.system_prompt import (
+    DATE,
+    MODEL,
+    as_note,
+    find_date,
+    render,
+    render_excluded,
+    system_blocks,
+)
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
+from parley.engine.session.parts import SessionParts
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.host import SendMessages
 from parley.models.base import DEFER, Model, ModelRequest
 from parley.models.catalog import EFFORTS, ModelInfo, ModelRef, effort_for_budget, thinking_owner
-from parley.observer import NULL_OBSERVER, Observer
 from parley.protocol.base import Json, Message, Struct, sanitize
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.notices import RateLimitEvent, RateLimitInfo
+from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import Informational
-from parley.protocol.options import OFF, ModelOptions
+from parley.protocol.option_kinds import OFF
+from parley.protocol.options import ModelOptions
 from parley.tools.base import Context
 
 if TYPE_CHECKING:
@@ -57,34 +67,10 @@ if TYPE_CHECKING:
     from parley.memory.base import MemoryWorker
 
 MIN_BUDGET_TOKENS = 1024
+REPLAY = "replay"
+"""The backend that plays recordings."""
 DEFAULT_EFFORT = "high"
 """Also the highest effort at which thinking can be off."""
-
-
-class ModelPool:
-    """The open models of a session, shared by all its agents. Opens each at its first use."""
-
-    def __init__(self, open_model: Callable[[ModelRef], Model], observer: Observer = NULL_OBSERVER) -> None:
-        self._open = open_model
-        self._observer = observer
-        self._opened: dict[ModelRef, Model] = {}
-
-    def open(self, choice: ModelRef) -> Model:
-        """Raises UsageError or ModelError."""
-        if choice not in self._opened:
-            self._opened[choice] = self._trace(choice, self._open(choice))
-        return self._opened[choice]
-
-    def _trace(self, choice: ModelRef, model: Model) -> Model:
-        if not self._observer.is_enabled:
-            return model
-        from parley.engine.context.model_tracing import TracedModel
-
-        return TracedModel(model, choice.backend.provider or choice.adapter, self._observer)
-
-    async def close(self) -> None:
-        for model in self._opened.values():
-            await model.close()
 
 
 class ThinkingOptions(Struct, frozen=True, kw_only=True):
@@ -104,20 +90,6 @@ class ThinkingOptions(Struct, frozen=True, kw_only=True):
         return cls(budget_tokens=options.max_thinking_tokens, mode=options.thinking, display=options.thinking_display)
 
 
-class ConversationServices(Struct, frozen=True, kw_only=True):
-    """What a conversation uses of its session."""
-
-    ledger: Ledger
-    models: ModelPool
-    hooks: HookRegistry
-    mode: Callable[[], str]
-    """The permission mode, which can change."""
-    memory_worker: MemoryWorker | None = None
-    """The long-term memory; only the session's own conversation can have one."""
-    open_goal: Callable[[], SessionGoal]
-    """The goal of the session; loaded at the first use."""
-
-
 class Conversation:
     def __init__(
         self,
@@ -125,18 +97,23 @@ class Conversation:
         journal: Journal,
         send: SendMessages,
         tool_executor: ToolExecutor,
-        services: ConversationServices,
+        parts: SessionParts,
+        selection: ModelSelection,
         parent_tool_use_id: str | None = None,
     ) -> None:
         self.config = config
         self.journal = journal
         self.tool_executor = tool_executor
-        self.services = services
-        self.ledger = services.ledger
-        self.models = services.models
-        self.hooks = services.hooks
-        self.mode = services.mode
-        self.memory_worker = services.memory_worker
+        self.parts = parts
+        self.ledger = parts.ledger
+        self.models = parts.models
+        self.hooks = parts.hooks
+        self.selection = selection
+        self.mode = selection.mode
+        self.memory_worker: MemoryWorker | None = None
+        """The long-term memory; only the session's own conversation can have one."""
+        self.denials: list[Denial] = []
+        """The calls of the current turn, and of its foreground agents, that were denied."""
         self.parent_tool_use_id = parent_tool_use_id
         self.transcript_path = ""
         """The transcript of a subagent, for hooks; the session's own is in `config.storage`."""
@@ -145,8 +122,6 @@ class Conversation:
         self.limits = config.limits
         self.clock = config.clock
         self.include_partial_messages = config.options.include_partial_messages
-        self.chosen_model = config.model.resolve(config.model.name)
-        """The model that was asked for. Which one is called can depend on the permission mode."""
         self._thinks_always: set[ModelRef] = set()
         """The models of which the user was told that their thinking cannot be turned off."""
         self.instructions = config.instructions
@@ -165,6 +140,10 @@ class Conversation:
         """What thinking in the answer to the last request is bound to (history.py); None for fake models."""
         self._start_digest: tuple[str, list[Json], bytes] = ("", [], b"")
         """A system prompt, tools, and their digest."""
+        self._marked_prefix: tuple[list[Json], str | None, tuple[list[Json], list[Json]]] = ([], None, ([], []))
+        """Tools, a system prompt, and both with cache markers."""
+        self._named_model: str | None = None
+        """The model that the conversation names; empty for none."""
         self._sent_rate_limit: RateLimitInfo | None = None
         self.gauge = ContextGauge()
         self._weighed_schemas: tuple[list[Json], int] = ([], 0)
@@ -175,16 +154,29 @@ class Conversation:
         """What the tools of this conversation work with."""
         return self.tool_executor.context
 
+    @cached_property
+    def goal(self) -> SessionGoal:
+        """The goal of the session; loaded at the first use."""
+        from parley.engine.goal import SessionGoal
+
+        return SessionGoal(self)
+
     # Model calls.
 
     @property
     def model(self) -> ModelRef:
         """The model to call now."""
-        return self.chosen_model.in_mode(self.mode())
+        chosen = self.selection.chosen
+        return chosen if chosen.planning is None else self.selection.current  # asked for often
 
     @model.setter
     def model(self, choice: ModelRef) -> None:
-        self.chosen_model = choice
+        self.selection.chosen = choice
+
+    @property
+    def chosen_model(self) -> ModelRef:
+        """The model that was asked for."""
+        return self.selection.chosen
 
     def use_model(self, name: str) -> ModelRef:
         """Switch to a model by name. Raises NotPossible if there is no such model."""
@@ -238,7 +230,7 @@ class Conversation:
     def _side_prompt(self) -> str:
         """The system prompt, which a call that is not part of the conversation must not journal."""
         recorded = self.journal.system_text if self.records_prompt else None
-        return recorded if recorded is not None else render(self.instructions)
+        return recorded if recorded is not None else self._render_prompt()
 
     def _make_reader(self, system: str, tools: list[Json]) -> Reader | None:
         """Whom a request is for; None for fake models, which read everything."""
@@ -269,15 +261,23 @@ class Conversation:
     ) -> ModelRequest:
         known = self.config.model.get_info(self.model)
         max_tokens = self.options.max_output_tokens or known.max_output_tokens
+        thinking = thinking_field(self.thinking, known, max_tokens)
+        # A server may refuse a request whose answer could exceed the window. The budget for thinking, which spans a
+        # whole turn, stays the same: another one would not read the cache.
+        if not self.model.is_fake:
+            max_tokens = min(max_tokens, max(ANSWER_TOKENS, known.context_window - self.context_tokens()))
+        if not known.thinking_betas:
+            thinking = thinking_field(self.thinking, known, max_tokens)
         cache_ttl = self.options.cache_ttl
         self._report_thinking(known)
+        tools, blocks = self._mark_prefix(tools, system)
         return ModelRequest(
             model=self.model.request_name,
-            system=system_blocks(system, cache_ttl),
-            messages=with_cache_marker(messages, cache_ttl),
+            system=blocks,
+            messages=mark_messages(messages, cache_ttl),
             tools=tools,
             max_tokens=max_tokens,
-            thinking=thinking_field(self.thinking, known, max_tokens),
+            thinking=thinking,
             effort=choose_effort(self.effort, self.options.max_effort, self.thinking, known),
             betas=self.options.betas,
             task_budget=self.options.task_budget if known.supports_task_budget else None,
@@ -285,6 +285,14 @@ class Conversation:
             output_schema=output_schema,
             joins_texts=joins_texts,
         )
+
+    def _mark_prefix(self, tools: list[Json], system: str) -> tuple[list[Json], list[Json]]:
+        """The tools and the system prompt with cache markers: the same objects as long as nothing changes."""
+        known_tools, known_system, marked = self._marked_prefix
+        if system != known_system or len(tools) != len(known_tools) or not all(map(is_, tools, known_tools)):
+            marked = mark_prefix(tools, system_blocks(system), self.options.cache_ttl)
+            self._marked_prefix = tools, system, marked
+        return marked
 
     def _report_thinking(self, known: ModelInfo) -> None:
         """Tell the user once if thinking cannot be turned off."""
@@ -302,7 +310,9 @@ class Conversation:
 
     @property
     def answer_tokens(self) -> int:
-        return self.options.max_output_tokens or self.config.model.get_info(self.model).max_output_tokens
+        """What the next answer is expected to take at most, judging by the earlier ones."""
+        most = self.options.max_output_tokens or self.config.model.get_info(self.model).max_output_tokens
+        return min(most, max(ANSWER_TOKENS, ANSWER_GROWTH * self.gauge.longest_answer))
 
     @property
     def compacts_at(self) -> int | None:
@@ -319,10 +329,8 @@ class Conversation:
     @property
     def auto_compact(self) -> bool:
         """Whether automatic compaction is enabled; the setting can change."""
-        settings = self.config.settings
-        return self.config.compaction.is_automatic and (
-            settings is None or settings.merged.get("autoCompactEnabled") is not False
-        )
+        enabled = self.config.settings.merged.get("autoCompactEnabled")
+        return self.config.compaction.is_automatic and enabled is not False
 
     def context_tokens(self) -> int:
         """The tokens of the next call, by the backend's count and an estimate."""
@@ -375,7 +383,8 @@ class Conversation:
         registry, fixed = self.config.tools, self.journal.fixed_tools
         if self._deferral is None:
             may_come = not self.model.is_fake and self._may_get_servers()
-            if not registry.has_external and not may_come and fixed in (None, [*registry]):
+            defers = self.config.tool_search.defers_rare(self.model)
+            if not (registry.has_external or may_come or defers) and fixed in (None, [*registry]):
                 return None
             from parley.engine.context.tool_deferral import ToolDeferral
 
@@ -432,10 +441,29 @@ class Conversation:
     def _system_prompt(self) -> str:
         """The system prompt: rendered once per session, then read from the journal."""
         if not self.records_prompt:
-            return render(self.instructions)
+            return self._render_prompt()
         if self.journal.system_text is None:
-            self.journal.append_event("prompt", {"text": render(self.instructions)})
+            self.journal.append_event("prompt", {"text": self._render_prompt()})
         return self.journal.system_text or ""
+
+    def _render_prompt(self) -> str:
+        """The system prompt with the name of the model."""
+        facts, name = self.instructions.environment, self.model.name
+        if not facts or self.model.is_fake:
+            return render(self.instructions)
+        self._named_model = name
+        return render(msgspec.structs.replace(self.instructions, environment=(*facts, f"{MODEL}{name}")))
+
+    def model_news(self) -> list[str]:
+        """The name of the model, if the conversation contains another one."""
+        name = self.model.name
+        if self._named_model is None:
+            _, found, rest = (self.journal.system_text or "").partition(f"- {MODEL}")
+            self._named_model = rest.partition("\n")[0] if found else ""
+        if self._named_model in ("", name) or self.model.is_fake:
+            return []
+        self._named_model = name
+        return [as_note(f"{MODEL}{name}")]
 
     def append_date(self) -> None:
         """Append the date if the day has changed; the system prompt stays the same. Raises SessionError."""
@@ -542,6 +570,10 @@ class Conversation:
             line = self._user_message(*(Text.of(text) for text in sanitize(texts)), isSynthetic=True)
             self.journal.append(self.clock.stamp_message(line, self.config.identity.id))
 
+    def has_result(self, call: str) -> bool:
+        """Whether the model can see the result of a call. A recording may have seen it twice."""
+        return call in self.journal.history.result_ids and self.model.adapter != REPLAY
+
     def close_open_calls(self, text: str) -> None:
         """Give every open call an error result. Raises SessionError."""
         for call in self.journal.history.open_calls():
@@ -556,7 +588,9 @@ class Conversation:
         for call, tool in self.journal.history.open_calls().items():
             if call in continued:
                 continue
-            text = interrupted_calls.outcome_text(
+            from parley.engine.recovery.recover import outcome_text
+
+            text = outcome_text(
                 tool,
                 recorded=call not in self.journal.foreign_calls,
                 # A client that received a call may have run it, whatever the journal says.

@@ -11,9 +11,9 @@ whatever has happened since: another model, a compaction, another system prompt,
 Two kinds of entry start over. A `compact_boundary` takes effect with its summary: the conversation is then the
 summary and the lines that the boundary preserves. A `conversation_reset` leaves nothing.
 
-A conversation is compacted before a model call that would leave too little of the window for the answer and the
-largest tool result. The messages become a summary; the last group stays. A group is a prompt, or an answer with
-the results of its calls, so that a call and its result stay together.
+A conversation is compacted before a model call that would leave too little of the window for the answer. If that makes
+enough room, only the old tool results are removed. Otherwise the messages become a summary; the last group stays. A
+group is a prompt, or an answer with the results of its calls, so that a call and its result stay together.
 
 See also: `compactor.py` gets the summary.
 """
@@ -26,7 +26,7 @@ from operator import is_
 
 import msgspec
 
-from parley.engine.context.system_prompt import cache_marker
+from parley.engine.context.cache_markers import MARKER
 from parley.errors import UsageError
 from parley.models.base import SettledMessages
 from parley.models.catalog import CHARS_PER_TOKEN
@@ -43,10 +43,21 @@ IMAGE_TOKENS = 1_600
 """An estimate for an image of any size."""
 DOCUMENT_CHARS_PER_TOKEN = 100
 """A page has about 2,500 tokens. It takes about 50 KB with its fonts, or 500 KB as an image."""
-MAX_ANSWER_TOKENS = 32_000
-"""Reserved for the answer. Longer answers are rare."""
-MAX_RESULT_TOKENS = 25_000
-"""Reserved for the largest tool result before the next check."""
+ANSWER_TOKENS = 10_000
+"""What the next answer is expected to take at least."""
+SPARE_TOKENS = 5_000
+"""For what an estimate leaves out."""
+ANSWER_GROWTH = 2
+"""How much longer than the longest answer the next one can be."""
+CUT_RESULT = "[This result was removed to make room. If you need it, call the tool again.]"
+CUT_LEAST_RESULT_TOKENS = 100
+"""A shorter result stays: it takes hardly more room than the note in its place."""
+CUT_KEEP_SHARE = 0.25
+"""How much of the threshold the latest messages fill, whose results stay."""
+CUT_WORTH_SHARE = 0.3
+"""How much of the threshold must become free; otherwise the conversation is summarized."""
+CUT_LEAST_TOKENS = 30_000
+"""Below this threshold the results would soon have to be removed again, so the conversation is summarized."""
 KEPT_SHARE = 0.2
 """A last group larger than this share of the threshold is summarized too."""
 GROWTH_SHARE = 0.1
@@ -156,6 +167,10 @@ class History:
         self.last_prompt: HistoryEntry | None = None
         """The last prompt, also if it is no longer part of the conversation."""
         self._open_calls: dict[str, Json] = {}
+        self.result_ids: set[str] = set()
+        """The calls whose results the model can see."""
+        self._removed: frozenset[str] = frozenset()
+        """The calls whose results were removed to make room."""
         self.memory_texts: list[str] = []
         """The texts of the user or the engine that may contain memory files."""
 
@@ -205,6 +220,9 @@ class History:
             self._refused = frozenset(map(str, entry.message.get("refused") or ()))
             self._unread_seq = int(entry.message.get("unread_seq", -1))
             self._forget_settled()
+        elif entry.kind == "results_removed":
+            self._removed |= frozenset(map(str, entry.message["calls"]))
+            self._restart(self._entries)
         elif entry.kind == "conversation_reset":
             self._earlier.append(self._entries)
             self._restart([])
@@ -225,13 +243,16 @@ class History:
         self._entries, self._messages, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
         self._forget_settled()
         self._open_calls.clear()
+        self.result_ids.clear()
         self.memory_texts.clear()
         for line in lines:
             self._add(line)
 
     def _add(self, line: HistoryEntry) -> None:
-        blocks = line.content
         self._entries.append(line)
+        blocks = line.content
+        if self._removed and line.role == "user":
+            blocks = [self._without_removed(block) for block in blocks]
         if not blocks:
             return
         closes = line.is_prompt
@@ -243,7 +264,10 @@ class History:
             if kind == "tool_use":
                 self._open_calls[str(block.get("id"))] = block
             elif kind == "tool_result":
-                self._open_calls.pop(str(block.get("tool_use_id")), None)
+                call = str(block.get("tool_use_id"))
+                self._open_calls.pop(call, None)
+                if call not in self._removed:
+                    self.result_ids.add(call)
                 closes = True
             elif kind == "text" and line.role == "user" and MEMORY_MARK in str(block.get("text")):
                 self.memory_texts.append(str(block["text"]))
@@ -263,6 +287,23 @@ class History:
         last.content.extend(blocks)
         last.uuids.append(line.uuid)
         self._bind(line)
+
+    def _without_removed(self, block: Json) -> Json:
+        return {**block, "content": CUT_RESULT} if block.get("tool_use_id") in self._removed else block
+
+    def find_removable(self, threshold: int) -> list[str]:
+        """The calls whose results can be removed: the old ones, if that makes enough room; otherwise none."""
+        if threshold < CUT_LEAST_TOKENS:
+            return []
+        kept, freed, found = 0, 0, list[str]()
+        for part in reversed(self._messages):
+            if kept > threshold * CUT_KEEP_SHARE:
+                sizes = {str(block.get("tool_use_id")): estimate_tokens(block) for block in find_results(part)}
+                large = {call: size for call, size in sizes.items() if size > CUT_LEAST_RESULT_TOKENS}
+                found += large
+                freed += sum(large.values())
+            kept += message_tokens(part)
+        return found if freed > threshold * CUT_WORTH_SHARE else []
 
     def _bind(self, line: HistoryEntry) -> None:
         if line.binding is not None:
@@ -370,7 +411,12 @@ class History:
             found.append({"role": part.role, "content": content})
 
     def _clean(self, block: Json, reader: Reader) -> Json:
-        """A block of the user without what the API is known to reject: empty texts in results, unreadable images."""
+        """A block of the user without what the API is known to reject: empty texts in results, unreadable images.
+
+        It has no cache markers either: with those of a client, a request could have too many.
+        """
+        if MARKER in block:
+            block = {key: value for key, value in block.items() if key != MARKER}
         if block.get("type") == "tool_result" and isinstance(parts := block.get("content"), list):
             cleaned = [self._clean(part, reader) for part in parts if is_nonempty(part)]
             is_same = len(cleaned) == len(parts) and all(map(is_, cleaned, parts))
@@ -502,23 +548,6 @@ def order_results(content: list[Json], asked: list[Json]) -> list[Json]:
     return sorted(content, key=lambda block: places.pop(block.get("tool_use_id"), len(asked)))
 
 
-def with_cache_marker(messages: list[Json], ttl: str | None = None) -> list[Json]:
-    """Put a cache marker on the last block; the next request reads the cache up to there.
-
-    Returns a new list, except for `SettledMessages`, which may be long: that list itself is changed.
-    """
-    if not messages:
-        return messages
-    *blocks, block = messages[-1]["content"]
-    marked_block = {**block, "cache_control": cache_marker(ttl)}
-    if isinstance(messages, SettledMessages):
-        messages.settled = min(messages.settled, len(messages) - 1)
-    else:
-        messages = messages.copy()
-    messages[-1] = {**messages[-1], "content": [*blocks, marked_block]}
-    return messages
-
-
 def estimate_tokens(block: Json) -> int:
     """An estimate of the tokens of a block or another object."""
     kind = block.get("type")
@@ -637,6 +666,8 @@ class ContextGauge:
     def __init__(self) -> None:
         self._measured: tuple[int, int] | None = None
         self._after_last = 0
+        self.longest_answer = 0
+        """The tokens of the longest answer."""
         self.failures = 0
         """Consecutive failures."""
 
@@ -668,7 +699,7 @@ class ContextGauge:
 
 def threshold(policy: CompactionPolicy, window: int, answer_tokens: int) -> int:
     """The number of tokens that triggers compaction: at least half of a small window."""
-    most = max(window // 2, window - min(answer_tokens, MAX_ANSWER_TOKENS) - MAX_RESULT_TOKENS)
+    most = max(window // 2, window - answer_tokens - SPARE_TOKENS)
     bounds = [most] if policy.percent is None else [most, int(window * policy.percent / 100)]
     return min(bounds if policy.max_tokens is None else [*bounds, policy.max_tokens])
 

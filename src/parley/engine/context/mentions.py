@@ -20,7 +20,6 @@ from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
-    from parley.engine.hooks.dispatcher import HookDispatcher
     from parley.engine.turn.tool_executor import ToolOutcome
 
 
@@ -28,8 +27,6 @@ MENTION = re.compile(r'(?:^|(?<=[\s(]))@(?:"([^"\n]+)"|((?:\\ |[^\s`"\\])+))')
 LINES = re.compile(r"(.+)#L(\d{1,9})(?:-L?(\d{1,9}))?")
 MAX_MENTIONS = 20
 """Limit per prompt; the model reads the rest itself."""
-MARK = r"^Contents of (/.*):$"
-"""The line before the text of a memory file."""
 HEADING = "Instructions from files near what you looked at. Follow them where they apply to the task."
 
 
@@ -123,15 +120,11 @@ def find_instructions(conversation: Conversation, call: ToolUse, outcome: ToolOu
     return ["\n\n".join([HEADING, *new])] if new else []
 
 
-async def report_instructions(dispatcher: HookDispatcher, call: ToolUse, texts: list[str]) -> None:
+async def report_instructions(conversation: Conversation, call: ToolUse, texts: list[str]) -> None:
     """Fire InstructionsLoaded for the memory files in the texts of `find_instructions`."""
-    if not dispatcher.has_hooks("InstructionsLoaded"):
-        return
-    paths = [path for text in texts for path in re.findall(MARK, text, re.MULTILINE)]
-    files = [(path, "Local" if path.endswith(".local.md") else "Project") for path in paths]
     values = (call.input.get(field) for field in find_traits(call.name).path_fields)
     trigger = next((value for value in values if isinstance(value, str)), "")
-    await dispatcher.session_hooks.instructions_loaded(files, "nested_traversal", trigger_file_path=trigger)
+    await conversation.hooks.events.nested_instructions(texts, trigger)
 
 
 def is_sent(conversation: Conversation, mark: str) -> bool:

@@ -5,10 +5,11 @@
     request.tools = deferral.schemas(model)
 
 The list is the start of every request, so it is fixed with the first one and journalled: a change would cost the prompt
-cache, and the thinking of models that bind it to what comes before. What the model can use later is news at the end of
-the conversation: tools of servers that connect late are listed by name, as are those that the policy defers, and
-ToolSearch loads them; tools that are gone or have changed are named. Only a tool that cannot be deferred, or a missing
-ToolSearch, leads to a new list. A compaction does too, because nothing of what came before is left.
+cache, and the thinking of models that bind it to what comes before. The description of ToolSearch has the names of the
+built-in tools that are deferred. What the model can use later is news at the end of the conversation: tools of servers
+that connect late are listed by name, as are those that the policy defers, and ToolSearch loads them; tools that are
+gone or have changed are named. Only a tool that cannot be deferred, or a missing ToolSearch, leads to a new list. A
+compaction does too, because nothing of what came before is left.
 
 How a loaded tool is called depends on the server. The Messages API takes `tool_reference`, and puts the definition
 where a result refers to it. Others get the definition as text, and the model calls the tool through ToolSearch.
@@ -45,6 +46,8 @@ INTRODUCTION = (
 
 
 CALLING = "Loads deferred tools, which are listed by name only: `query` finds them; then `call` and `input` call one."
+NAMED = "\nDeferred: "
+"""Before the names of built-in tools, at the end of the description of ToolSearch."""
 CALL_FIELDS: Json = {
     "call": {"type": "string", "description": "The tool to call"},
     "input": {"type": "object", "description": "Its arguments"},
@@ -82,20 +85,24 @@ class ToolDeferral:
         """What `schemas` returned, with references to so many tools or without."""
         self._told: tuple[object, ...] = ()
         """When there was no news last."""
-        self._is_active = False
-        """Whether the policy defers tools. Once it does, it stays so: the conversation refers to it."""
+        self._defers_rare = False
+        """Whether the policy defers built-in tools. Once it does, it stays so: the conversation refers to it."""
+        self._defers_servers = False
+        """The same for the tools of servers."""
 
     @property
     def is_in_use(self) -> bool:
         """Whether the model can search for tools."""
-        return SEARCH in self._fixed or self._is_active
+        return SEARCH in self._fixed or self._defers_rare
 
     def update(self, model: ModelRef, window_tokens: int) -> None:
         """Sort the tools, if they have changed."""
         if self._seen != (self._registry.revision, self._journal.fixed_tools):
             self._sort()
-        if not self._is_active and self._should_start(model, window_tokens):
-            self._is_active = True
+        defers_servers = self._defers_servers or self._should_defer_servers(model, window_tokens)
+        defers_rare = self._defers_rare or defers_servers or self._should_defer_rare(model)
+        if (defers_rare, defers_servers) != (self._defers_rare, self._defers_servers):
+            self._defers_rare, self._defers_servers = defers_rare, defers_servers
             self._offer_search()
             self._sort()
         if self._journal.fixed_tools is None and not model.is_fake and self._expects_news():
@@ -110,7 +117,15 @@ class ToolDeferral:
             self._offer_search()
         names = self._list_unfixed()
         external = self._registry.external
-        rows: list[str | Json] = [self._registry.schema(name) if name in external else name for name in names]
+        rare = [name for name in self._deferred if name not in external]
+        rows: list[str | Json] = [
+            name_deferred(self._registry.schema(name), rare)
+            if name == SEARCH and rare
+            else self._registry.schema(name)
+            if name in external
+            else name
+            for name in names
+        ]
         self._journal.append_event("tools", {"tools": rows})
         self._sort()
 
@@ -130,7 +145,13 @@ class ToolDeferral:
             self._registry.offer(SEARCH)
             self._sort()
 
-    def _should_start(self, model: ModelRef, window_tokens: int) -> bool:
+    def _should_defer_rare(self, model: ModelRef) -> bool:
+        """The list of a conversation that began without ToolSearch stays as it is."""
+        fixed = self._journal.fixed_tools
+        can_search = fixed is None or any(isinstance(row, dict) and row["name"] == SEARCH for row in fixed)
+        return can_search and self._policy.defers_rare(model) and self._registry.may_offer(SEARCH)
+
+    def _should_defer_servers(self, model: ModelRef, window_tokens: int) -> bool:
         most = self._policy.max_tokens(model, window_tokens)
         if most is None or not self._from_servers or not self._registry.may_offer(SEARCH):
             return False
@@ -153,7 +174,7 @@ class ToolDeferral:
             for name, row in known.items()
             if not isinstance(row, str) or row in registry
         }
-        by_policy = frozenset(filter(self._may_defer, registry) if self._is_active else ())
+        by_policy = frozenset(filter(self._is_deferred, registry))
         late = [name for name in registry if name not in known and name not in by_policy]
         # After the first request a tool that comes late is deferred, if the model can search for it.
         self._needs_fixing = rows is None or (bool(late) and not (SEARCH in known and all(map(self._can_wait, late))))
@@ -165,8 +186,12 @@ class ToolDeferral:
         self._lists = {}
         self._seen = registry.revision, rows
 
+    def _is_deferred(self, name: str) -> bool:
+        """Whether the policy defers a tool now."""
+        return (self._defers_servers if name.startswith(PREFIX) else self._defers_rare) and self._may_defer(name)
+
     def _may_defer(self, name: str) -> bool:
-        """Whether the policy defers a tool."""
+        """Whether the policy can defer a tool."""
         if self._registry.is_override(name):
             return False
         if name.startswith(PREFIX):
@@ -242,8 +267,9 @@ class ToolDeferral:
         if (journal.listed_tools, journal.gone_tools, journal.changed_tools) == (listed, gone, changed):
             self._told = state
             return ""
+        named = list_named(self._fixed.get(SEARCH))
         news = {
-            INTRODUCTION: [name for name in self._deferred if name not in journal.listed_tools],
+            INTRODUCTION: [name for name in self._deferred if name not in journal.listed_tools and name not in named],
             "These tools no longer exist:": sorted(
                 (journal.listed_tools - listed - given.keys()) | (gone - journal.gone_tools)
             ),
@@ -257,14 +283,25 @@ class ToolDeferral:
         return "<deferred-tools>\n" + "\n".join(parts) + "\n</deferred-tools>" if parts else ""
 
 
+def name_deferred(definition: Json, names: Collection[str]) -> Json:
+    """The definition of ToolSearch with the names of the tools that are deferred from the start."""
+    return {**definition, "description": f"{definition['description']}{NAMED}{', '.join(names)}"}
+
+
+def list_named(definition: Json | None) -> Collection[str]:
+    """The names in such a definition."""
+    return () if definition is None else definition["description"].partition(NAMED)[2].split(", ")
+
+
 def calling_schema(definition: Json) -> Json:
     """The definition of ToolSearch for servers that do not take references. Other definitions stay as they are."""
     if definition["name"] != SEARCH:
         return definition
     fields = definition["input_schema"]
+    _, mark, names = definition["description"].partition(NAMED)
     return {
         **definition,
-        "description": CALLING,
+        "description": f"{CALLING}{mark}{names}",
         "input_schema": {**fields, "properties": {**fields["properties"], **CALL_FIELDS}, "required": []},
     }
 

@@ -14,7 +14,7 @@ import msgspec
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import estimate_tokens, tokens_from_chars
-from parley.engine.context.system_prompt import list_sections, render
+from parley.engine.context.system_prompt import list_sections, render, system_blocks
 from parley.models.catalog import ModelRef, model_info
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.panel_requests import ContextUsage
@@ -70,7 +70,8 @@ def report_context(conversation: Conversation, server_notes: Mapping[str, str] |
     """
     deferral = conversation.find_deferral()
     # Before the first turn nothing was sent, and a report must not write to the log.
-    system = conversation.journal.system_text or render(conversation.instructions)
+    rendered = conversation.journal.system_text or render(conversation.instructions)
+    system = "\n\n".join(block["text"] for block in system_blocks(rendered))
     return report_usage(
         RequestContents(
             model=conversation.model,

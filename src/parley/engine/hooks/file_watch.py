@@ -30,6 +30,10 @@ class FileWatch:
         self._task: asyncio.Task[None] | None = None
         self._has_warned = False
 
+    @property
+    def has_owners(self) -> bool:
+        return bool(self._paths)
+
     def set_paths(self, owner: str, paths: Iterable[str]) -> None:
         """Replace the paths of an owner. Files that exist now are not reported as added.
 

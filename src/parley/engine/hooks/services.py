@@ -5,15 +5,13 @@ See also: `parley.hooks.base.HookServices`, which this implements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import msgspec
 
+from parley.engine.approval.gate import ApprovalGate
 from parley.engine.context.conversation import Conversation
-from parley.engine.hooks.dispatcher import HOOK_AGENT
-from parley.engine.mcp.manager import ServerManager
-from parley.engine.side.query import SideQuery
+from parley.engine.hooks.runner import HOOK_AGENT
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, ToolError
 from parley.hooks.base import HttpReply
@@ -22,9 +20,6 @@ from parley.models.catalog import ModelRef
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolResult, ToolUse
 from parley.tools.base import AgentState, tool_schema
-
-if TYPE_CHECKING:
-    from parley.engine.approval.gate import ApprovalGate
 
 TOOLS = ("Read", "Grep", "Glob")
 MAX_CALLS = 50
@@ -36,18 +31,12 @@ SYSTEM = (
 
 
 class SessionHookServices:
-    def __init__(
-        self,
-        conversation: Conversation,
-        side_query: SideQuery,
-        servers: ServerManager,
-        make_gate: Callable[[], ApprovalGate],
-    ) -> None:
-        """`make_gate` makes a gate that asks no one, for the calls of agent hooks."""
+    def __init__(self, conversation: Conversation, gate: ApprovalGate) -> None:
+        """`gate` asks no one. It decides on the calls of agent hooks."""
         self._conversation = conversation
-        self._side_query = side_query
-        self._servers = servers
-        self._make_gate = make_gate
+        self._side_query = conversation.parts.side_query
+        self._servers = conversation.parts.servers
+        self._gate = gate
 
     async def ask_model(self, prompt: str, model: str | None) -> str:
         try:
@@ -60,7 +49,7 @@ class SessionHookServices:
     async def run_agent(self, prompt: str, model: str | None) -> str:
         choice = self._conversation.model if model is None else self._find_model(model)
         try:
-            return await run_verifier(self._conversation, self._side_query, self._make_gate(), choice, prompt)
+            return await run_verifier(self._conversation, self._gate, choice, prompt)
         except ModelError as exc:
             raise HookFailed(f"the model failed: {exc}") from None
 
@@ -101,9 +90,7 @@ class SessionHookServices:
         return HttpReply(status=page.code, body=page.body)
 
 
-async def run_verifier(
-    conversation: Conversation, side_query: SideQuery, gate: ApprovalGate, choice: ModelRef, prompt: str
-) -> str:
+async def run_verifier(conversation: Conversation, gate: ApprovalGate, choice: ModelRef, prompt: str) -> str:
     """The final text of the agent. Raises ModelError, HookFailed."""
     config = conversation.config
     tools = {name: config.tools[name] for name in TOOLS if name in config.tools}
@@ -114,7 +101,7 @@ async def run_verifier(
     schemas = [tool_schema(tool) for tool in tools.values()]
     messages: list[Json] = [{"role": "user", "content": [{"type": "text", "text": prompt}]}]
     for _ in range(MAX_CALLS):
-        blocks = await side_query.converse(choice, SYSTEM, messages, schemas)
+        blocks = await conversation.parts.side_query.converse(choice, SYSTEM, messages, schemas)
         calls = [ToolUse(block) for block in blocks if block.get("type") == "tool_use"]
         if not calls:
             text = "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text").strip()

@@ -1,6 +1,6 @@
 """The hooks around what a session does beside its turns: commands, models, MCP questions, worktrees, files, settings.
 
-See also: `dispatcher.py` runs the hooks, `turn_hooks.py` and `tool_hooks.py` have the other events.
+See also: `runner.py` runs the hooks.
 """
 
 from __future__ import annotations
@@ -8,24 +8,23 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any
 
+from parley.engine.hooks.base import SwitchSource
 from parley.engine.hooks.cache_facts import find_last_response, switch_facts
-from parley.engine.session.config import SessionConfig
+from parley.engine.hooks.file_watch import FileWatch
+from parley.engine.hooks.runner import HookRunner
 from parley.errors import NotPossible, ToolError
-from parley.hooks.base import Hook, format_context
+from parley.hooks.base import format_context
 from parley.hooks.merge import HookVerdict
 from parley.hooks.output import shorten
-from parley.protocol.base import UNSET, Json, Struct
+from parley.models.catalog import ModelRef
+from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.requests import Elicitation
 
-if TYPE_CHECKING:
-    from parley.engine.hooks.file_watch import FileWatch
-    from parley.models.catalog import ModelRef
-
-
-SwitchSource = Literal["command", "sdk", "auto"]
+MEMORY_MARK = r"^Contents of (/.*):$"
+"""The line before the text of a memory file."""
 CONFIG_SOURCES = {
     "userSettings": "user_settings",
     "projectSettings": "project_settings",
@@ -38,44 +37,24 @@ CONFIG_SOURCES = {
 """The `source` of ConfigChange, by the name of a settings file."""
 
 
-class EventSource(Protocol):
-    """Fires events: the dispatcher (dispatcher.py)."""
-
-    config: SessionConfig
-    warn: Callable[[str], None]
-    get_state: Callable[[], SessionState]
-
-    def list_hooks(self) -> list[Hook]: ...
-    def has_hooks(self, event: str, agent: Json | None = None) -> bool: ...
-    async def fire(
-        self, event: str, details: Json, *, subjects: tuple[str, ...] = (), agent: Json | None = None
-    ) -> HookVerdict: ...
-    def run_in_background(self, work: Coroutine[Any, Any, object]) -> None: ...
-    def add_late_contexts(self, shown: str, texts: Sequence[str]) -> None: ...
-    def report_once(self, text: str) -> None: ...
-
-
-class SessionHooks:
-    def __init__(self, dispatcher: EventSource) -> None:
-        self._dispatcher = dispatcher
-        self._watch: FileWatch | None = None
+class SessionHooks(HookRunner):
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._watch = FileWatch(self._on_change, self.warn)
         self._settings_files: dict[str, str] = {}
         """The watched settings files, and the sources they are."""
 
     # Slash commands.
 
-    async def before_expansion(
-        self, expansion_type: str, name: str, arguments: str, source: str, prompt: str
-    ) -> list[str]:
-        """Fire UserPromptExpansion. Returns context for the model. Raises ToolError if it is blocked."""
+    async def before_expansion(self, kind: str, name: str, arguments: str, source: str, prompt: str) -> list[str]:
         details = {
-            "expansion_type": expansion_type,
+            "expansion_type": kind,
             "command_name": name,
             "command_args": arguments,
             "command_source": source,
             "prompt": prompt,
         }
-        verdict = await self._dispatcher.fire("UserPromptExpansion", details)
+        verdict = await self.fire("UserPromptExpansion", details)
         why = verdict.blocked if verdict.blocked is not None else verdict.stopped
         if why is None:
             return [format_context("UserPromptExpansion", text) for text in verdict.contexts]
@@ -87,9 +66,8 @@ class SessionHooks:
     async def before_model_switch(
         self, before: ModelRef, after: ModelRef, asked: str | None, source: SwitchSource
     ) -> None:
-        """Fire PreModelSwitch. Raises NotPossible if the model must stay."""
         details = self._switch(before, after, asked, source)
-        verdict = await self._dispatcher.fire("PreModelSwitch", details)
+        verdict = await self.fire("PreModelSwitch", details)
         if verdict.permission in (None, "allow") and verdict.blocked is None:
             return
         why = verdict.permission_reason or verdict.blocked or "no reason given"
@@ -102,17 +80,15 @@ class SessionHooks:
     async def after_model_switch(
         self, before: ModelRef, after: ModelRef, asked: str | None, source: SwitchSource
     ) -> None:
-        """Fire PostModelSwitch. Its context reaches the model with the next request."""
-        verdict = await self._dispatcher.fire("PostModelSwitch", self._switch(before, after, asked, source))
-        self._dispatcher.add_late_contexts("PostModelSwitch", verdict.contexts)
+        verdict = await self.fire("PostModelSwitch", self._switch(before, after, asked, source))
+        self.add_late_contexts("PostModelSwitch", verdict.contexts)
 
     def model_switched(self, before: ModelRef, after: ModelRef, asked: str | None) -> None:
-        """The settings or a fallback changed the model: fire PostModelSwitch, and do not wait for it."""
-        if self._dispatcher.has_hooks("PostModelSwitch"):
-            self._dispatcher.run_in_background(self.after_model_switch(before, after, asked, "auto"))
+        if self.has_hooks("PostModelSwitch"):
+            self.run_in_background(self.after_model_switch(before, after, asked, "auto"))
 
     def _switch(self, before: ModelRef, after: ModelRef, asked: str | None, source: str) -> Json:
-        config = self._dispatcher.config
+        config = self.config
         return {
             "from_model": before.display_name,
             "to_model": after.display_name,
@@ -124,25 +100,22 @@ class SessionHooks:
     # Questions of MCP servers.
 
     async def answer_elicitation(self, question: Elicitation) -> Json | None:
-        """Fire Elicitation. Returns the answer of the hooks; None if they have none."""
         names = ("mcp_server_name", "message", "mode", "url", "elicitation_id", "requested_schema")
         details = {name: value for name in names if (value := getattr(question, name)) is not UNSET}
-        return elicitation_answer(await self._dispatcher.fire("Elicitation", details))
+        return elicitation_answer(await self.fire("Elicitation", details))
 
     async def check_elicitation(self, question: Elicitation, answer: Json) -> Json:
-        """Fire ElicitationResult. Returns the answer for the server, which the hooks may replace."""
         names = ("mcp_server_name", "elicitation_id", "mode")
         details = {name: value for name in names if (value := getattr(question, name)) is not UNSET}
-        replaced = elicitation_answer(await self._dispatcher.fire("ElicitationResult", {**details, **answer}), answer)
+        replaced = elicitation_answer(await self.fire("ElicitationResult", {**details, **answer}), answer)
         return answer if replaced is None else replaced
 
     # Worktrees.
 
     async def create_worktree(self, name: str) -> str | None:
-        """Fire WorktreeCreate. Returns the folder that a hook made; None without such hooks. Raises ToolError."""
-        if not self._dispatcher.has_hooks("WorktreeCreate"):
+        if not self.has_hooks("WorktreeCreate"):
             return None
-        verdict = await self._dispatcher.fire("WorktreeCreate", {"name": name})
+        verdict = await self.fire("WorktreeCreate", {"name": name})
         path = verdict.fields.get("worktreePath")
         if verdict.blocked is not None:
             raise ToolError(f"The worktree was not created: a WorktreeCreate hook blocked this: {verdict.blocked}")
@@ -154,31 +127,28 @@ class SessionHooks:
         return path
 
     async def remove_worktree(self, path: str) -> bool:
-        """Fire WorktreeRemove. Returns whether there is such a hook."""
-        if not self._dispatcher.has_hooks("WorktreeRemove"):
+        if not self.has_hooks("WorktreeRemove"):
             return False
-        await self._dispatcher.fire("WorktreeRemove", {"worktree_path": path})
+        await self.fire("WorktreeRemove", {"worktree_path": path})
         return True
 
     # Notices.
 
     def notify(self, event: str, details: Json, agent: Json | None = None) -> None:
-        """Fire an event in the background: nothing waits for its hooks."""
-        if self._dispatcher.has_hooks(event, agent):
-            self._dispatcher.run_in_background(self._fire_and_watch(event, details, agent))
+        if self.has_hooks(event, agent):
+            self.run_in_background(self._fire_and_watch(event, details, agent))
 
     async def _fire_and_watch(self, event: str, details: Json, agent: Json | None = None) -> None:
         subjects: tuple[str, ...] = ()
         if event == "FileChanged":
             path = details["file_path"]
             subjects = (os.path.basename(path), path)
-        verdict = await self._dispatcher.fire(event, details, subjects=subjects, agent=agent)
+        verdict = await self.fire(event, details, subjects=subjects, agent=agent)
         self.watch_from(verdict)
 
     async def cwd_changed(self, old: str, new: str, agent: Json | None) -> None:
-        """Fire CwdChanged, before the next call starts."""
-        if self._dispatcher.has_hooks("CwdChanged", agent):
-            verdict = await self._dispatcher.fire("CwdChanged", {"old_cwd": old, "new_cwd": new}, agent=agent)
+        if self.has_hooks("CwdChanged", agent):
+            verdict = await self.fire("CwdChanged", {"old_cwd": old, "new_cwd": new}, agent=agent)
             self.watch_from(verdict)
         if agent is None:
             self.watch_named_files()
@@ -191,51 +161,59 @@ class SessionHooks:
             parent = (parents or {}).get(path)
             how: Json = {"load_reason": "include", "parent_file_path": parent} if parent else {"load_reason": reason}
             details = {"file_path": path, "memory_type": kind, **how, **more}
-            await self._dispatcher.fire("InstructionsLoaded", details)
+            await self.fire("InstructionsLoaded", details)
+
+    async def report_instructions(self, reason: str) -> None:
+        """Fire InstructionsLoaded for the memory files of the session."""
+        if self.has_hooks("InstructionsLoaded"):
+            instructions = self.config.instructions
+            files = [(path, kind) for path, kind, _ in instructions.memory_files()]
+            await self.instructions_loaded(files, reason, instructions.memory_imports())
+
+    async def nested_instructions(self, texts: Sequence[str], trigger: Any) -> None:
+        if self.has_hooks("InstructionsLoaded"):
+            paths = [path for text in texts for path in re.findall(MEMORY_MARK, text, re.MULTILINE)]
+            files = [(path, "Local" if path.endswith(".local.md") else "Project") for path in paths]
+            await self.instructions_loaded(files, "nested_traversal", trigger_file_path=trigger)
 
     # Settings.
 
     async def before_settings_change(self, destination: str) -> None:
-        """Fire ConfigChange. Raises NotPossible if a hook blocks the change."""
-        source, settings = CONFIG_SOURCES.get(destination, destination), self._dispatcher.config.settings
-        layers = () if settings is None else settings.layers()
+        source, layers = CONFIG_SOURCES.get(destination, destination), self.config.settings.layers()
         path = next((layer.path for layer in layers if CONFIG_SOURCES.get(layer.source) == source), None)
         details = {"source": source, **({} if path is None else {"file_path": path})}
-        verdict = await self._dispatcher.fire("ConfigChange", details)
+        verdict = await self.fire("ConfigChange", details)
         if verdict.blocked is not None:
             raise NotPossible(
                 f"the settings were not changed: a ConfigChange hook blocked the change: {verdict.blocked}"
             )
 
     def settings_changed(self) -> None:
-        """The engine changed a settings file itself: it is not reported again."""
-        if self._watch is not None:
-            self._watch.accept(self._settings_files)
+        self._watch.accept(self._settings_files)
 
     # Watched files.
 
     def start_watching(self) -> None:
         """Watch what the registered hooks are about: the settings files, and the files that matchers name."""
-        dispatcher = self._dispatcher
-        if dispatcher.has_hooks("ConfigChange") and dispatcher.config.settings is not None:
-            remote = ("project", "local") if dispatcher.config.is_remote else ()
-            found = [layer for layer in dispatcher.config.settings.layers() if layer.source not in remote]
+        if self.has_hooks("ConfigChange"):
+            remote = ("project", "local") if self.config.is_remote else ()
+            found = [layer for layer in self.config.settings.layers() if layer.source not in remote]
             layers = [layer for layer in found if os.path.isabs(layer.path)]
             self._settings_files = {
                 os.path.normpath(layer.path): CONFIG_SOURCES[layer.source]
                 for layer in layers
                 if layer.source in CONFIG_SOURCES
             }
-            self._get_watch().set_paths("settings", self._settings_files)
+            self._watch.set_paths("settings", self._settings_files)
         self.watch_named_files()
 
     def watch_named_files(self) -> None:
         """Watch the files in the working directory that matchers of FileChanged hooks name."""
-        hooks = [hook for hook in self._dispatcher.list_hooks() if hook.event == "FileChanged"]
+        hooks = [hook for hook in self.list_hooks() if hook.event == "FileChanged"]
         texts = [hook.matcher.text for hook in hooks]
         names = [name.strip() for text in texts if is_names(text) for name in text.split("|") if name.strip()]
-        if names or self._watch is not None:
-            cwd = self._dispatcher.get_state().cwd
+        if names or self._watch.has_owners:
+            cwd = self.conversation.tool_context.state.cwd
             self._watch_paths("matchers", [os.path.join(cwd, name) for name in names])
 
     def watch_from(self, verdict: HookVerdict) -> None:
@@ -245,33 +223,26 @@ class SessionHooks:
             return
         wrong = [path for path in paths if not os.path.isabs(path)]
         if wrong:
-            self._dispatcher.warn(f"hooks: watchPaths must be absolute paths; not watched: {', '.join(wrong):.200}")
-        if not self._dispatcher.has_hooks("FileChanged"):
-            self._dispatcher.report_once("watchPaths has no effect: there is no FileChanged hook")
+            self.warn(f"hooks: watchPaths must be absolute paths; not watched: {', '.join(wrong):.200}")
+        if not self.has_hooks("FileChanged"):
+            self.report_once("watchPaths has no effect: there is no FileChanged hook")
         self._watch_paths("hooks", [path for path in paths if os.path.isabs(path)])
 
     def _watch_paths(self, owner: str, paths: list[str]) -> None:
-        if self._dispatcher.config.is_remote:
+        if self.config.is_remote:
             if paths:
-                self._dispatcher.report_once("FileChanged hooks have no effect: the files are in a remote workspace")
+                self.report_once("FileChanged hooks have no effect: the files are in a remote workspace")
             return
-        self._get_watch().set_paths(owner, paths)
-
-    def _get_watch(self) -> FileWatch:
-        if self._watch is None:
-            from parley.engine.hooks.file_watch import FileWatch
-
-            self._watch = FileWatch(self._on_change, self._dispatcher.warn)
-        return self._watch
+        self._watch.set_paths(owner, paths)
 
     def _on_change(self, path: str, change: str) -> None:
         if path in self._settings_files:
             self.notify("ConfigChange", {"source": self._settings_files[path], "file_path": path})
         self.notify("FileChanged", {"file_path": path, "event": change})
 
-    def close(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
+    async def close(self) -> None:
+        self._watch.close()
+        await super().close()
 
 
 def is_names(matcher: str) -> bool:
@@ -291,24 +262,3 @@ def elicitation_answer(verdict: HookVerdict, given: Json | None = None) -> Json 
     if content is None and given is not None:
         content = given.get("content")
     return {"action": action, **({} if content is None else {"content": content})}
-
-
-class SessionState(Struct, frozen=True, kw_only=True):
-    """What hook inputs say about the session at the moment of an event."""
-
-    mode: str
-    cwd: str
-    model: str
-    effort: str | None
-    agent: Json
-    """The fields of the agent that the session runs as; empty without one."""
-    title: str | None = None
-
-
-class SessionActions(Struct, frozen=True, kw_only=True):
-    """What outputs of hooks can do to the session."""
-
-    set_title: Callable[[str], None]
-    wake: Callable[[str], None]
-    """Give the model a text, in a turn of its own if none runs."""
-    reload_skills: Callable[[], None]

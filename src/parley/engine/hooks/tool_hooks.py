@@ -7,27 +7,27 @@ all calls of the answer, where model backends accept it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from parley.engine.approval.hook_opinion import HOOK, HookOpinion
-from parley.engine.approval.request import input_digest, permission_request
+from parley.engine.approval.request import PendingCall, build_can_use_tool, input_digest, permission_request
+from parley.engine.hooks.base import BeforeTool, HookEffect
+from parley.engine.hooks.runner import HookRunner
+from parley.engine.turn.tool_executor import ToolOutcome
+from parley.errors import ToolError
 from parley.hooks.base import Hook, format_context
 from parley.hooks.events import EVENTS
 from parley.hooks.merge import STRENGTH, HookResult, HookVerdict, input_of, permission_of
-from parley.permissions.base import Allow, Deny, ToolRequest
-from parley.protocol.base import UNSET, Json, Struct, encode_json
+from parley.permissions.base import Allow, Ask, Deny
+from parley.protocol.base import UNSET, Json, encode_json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, ToolOutput, server_of
 from parley.tools.catalog import SHELL, find_traits, model_name
-
-if TYPE_CHECKING:
-    from parley.engine.hooks.dispatcher import HookDispatcher
-
 
 MCP = "mcp__"
 CLIENT_DECIDED = ("host", "prompt_tool", "internal")
@@ -46,39 +46,6 @@ REQUIRED_FIELDS: dict[str, tuple[str, type]] = {
 """The block types that a result can hold, with the field that each requires."""
 
 
-class BeforeTool(Struct, frozen=True, kw_only=True):
-    """The result of the PreToolUse hooks."""
-
-    opinion: HookOpinion | None = None
-    updated_input: Json | None = None
-    """The input that a hook set, if it differs from that of the call."""
-    author: Hook | None = None
-    """The hook that set it."""
-    editors: frozenset[Hook | None] = frozenset()
-    """All hooks that wanted another input."""
-    contexts: tuple[str, ...] = ()
-    stop_reason: str | None = None
-
-
-class ToolRun(Struct, frozen=True, kw_only=True):
-    """A call that ran."""
-
-    call: ToolUse
-    tool: Tool
-    input: Json
-    output: ToolOutput
-    seconds: float
-    context: Context
-
-
-class AfterTool(Struct, frozen=True, kw_only=True):
-    """The result of the PostToolUse hooks."""
-
-    output: ToolOutput
-    contexts: tuple[str, ...] = ()
-    stop_reason: str | None = None
-
-
 def tool_names(call: ToolUse, tool: Tool) -> tuple[str, ...]:
     """All names of a tool; the first is the one in hook inputs.
 
@@ -94,12 +61,8 @@ def server_fields(tool: Tool) -> Json:
     return {} if server is None else {"mcp_server": server}
 
 
-class ToolHooks:
-    def __init__(self, dispatcher: HookDispatcher) -> None:
-        self._dispatcher = dispatcher
-
-    async def before(self, call: ToolUse, tool: Tool, agent: Json | None, context: Context) -> BeforeTool:
-        """Fire PreToolUse for the input of the model."""
+class ToolHooks(HookRunner):
+    async def before_tool(self, call: ToolUse, tool: Tool, agent: Json | None, context: Context) -> BeforeTool:
         verdict, edits = await self._fire_before(call, tool, agent, context)
         shown = f"PreToolUse:{tool_names(call, tool)[0]}"
         opinion = form_opinion(shown, verdict)
@@ -116,13 +79,12 @@ class ToolHooks:
             stop_reason=verdict.stopped,
         )
 
-    async def before_changed(
+    async def before_changed_tool(
         self, call: ToolUse, tool: Tool, agent: Json | None, context: Context, earlier: BeforeTool
     ) -> BeforeTool:
-        """Fire PreToolUse for an input that a hook or the client set, except for the hook that set it.
+        """There is no further round: if a hook sets yet another input, the call is denied.
 
-        There is no further round: if a hook sets yet another input, the call is denied. A hook that set one before was
-        overruled, and what it sets is ignored, unless managed settings define it.
+        A hook that set one before was overruled, and what it sets is ignored, unless managed settings define it.
         """
         verdict, edits = await self._fire_before(call, tool, agent, context, author=earlier.author)
         shown = f"PreToolUse:{tool_names(call, tool)[0]}"
@@ -144,26 +106,37 @@ class ToolHooks:
         """The verdict of the PreToolUse hooks without `author`, and the results with another input than the call's."""
         known = tool_names(call, tool)
         details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id, **server_fields(tool)}
-        verdict = await self._dispatcher.fire(
+        verdict = await self.fire(
             "PreToolUse",
             details,
             subjects=known,
             tool_use_id=call.id,
             agent=agent,
-            among=[hook for hook in self._dispatcher.hooks_for(agent) if hook is not author],
+            among=[hook for hook in self.hooks_for(agent) if hook is not author],
             get_call=lambda: permission_request(tool, call.input, context),
         )
         shown_sha256 = input_digest(call.input) if verdict.updates else ""
         return verdict, [edit for edit in verdict.updates if input_digest(input_of(edit) or {}) != shown_sha256]
 
-    async def denied(self, call: ToolUse, tool: Tool, denial: Deny, agent: Json | None, context: Context) -> list[str]:
-        """Fire PermissionDenied. Returns context for the model: a hook may say that it can try again."""
+    async def check_task(self, tool: Tool, input: Json, context: Context, agent: Json | None) -> None:
+        describe = getattr(tool, "task_event", None)
+        task: Json | None = None if describe is None else describe(input, context)
+        if task is None:
+            return
+        details = {name: value for name, value in task.items() if name != "event"}
+        verdict = await self.fire(task["event"], details, agent=agent)
+        if verdict.blocked is not None:
+            raise ToolError(f"{task['event']} hook feedback: {verdict.blocked}")
+
+    async def tool_denied(
+        self, call: ToolUse, tool: Tool, denial: Deny, agent: Json | None, context: Context
+    ) -> list[str]:
         known = tool_names(call, tool)
-        if denial.source in CLIENT_DECIDED or not self._dispatcher.has_hooks("PermissionDenied", agent):
+        if denial.source in CLIENT_DECIDED or not self.has_hooks("PermissionDenied", agent):
             return []
         details = {"tool_name": known[0], "tool_input": call.input, "tool_use_id": call.id}
         reason = {"reason": denial.reason or denial.message}
-        verdict = await self._dispatcher.fire(
+        verdict = await self.fire(
             "PermissionDenied",
             {**details, **reason, **server_fields(tool)},
             subjects=known,
@@ -174,12 +147,12 @@ class ToolHooks:
         retry = f"The call {call.id} of {known[0]} was denied. You may try it again."
         return [format_context(f"PermissionDenied:{known[0]}", retry)] if verdict.fields.get("retry") else []
 
-    async def after(self, ran: ToolRun, agent: Json | None) -> AfterTool:
-        """Fire PostToolUse or PostToolUseFailure. The hooks can replace the result of a successful call."""
-        call, tool, input, result = ran.call, ran.tool, ran.input, ran.output
-        known = tool_names(call, tool)
+    async def after_tool(
+        self, call: ToolUse, tool: Tool, outcome: ToolOutcome, seconds: float, agent: Json | None, context: Context
+    ) -> HookEffect:
+        input, result, known = outcome.executed_input or {}, outcome.output, tool_names(call, tool)
         common: Json = {"tool_name": known[0], "tool_input": input, **server_fields(tool)}
-        duration = {"duration_ms": round(ran.seconds * 1000)}
+        duration = {"duration_ms": round(seconds * 1000)}
         if result.is_error:
             event = "PostToolUseFailure"
             error = {"error": join_text(result.content), "is_interrupt": False}
@@ -188,51 +161,53 @@ class ToolHooks:
             event = "PostToolUse"
             response = result.content if result.detail is None else result.detail
             details = {**common, "tool_response": response, "tool_use_id": call.id, **duration}
-        verdict = await self._dispatcher.fire(
+        verdict = await self.fire(
             event,
             details,
             subjects=known,
             tool_use_id=call.id,
             agent=agent,
-            get_call=lambda: permission_request(tool, input, ran.context),
+            get_call=lambda: permission_request(tool, input, context),
         )
         contexts, stopped = model_contexts(f"{event}:{known[0]}", verdict), verdict.stopped
         if verdict.withheld is not None:
-            return AfterTool(output=withhold_output(verdict.withheld), contexts=contexts, stop_reason=stopped)
+            return HookEffect(output=withhold_output(verdict.withheld), contexts=contexts, stop_reason=stopped)
         new = verdict.updated_output
         if new is UNSET and any(name.startswith(MCP) for name in known):
             new = verdict.updated_mcp_output
-        return AfterTool(
-            output=result if new is UNSET else replace_output(result, new), contexts=contexts, stop_reason=stopped
-        )
+        replaced = None if new is UNSET else replace_output(result, new)
+        return HookEffect(output=replaced, contexts=contexts, stop_reason=stopped)
 
-    def guard_output(self, call: ToolUse, tool: Tool, agent: Json | None) -> bool:
-        """Whether the output of a call is withheld until a hook with `onFailure: block` has seen it."""
-        return self._dispatcher.has_guard("PostToolUse", tool_names(call, tool), agent)
+    def guards_output(self, call: ToolUse, tool: Tool, agent: Json | None) -> bool:
+        return self.has_guard("PostToolUse", tool_names(call, tool), agent)
 
-    async def request_permission(
-        self,
-        asked: CanUseTool,
-        known: tuple[str, ...],
-        agent: Json | None,
-        request: ToolRequest,
-        among: Sequence[Hook],
-    ) -> Json | Deny | None:
+    def request_permission(
+        self, asking: Awaitable[Allow | Deny], question: Ask, pending: PendingCall, *, only_managed: bool
+    ) -> Awaitable[Allow | Deny | Json]:
+        hooks = [
+            hook
+            for hook in self.hooks_for(pending.agent)
+            if hook.event == "PermissionRequest" and (hook.is_managed or not only_managed)
+        ]
+        return race(asking, self._ask_hooks(question, pending, hooks)) if hooks else asking
+
+    async def _ask_hooks(self, question: Ask, pending: PendingCall, among: Sequence[Hook]) -> Json | Deny | None:
         """The answer or decision of the PermissionRequest hooks; None if they have no opinion."""
+        asked, known = build_can_use_tool(question, pending), tool_names(pending.call, pending.tool)
         details: Json = {"tool_name": known[0], "tool_input": asked.input}
         if asked.mcp_server is not UNSET:
             details["mcp_server"] = asked.mcp_server
         if asked.permission_suggestions is not UNSET:
             details["permission_suggestions"] = asked.permission_suggestions
         id = asked.tool_use_id if isinstance(asked.tool_use_id, str) else None
-        verdict = await self._dispatcher.fire(
+        verdict = await self.fire(
             "PermissionRequest",
             details,
             subjects=known,
             tool_use_id=id,
-            agent=agent,
+            agent=pending.agent,
             among=among,
-            get_call=lambda: request,
+            get_call=lambda: pending.request,
         )
         if verdict.stopped is not None:
             why = f"a hook ended the turn{': ' + verdict.stopped if verdict.stopped else ''}"
@@ -245,7 +220,6 @@ class ToolHooks:
 
     @contextmanager
     def notify_when_slow(self, asked: CanUseTool) -> Iterator[None]:
-        """Fire a Notification if a permission request stays open."""
         shown = asked.display_name or asked.tool_name
         details = {
             "message": f"Your permission is needed to use {shown}",
@@ -254,7 +228,7 @@ class ToolHooks:
         }
 
         def notify() -> None:
-            self._dispatcher.run_in_background(self._notify(details))
+            self.run_in_background(self._notify(details))
 
         timer = asyncio.get_running_loop().call_later(NOTIFICATION_SECONDS, notify)
         try:
@@ -263,8 +237,8 @@ class ToolHooks:
             timer.cancel()
 
     async def _notify(self, details: Json) -> None:
-        verdict = await self._dispatcher.fire("Notification", details)
-        self._dispatcher.add_late_contexts("Notification", verdict.contexts)
+        verdict = await self.fire("Notification", details)
+        self.add_late_contexts("Notification", verdict.contexts)
 
 
 def form_opinion(shown: str, verdict: HookVerdict) -> HookOpinion | None:
@@ -314,15 +288,13 @@ def denies(answer: Json | Deny | None) -> bool:
     return isinstance(answer, Deny) or (answer is not None and answer.get("behavior") != "allow")
 
 
-async def race(
-    host: Coroutine[Any, Any, Allow | Deny], hooks: Coroutine[Any, Any, Json | Deny | None]
-) -> Allow | Deny | Json:
+async def race(host: Awaitable[Allow | Deny], hooks: Coroutine[Any, Any, Json | Deny | None]) -> Allow | Deny | Json:
     """The client's decision or the hooks' answer, whichever comes first; the other is cancelled.
 
     If the hooks have no opinion, the client decides. If the client cannot answer, the hooks decide. If both answer
     at once, a denial wins.
     """
-    asked = asyncio.create_task(host)
+    asked = asyncio.ensure_future(host)
     hooked = asyncio.create_task(hooks)
     try:
         await asyncio.wait({asked, hooked}, return_when=asyncio.FIRST_COMPLETED)

@@ -82,14 +82,11 @@ class ServerRequests:
             property_order=list_properties(schema),
             **read_display(params.get("_meta")),
         )
-        dispatcher = self._hooks.dispatcher
-        if dispatcher is None:
-            return await self._ask_client(question)
         # A hook may answer instead of the user, and replace what the user answers.
-        answer = await dispatcher.session_hooks.answer_elicitation(question)
+        answer = await self._hooks.events.answer_elicitation(question)
         if answer is None:
             answer = await self._ask_client(question)
-        return await dispatcher.session_hooks.check_elicitation(question, answer)
+        return await self._hooks.events.check_elicitation(question, answer)
 
     async def _ask_client(self, question: Elicitation) -> Json:
         try:

@@ -5,7 +5,7 @@ client runs start earlier, as in recordings of Claude Code. A turn waits briefly
 still connecting, longer if the input has ended, and for a required server until it has connected or
 failed. Changes are reported to the client as messages, to the user on stderr, and to the model as tools.
 
-See also: `elicitation.py`, `notifications.py`, `prompts.py`, `server_tool.py`; one server is
+See also: `elicitation.py`, `resources.py`, `server_tool.py`; one server is
 `parley.mcp.server_connection.McpServer`.
 """
 
@@ -24,7 +24,7 @@ from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.errors import ToolError
-from parley.mcp.base import PREFIX, ServerSources, ServerSpec, ServerTransport
+from parley.mcp.base import PREFIX, ServerSpec, ServerTransport
 from parley.protocol.base import Json, UnsetType
 from parley.protocol.messages import requests
 from parley.protocol.messages.system import ServerState
@@ -64,7 +64,7 @@ class ServerManager:
         self._hurry = asyncio.Event()
         self._dynamic: set[str] = set()
         """Servers that the client added during the session."""
-        self._of_plugins: set[str] = set() if self._sources is None else set(self._sources.plugin_servers)
+        self._of_plugins = set(self._sources.plugin_servers)
         self._answered: set[str] = set()
         """Servers whose errors are reported in a control response."""
         self._has_started = False
@@ -85,7 +85,7 @@ class ServerManager:
         """What became of each of them."""
         self._error = ""
         """Why a prompt of the turn could not be expanded."""
-        self._unstarted: list[ServerSpec] = list(self._sources.specs) if self._sources is not None else []
+        self._unstarted = list(self._sources.specs)
         """Servers that are made when they are first needed, after `initialize` is answered."""
 
     def __iter__(self) -> Iterator[McpServer]:
@@ -121,22 +121,20 @@ class ServerManager:
         from parley.engine.mcp.elicitation import ServerRequests
         from parley.mcp.server_connection import McpServer
 
-        sources = self._sources
-        assert sources is not None
         if spec.tool_policies:
             self._add_policies(spec.name, spec.tool_policies)
         handler = ServerRequests(self._config.cwd, self._outbox, self._journal, self._waiting, self._hooks, on_change)
         return McpServer(
             spec,
-            lambda: self._open_transport(sources, spec),
+            lambda: self._open_transport(spec),
             handler,
-            sources.timeouts,
+            self._sources.timeouts,
             handler.capabilities,
         )
 
-    async def _open_transport(self, sources: ServerSources, spec: ServerSpec) -> ServerTransport:
+    async def _open_transport(self, spec: ServerSpec) -> ServerTransport:
         """Raises ConnectionLost."""
-        opened = await sources.open_transport(spec, self._outbox.host)
+        opened = await self._sources.open_transport(spec, self._outbox.host)
         return opened if self._manifests is None else self._manifests.wrap(spec.name, opened)
 
     def _add_policies(self, server: str, policies: Mapping[str, str]) -> None:
@@ -176,7 +174,7 @@ class ServerManager:
         if not named and not any(spec.kind == "sdk" for spec in self._unstarted) and not self._servers:
             return False
         self._load()
-        if self._sources is not None and named:
+        if named:
             known = [name for name in named if name in self._servers]
             for spec in self._sources.build_host_specs([name for name in named if name not in known], configs):
                 self._add(spec)
@@ -214,7 +212,7 @@ class ServerManager:
     async def wait_ready(self) -> None:
         """Wait for servers that are connecting: briefly, or without a limit if the input has ended."""
         waiting = [server for server in self if not server.settled.is_set()]
-        if not waiting or self._sources is None:
+        if not waiting:
             return
         self.start()
         self._hurry.clear()
@@ -223,7 +221,7 @@ class ServerManager:
         await wait_ready([server for server in waiting if server.spec.required], self._hurry, None)
         if not self._has_late_servers and self.pending.names():
             self._has_late_servers = True
-            self._register_tools(self._sources)
+            self._register_tools()
 
     async def wait_refreshed(self) -> None:
         """Wait briefly for lists that servers announced as changed, so that the model sees the current ones."""
@@ -252,10 +250,9 @@ class ServerManager:
         return [ServerState(name=one.spec.name, status=one.status, source=one.spec.source) for one in self]
 
     def on_change(self, server: McpServer) -> None:
-        before, sources = self._tools, self._sources
-        assert sources is not None
+        before = self._tools
         assert self._notifier is not None
-        self._register_tools(sources)
+        self._register_tools()
         own = server.prefix
         added = sorted(name for name in self._tools - before if name.startswith(own))
         removed = sorted(name for name in before - self._tools if name.startswith(own))
@@ -286,11 +283,11 @@ class ServerManager:
 
         return {server.spec.name: quote_instructions(server) for server in self if server.instructions}
 
-    def _register_tools(self, sources: ServerSources) -> None:
+    def _register_tools(self) -> None:
         """Offer the current tools and resources to the model."""
         from parley.engine.mcp.server_tool import make_readers, make_tools
 
-        config = self._config
+        config, sources = self._config, self._sources
         tools = make_tools(self, sources, self._outbox.send, self._warn_once)
         self._tools = frozenset(tools)
         readers = self._readers = make_readers(self, sources, config.workspace.new_result_file)
@@ -337,7 +334,6 @@ class ServerManager:
         """Call a tool for the engine itself, even if the model is not offered it. Raises ToolError."""
         from parley.mcp.content import qualify
 
-        assert self._sources is not None
         for server in self:
             for listed in server.tools if server.status == "connected" else ():
                 if qualify(server.spec.name, listed["name"]) == name:
@@ -386,7 +382,6 @@ class ServerManager:
 
     async def replace(self, servers: Json) -> Json:
         """Replace the servers that the client added earlier."""
-        assert self._sources is not None
         self._load()
         found = {spec.name: spec for spec in self._sources.parse(servers).specs}
         errors = {spec.name: spec.problem for spec in found.values() if spec.problem}
@@ -407,7 +402,7 @@ class ServerManager:
         # The lists are final before the first await: the next request can arrive meanwhile.
         new = [self._add(spec) for name, spec in wanted.items() if name not in self._servers]
         self._dynamic |= {server.spec.name for server in new}
-        self._register_tools(self._sources)
+        self._register_tools()
         await self._replace_running(leaving, new)
         errors |= {
             one.spec.name: one.reason for one in new if one.status in FAILED_STATES or self.find(one.spec.name) != one
@@ -434,14 +429,14 @@ class ServerManager:
         """Replace the servers of plugins that are not the same any more. They connect in the background."""
         specs = tuple(specs)
         added, removed = self.compare_plugin_servers(specs)
-        if self._sources is None or not (added or removed):
+        if not (added or removed):
             return
         leaving = [self._servers.pop(name) for name in removed]
         for name in removed:
             self._config.permissions.policy.drop_server_rules(name)
         new = [self._add(spec) for spec in specs if spec.name in added]
         self._of_plugins = (self._of_plugins - set(removed)) | set(added)
-        self._register_tools(self._sources)
+        self._register_tools()
         self._keep(self._swap(leaving, new))
 
     async def _swap(self, leaving: list[McpServer], new: list[McpServer]) -> None:
@@ -482,7 +477,6 @@ class ServerManager:
         if self._logins is None:
             from parley.engine.mcp.login import Logins
 
-            assert self._sources is not None
             self._logins = Logins(self._sources, self._config.warn)
         return self._logins
 

@@ -161,11 +161,7 @@ async def expand_prompt(prompt: Prompt, servers: Iterable[McpServer], hooks: Hoo
     name, rest = (*text[1:].split(None, 1), "")[:2]
     for known, server, described in list_prompts(servers):
         if known == name:
-            dispatcher, contexts = hooks.dispatcher, list[str]()
-            if dispatcher is not None:
-                contexts = await dispatcher.session_hooks.before_expansion(
-                    "mcp_prompt", name, rest.strip(), server.spec.name, text
-                )
+            contexts = await hooks.events.before_expansion("mcp_prompt", name, rest.strip(), server.spec.name, text)
             try:
                 answer = await server.prompt(described["name"], parse_arguments(rest, parameter_names(described)))
             except ToolError as exc:

@@ -7,7 +7,7 @@ The prompt of a job gets a turn of its own. If the prompt of a recurring job sti
 whose time passed while no process ran is queued once, at the start. Jobs do not keep a session alive whose input has
 ended.
 
-See also: `schedule_log.py` for the records, `tools/schedule.py` for the tools.
+See also: `tools/schedule.py` for the tools.
 """
 
 from __future__ import annotations

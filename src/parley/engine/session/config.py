@@ -15,7 +15,7 @@ from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.outbox import INTERVAL_SECONDS
 from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
-from parley.models.catalog import ModelInfo, ModelRef, Prices, model_info, resolve
+from parley.models.catalog import ModelInfo, ModelRef, Prices, claude_version, model_info, resolve
 from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
 from parley.protocol.base import Json, Message, Struct
@@ -26,7 +26,7 @@ from parley.tools.base import ToolRegistry, Workspace
 from parley.workspace.process.processes import OutputDirectory
 
 if TYPE_CHECKING:
-    from parley.engine.session.memory_host import MemoryHost
+    from parley.engine.context.conversation import Conversation
     from parley.engine.turn.client_tools import ClientToolSpec
     from parley.engine.turn.structured_output import OutputSchema
     from parley.hooks.base import Hook, HookServices
@@ -53,6 +53,8 @@ class SessionLimits(Struct, frozen=True, kw_only=True):
     """The longest line; longer results go to a file."""
     heartbeat_seconds: float | None = INTERVAL_SECONDS
     """How long a turn may be silent before a heartbeat is sent; None for no heartbeat."""
+    silence_seconds: float = 10.0
+    """How long a model's server may be silent before the client is told what is waited for."""
     summary_seconds: float = 30.0
     """The time between two summaries of what a subagent does."""
     background_wait_seconds: float | None = 600.0
@@ -81,6 +83,14 @@ class ToolSearchPolicy(Struct, frozen=True, kw_only=True):
         share = window_tokens * self.percent / 100
         return min(share, LARGE_TOKENS) if self.mode == "default" else share
 
+    def defers_rare(self, model: ModelRef) -> bool:
+        """Whether built-in tools that few tasks need are deferred, whatever servers there are.
+
+        Only for models that are known to search for tools.
+        """
+        is_known = model.is_messages_api and claude_version(model.name) is not None
+        return self.mode in ("default", "always") and is_known
+
     def uses_references(self, model: ModelRef) -> bool:
         """Whether requests mark deferred tools; other servers get the definitions as if there were no tool search."""
         return self.may_refer and model.is_messages_api
@@ -96,8 +106,12 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
     """The command line names the model, so an agent's own does not apply."""
     get_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name)
     """What is known of a model and its server."""
+    discover: Callable[[ModelRef], None] = lambda choice: None
+    """Asks a server of the user for the limits of a model, for `get_info`. Blocks."""
     is_allowed: Callable[[ModelRef], bool] = lambda choice: True
     """Whether the settings permit a model; `open` refuses the others."""
+    list_served: Callable[[], list[Json]] = list
+    """The models of the user's own server. Blocks."""
     fallbacks: tuple[str, ...] = ()
     """Models that continue a turn whose own model fails, in this order."""
     small: str = "haiku"
@@ -198,7 +212,7 @@ class PluginReload(Struct, frozen=True, kw_only=True):
 class ExtensionConfig(Struct, frozen=True, kw_only=True):
     """What users add: MCP servers, hooks, plugins, commands, skills, output styles."""
 
-    mcp: ServerSources | None = None
+    mcp: ServerSources
     make_callback_hooks: Callable[[Host, Mapping[str, Sequence[HookMatcher]]], Sequence[Hook]] = lambda host, hooks: ()
     """The hooks that a client registers."""
     make_command_hooks: Callable[[Sequence[SettingsValue], HookServices], tuple[Sequence[Hook], Sequence[str]]] = (
@@ -230,20 +244,20 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     permissions: PermissionConfig
     client: ClientConfig = ClientConfig()
     agents: AgentConfig = msgspec.field(default_factory=AgentConfig)
-    extensions: ExtensionConfig = ExtensionConfig()
+    extensions: ExtensionConfig
     instructions: Instructions = Instructions()
     tools: ToolRegistry
     tool_search: ToolSearchPolicy = ToolSearchPolicy()
     workspace: Workspace
     task_output: OutputDirectory
     """Where background tasks write their output."""
-    settings: SettingsAccess | None = None
+    settings: SettingsAccess
     """The settings, and how the client changes them."""
     limits: SessionLimits = SessionLimits()
     compaction: CompactionPolicy = CompactionPolicy()
     open_memory: Callable[[], Recall] | None = None
     """Opens the long-term memory for the tools; None if the session has none."""
-    make_memory: Callable[[MemoryHost], MemoryWorker] | None = None
+    make_memory: Callable[[Conversation], MemoryWorker] | None = None
     """Makes the long-term memory, which opens its files when first needed; None if the session has none."""
     output_schema: OutputSchema | None = None
     """The schema of structured output."""

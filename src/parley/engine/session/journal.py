@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.accounting.ledger import Ledger
 from parley.engine.approval.grants import Grants
 from parley.engine.clock import Clock
 from parley.engine.context.history import History
@@ -33,8 +32,6 @@ def callback_id(entry: Entry) -> str:
 
 
 if TYPE_CHECKING:
-    from parley.engine.recovery.orphaned_elicitations import ElicitationLog
-    from parley.engine.recovery.orphaned_tasks import TaskLog
     from parley.engine.schedule.scheduler import ScheduleLog
 
 
@@ -84,10 +81,6 @@ class Journal:
         self.has_references = False
         """Whether a result contains references to tools."""
         self.title: str | None = None
-        self.tasks: TaskLog | None = None
-        """The background tasks in the log; None if there are none."""
-        self.elicitations: ElicitationLog | None = None
-        """The elicitations in the log; None if there are none."""
         self.schedule: ScheduleLog | None = None
         """The scheduled prompts in the log; None if there are none."""
         self.worktree: Json | None = None
@@ -115,19 +108,6 @@ class Journal:
     def is_empty(self) -> bool:
         """Whether the log has no entries."""
         return self._next_seq == 0
-
-    def load(self, ledger: Ledger, warn: Callable[[str], None]) -> None:
-        """Fold the entries of the log, and count what they cost."""
-        for entry in self.log.entries():
-            try:
-                self._fold(entry)
-                if entry.kind == "result":
-                    ledger.resume(entry.message)
-                elif entry.kind == "conversation_reset":
-                    ledger.restart()
-            except (KeyError, TypeError, AttributeError, ValueError) as exc:
-                # Another program may have written to the file; one invalid entry must not fail the session.
-                warn(f"entry {entry.seq} of the session cannot be read and is skipped: {exc!r}")
 
     def begin(self, log: Log) -> None:
         """Continue in the empty log of another session. Permissions and known messages stay. Raises SessionError."""
@@ -186,7 +166,7 @@ class Journal:
             self.report_lost(exc)
             raise
         for entry in entries:
-            self._fold(entry)
+            self.fold(entry)
 
     async def wait_synced(self) -> None:
         """Wait until the appended milestones are on the device. Raises SessionError.
@@ -214,21 +194,6 @@ class Journal:
             self.has_references = True
             self.loaded_tools |= dict.fromkeys(str(block.get("tool_name")) for block in found)
 
-    def _fold_task(self, entry: Entry) -> None:
-        if self.tasks is None and entry.kind == "task":
-            from parley.engine.recovery.orphaned_tasks import TaskLog
-
-            self.tasks = TaskLog()
-        if self.tasks is not None:
-            self.tasks.apply(entry)
-
-    def _fold_elicitation(self, entry: Entry) -> None:
-        if self.elicitations is None:
-            from parley.engine.recovery.orphaned_elicitations import ElicitationLog
-
-            self.elicitations = ElicitationLog()
-        self.elicitations.apply(entry)
-
     def get_schedule(self) -> ScheduleLog:
         """The scheduled prompts; loaded with the first."""
         if self.schedule is None:
@@ -237,12 +202,11 @@ class Journal:
             self.schedule = ScheduleLog()
         return self.schedule
 
-    def _fold(self, entry: Entry) -> None:
+    def fold(self, entry: Entry) -> None:
+        """Apply an entry of the log to the state."""
         self._next_seq = max(self._next_seq, entry.seq + 1)
         self._last_at = max(self._last_at, entry.at)
         self.history.apply(entry)
-        if self.tasks is not None or entry.kind == "task":
-            self._fold_task(entry)
         if entry.kind == "schedule" or (self.schedule is not None and entry.kind == "user"):
             self.get_schedule().apply(entry)
         if entry.kind == "user":
@@ -279,8 +243,6 @@ class Journal:
                     self.questions.pop(entry.message["tool_use_id"], None)
             case "deferred":
                 self.deferred_calls.add(entry.message["tool_use_id"])
-            case "elicitation" | "elicited":
-                self._fold_elicitation(entry)
             case "cut":
                 # A prompt that was cut off may be sent again.
                 self.known_uuids -= self.history.cut_off

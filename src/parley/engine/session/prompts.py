@@ -29,13 +29,14 @@ from typing import Any
 import msgspec
 
 from parley.engine.context.history import is_nonempty
+from parley.engine.recovery.base import ResumedTurnItem
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.errors import EmptyPrompt, ModelError
 from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN_MODEL, ModelInfo, ModelRef
 from parley.protocol.base import UNSET, Json, Struct, convert
-from parley.protocol.blocks import ToolResult, ToolUse, as_json
+from parley.protocol.blocks import ToolResult, as_json
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued
 from parley.protocol.messages.notices import CommandLifecycle
@@ -53,6 +54,8 @@ class Prompt(Struct, frozen=True, kw_only=True):
     """A prompt that was accepted."""
 
     content: list[Json]
+    is_text: bool = True
+    """The client sent a text. Blocks are sent back as blocks, also a single one."""
     uuid: str
     has_client_uuid: bool = False
     """The client gave the uuid, so the states of the prompt are reported."""
@@ -79,20 +82,6 @@ class RejectedPrompt(Struct, frozen=True):
     uuid: str | None = None
     """The uuid that the client gave, if any."""
     priority: int = DEFAULT_PRIORITY
-
-
-class ResumedTurnItem(Struct, frozen=True, kw_only=True):
-    """A turn of an earlier engine that continues with its open calls, or with the model. It goes first."""
-
-    uuid: str
-    calls: list[ToolUse] = []
-    prompt_ids: list[str] = []
-    """The prompts that its result is for, if they are known."""
-    answer: tuple[str, str | None] | None = None
-    """The last text and the stop reason, if only the result is missing."""
-    is_given_up: bool = False
-    """It was continued too often."""
-    priority: int = -1
 
 
 class PromptQueue:
@@ -236,15 +225,9 @@ class PromptIntake:
             from parley.engine.session.prompt_context import add_pastes
 
             content = add_pastes(content, message.pasted_content, message.inline_pastes, self._config.warn)
-        if has_uuid and uuid in known:
-            if self._config.options.replay_user_messages:
-                self._echo_one(
-                    Prompt(content=content, uuid=uuid, has_client_uuid=has_uuid, origin=message.origin or None)
-                )
-            return None
-        known.add(uuid)
-        return Prompt(
+        prompt = Prompt(
             content=content,
+            is_text=isinstance(message.message.content, str),
             uuid=uuid,
             has_client_uuid=has_uuid,
             origin=message.origin or None,
@@ -252,6 +235,12 @@ class PromptIntake:
             verbatim=message.client_composed is True,
             traceparent=message.traceparent or None,
         )
+        if has_uuid and uuid in known:
+            if self._config.options.replay_user_messages:
+                self._echo_one(prompt)
+            return None
+        known.add(uuid)
+        return prompt
 
     def add_silent(self, prompt: Prompt) -> None:
         """A prompt that starts no turn. It is appended after the running turn, not between a call and its result."""
@@ -263,6 +252,12 @@ class PromptIntake:
         waiting = self.list_queued()
         if prompt in waiting:
             self._outbox.send(Queued(position=waiting.index(prompt) + 1, user_message_uuid=prompt.uuid))
+
+    def wake(self, text: str) -> None:
+        """Give the model the text of a hook, in a turn of its own if none runs."""
+        origin = {"kind": NOTIFICATION, "producer": "hook"}
+        content = [{"type": "text", "text": text}]
+        self.queue(Prompt(content=content, uuid=self._outbox.clock.new_uuid(), origin=origin, verbatim=True))
 
     def take_silent(self) -> list[Prompt]:
         """The prompts that start no turn, for the session to append."""
@@ -296,7 +291,8 @@ class PromptIntake:
                     self._echo_one(prompt)
 
     def _echo_one(self, prompt: Prompt) -> None:
-        json = {"type": "user", "message": {"role": "user", "content": transcript_content(prompt.content)}}
+        content = transcript_content(prompt.content) if prompt.is_text else prompt.content
+        json = {"type": "user", "message": {"role": "user", "content": content}}
         echo: User = convert(json, User)
         self._outbox.send_raw(
             msgspec.structs.replace(

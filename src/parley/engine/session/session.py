@@ -11,59 +11,54 @@ control requests, `compose/` builds the configuration.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec.structs import replace
 
 from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.approval.grants import Grants
 from parley.engine.approval.request import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.commands.commands import Commands
-from parley.engine.context.conversation import Conversation, ConversationServices, ModelPool
+from parley.engine.context.conversation import Conversation
+from parley.engine.context.models import ModelPool, ModelSelection
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.mcp.manager import ServerManager
+from parley.engine.recovery.base import Recovery
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptIntake, PromptQueue, has_tool_results
-from parley.engine.side.query import QueryModels, SideQuery
+from parley.engine.session.parts import ClientDeclarations, SessionParts
+from parley.engine.session.prompts import PromptIntake, PromptQueue, has_tool_results
+from parley.engine.side.query import SideQuery
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import SessionError
 from parley.host import Host
-from parley.models.base import Model
-from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
 from parley.protocol.capabilities import CAPABILITIES
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import Informational, Init
-from parley.tools.base import Context, SessionServices, make_context, tool_schema
+from parley.tools.base import SessionServices, make_context, tool_schema
 from parley.version import PROTOCOL_LEVEL, __version__
 from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.agents.main_agent import MainAgent
-    from parley.engine.agents.resources import AgentEnvironment
     from parley.engine.agents.subagents import Subagents
     from parley.engine.agents.worktrees import SessionWorktree
-    from parley.engine.goal import SessionGoal
     from parley.engine.hooks.dispatcher import HookDispatcher
-    from parley.engine.recovery.resumed_turn import ResumedTurn
     from parley.engine.schedule.scheduler import Scheduler
     from parley.engine.side.suggestion import Suggester
     from parley.engine.turn.client_tools import ClientTools
     from parley.engine.turn.turn import Turn
-    from parley.hooks.base import HookServices
-    from parley.memory.base import MemoryWorker
-
-PLAN_RULE = "You are in plan mode: read and search as much as you need, and change nothing."
-PLAN_END = "When the plan is ready, present it with ExitPlanMode."
 
 
 class Control(Protocol):
@@ -81,89 +76,63 @@ class Control(Protocol):
     async def close(self) -> None: ...
 
 
-class ClientDeclarations:
-    """What the client declared in `initialize` about itself and the session, as far as no other part keeps it."""
-
-    def __init__(self) -> None:
-        self.title = ""
-        """The title of a new session."""
-        self.plan_instructions = ""
-        """What to do in plan mode, instead of our own advice."""
-        self.summarizes_agents = False
-        """Running subagents report what they do."""
-        self.can_stop_tasks: bool | None = None
-        """Whether the client can stop single tasks; None before the handshake."""
-        self._knows_plan = False
-        """Whether the model was given the instructions since the session went into plan mode."""
-
-    def describe_plan_mode(self, context: Context) -> str:
-        """The client's instructions for plan mode, between ours; empty if it has none."""
-        if not self.plan_instructions:
-            return ""
-        self._knows_plan = True
-        place = f" You may write it to {context.plan_file} first." if context.plan_file else ""
-        return f"{PLAN_RULE}\n\n{self.plan_instructions}\n\n{PLAN_END}{place}"
-
-    def plan_news(self, mode: str, context: Context) -> list[str]:
-        """What the model has to know at the start of a turn: the instructions, if it does not have them yet."""
-        if mode != "plan":
-            self._knows_plan = False
-        if mode != "plan" or self._knows_plan or not self.plan_instructions:
-            return []
-        return [self.describe_plan_mode(context)]
-
-
 class Session:
     def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
         self.config = config
-        self.clock = config.clock
+        self.clock = clock = config.clock
         self.limits = config.limits
-        self.started_at = config.clock.monotonic()
-        self.forwards_subagent_text = config.options.forward_subagent_text
-        self.outbox = Outbox(config.identity, config.clock, host, config.client.state_events)
-        for text in config.notices:
-            self.outbox.add_notice(text)
-        self.activity = Activity(self.outbox)
-        self.declared = ClientDeclarations()
-        self.prompt_queue = PromptQueue()
-        self.control = make_control(self)
+        self.started_at = clock.monotonic()
 
-        # The log, and the state that follows from it.
-        grants, storage = Grants(config.identity, config.cwd), config.storage
+        # The parts: each works with those above it.
+        self.outbox = Outbox(config.identity, clock, host, config.client.state_events)
+        self.activity = Activity(self.outbox)
+        self.declared = ClientDeclarations(
+            forwards_text=config.options.forward_subagent_text, knows_plan=config.permissions.mode == "plan"
+        )
+        self.prompt_queue = PromptQueue()
         self.journal = Journal(
-            storage.log, config.clock, grants, config.options.fsync, sync_in_background=storage.sync_in_background
+            config.storage.log,
+            clock,
+            Grants(config.identity, config.cwd),
+            config.options.fsync,
+            sync_in_background=config.storage.sync_in_background,
         )
         self.journal.report_lost = self.outbox.send_lost_write
         get_info = cache(lambda name: config.model.get_info(config.model.resolve(name)))
         limits = SpendingLimits.from_options(config.options)
-        self.ledger = Ledger(config.model.prices, limits, config.clock.monotonic, get_info)
-        pending = PendingApprovals(self.journal, config.clock.new_uuid)
-        self.journal.load(self.ledger, config.warn)
-        grants.restore(config.permissions.policy, config.warn)
-
-        # What a conversation needs: hooks, models, tools and the permission to run them.
-        self.hooks = self._make_hooks(pending)
-        self.models = ModelPool(config.model.open, config.observer)
+        self.ledger = Ledger(config.model.prices, limits, clock.monotonic, get_info)
+        self.recovery = self._recover()
+        self.journal.grants.restore(config.permissions.policy, config.warn)
+        pending = PendingApprovals(self.journal, clock.new_uuid)
+        recording = RecordingHost(host, pending, config.limits.max_line_bytes, config.warn)
+        self.hooks = HookRegistry(config, recording, self.outbox, self._open_dispatcher)
         self.tasks = TaskManager(config, self.outbox, self.journal, self.prompt_queue)
         self.servers = ServerManager(
             config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting, self.hooks
         )
         self.permission_mode = SessionMode(config.permissions, config.settings, self.journal, self.outbox, config.warn)
-        self.gate = self._make_gate(pending)
-        self.side_query = self._make_side_query()
-        self.tool_executor = ToolExecutor(config.tools, self.gate, self._make_tool_context(), self.hooks, config.warn)
-        self.memory_worker = self._make_memory_worker()
-        self.conversation = self._make_conversation()
-
-        # What enters the conversation.
+        self.gate = self._make_gate(pending, self._find_approver())
+        selection = ModelSelection(config.model.resolve(config.model.name), self.permission_mode.get)
+        self.models = ModelPool(config.model.open, config.observer, config.model.discover)
+        self.side_query = SideQuery(
+            self.models,
+            selection,
+            config.model.resolve(config.model.small),
+            self.ledger,
+            config.identity,
+            get_info=config.model.get_info,
+        )
+        context = make_context(config.workspace, config.cwd, SessionServices(), config.permissions.policy.is_hidden)
+        self.tool_executor = ToolExecutor(config.tools, self.gate, context, self.hooks, config.warn)
+        self.conversation = Conversation(
+            config, self.journal, self.outbox.host.send, self.tool_executor, self._collect_parts(), selection
+        )
         self.prompts = PromptIntake(
-            config, self.journal, self.outbox, self.prompt_queue, self.activity, self.conversation.mode
+            config, self.journal, self.outbox, self.prompt_queue, self.activity, self.permission_mode.get
         )
-        self.commands = Commands(
-            self.conversation, self.servers, self.prompt_queue, self.prompts, self.send_init, self.started_at
-        )
-        self.resumed_turn = self._find_resumed_turn()
+        self.commands = Commands(self.conversation, self.prompts, self.send_init, self.started_at)
         self.runner = TurnRunner(self)
+        self.control = make_control(self)
 
         # Parts that few sessions have.
         self.subagents: Subagents | None = None
@@ -171,15 +140,37 @@ class Session:
         self.suggester: Suggester | None = None
         self.main_agent: MainAgent | None = None
         """The agent that the session runs as, if any."""
-        self._apply_config()
+        self._connect()
 
-    def _apply_config(self) -> None:
-        """Load the parts that the configuration asks for."""
-        config = self.config
+    def _collect_parts(self) -> SessionParts:
+        return SessionParts(
+            config=self.config,
+            outbox=self.outbox,
+            activity=self.activity,
+            prompt_queue=self.prompt_queue,
+            declared=self.declared,
+            ledger=self.ledger,
+            models=self.models,
+            side_query=self.side_query,
+            hooks=self.hooks,
+            mode=self.permission_mode,
+            gate=self.gate,
+            tasks=self.tasks,
+            servers=self.servers,
+        )
+
+    def _connect(self) -> None:
+        """Connect the parts, and load those that the configuration asks for."""
+        config, context = self.config, self.tool_executor.context
+        context = replace(context, session=self._make_services())
+        self.tool_executor.context = context if config.worktree is None else context.move_to(config.worktree)
+        self.memory_worker = None if config.make_memory is None else config.make_memory(self.conversation)
+        self.conversation.memory_worker = self.memory_worker
+        for text in config.notices:
+            self.outbox.add_notice(text)
         self.commands.register_tool()
         self.hooks.add_extensions()
-        if config.settings is not None:
-            self.hooks.set_commands(config.settings.merged)
+        self.hooks.set_commands(config.settings.merged)
         if config.client.tools:
             self.get_client_tools().declare(config.client.tools)
         if config.options.prompt_suggestions:
@@ -187,51 +178,36 @@ class Session:
         if config.agents.main is not None:
             from parley.engine.agents.main_agent import MainAgent
 
-            self.main_agent = MainAgent(self._agent_environment(), self.permission_mode, config.agents.main)
+            self.main_agent = MainAgent(self.conversation, self.commands, config.agents.main)
 
-    def _make_hooks(self, pending: PendingApprovals) -> HookRegistry:
-        config = self.config
-        recording = RecordingHost(self.outbox.host, pending, config.limits.max_line_bytes, config.warn)
-        return HookRegistry(config, recording, self._make_dispatcher, self._make_hook_services, self.outbox.add_notice)
+    def _set_mode(self, mode: str | None) -> None:
+        """Change the mode for a tool of the model, which then knows of it."""
+        self.permission_mode.change(mode)
+        self.declared.knows_plan = self.mode == "plan"
 
-    def _make_hook_services(self) -> HookServices:
-        from parley.engine.hooks.services import SessionHookServices
-
-        return SessionHookServices(self.conversation, self.side_query, self.servers, self._make_silent_gate)
-
-    def _make_side_query(self) -> SideQuery:
-        models = QueryModels(
-            open=self.models.open,
-            current=lambda: self.conversation.model,
-            small=self.config.model.resolve(self.config.model.small),
-            get_info=self.config.model.get_info,
-        )
-        return SideQuery(models, self.ledger, self.clock.monotonic, self.config.identity)
-
-    def _make_tool_context(self) -> Context:
-        """What the session's own tools work with. What does not exist yet is looked up at the call."""
-        config = self.config
-        services = SessionServices(
+    def _make_services(self) -> SessionServices:
+        """What the session offers its tools. What few sessions have is loaded at the first use."""
+        config, conversation = self.config, self.conversation
+        return SessionServices(
             tasks=self.tasks,
             models=self.side_query,
             open_agents=lambda: self.get_subagents().calls_of(None),
-            run_skill=lambda name, arguments: self.commands.run_skill(name, arguments),  # noqa: PLW0108  # made later
+            run_skill=self.commands.run_skill,
             resource_servers=self.servers.resource_servers,
             pending_servers=self.servers.pending,
-            deferred_tools=lambda: self.conversation.find_deferral(),  # noqa: PLW0108  # made later
-            set_mode=self.permission_mode.change,
+            deferred_tools=conversation.find_deferral,
+            has_result=conversation.has_result,
+            set_mode=self._set_mode,
             open_schedule=lambda: self.scheduler,
             open_worktrees=lambda: self.worktree,
-            open_goal=lambda: self.goal,
+            open_goal=lambda: conversation.goal,
             describe_plan_mode=self.declared.describe_plan_mode,
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
             ask_host=self._ask_about_host,
             report_refusal=lambda text: self.outbox.send(Informational(content=text, level="warning")),
-            must_read_first=lambda: config.model.get_info(self.conversation.model).must_read_first,
+            must_read_first=lambda: config.model.get_info(conversation.model).must_read_first,
         )
-        context = make_context(config.workspace, config.cwd, services, config.permissions.policy.is_hidden)
-        return context if config.worktree is None else context.move_to(config.worktree)
 
     async def _ask_about_host(self, host: str, port: int) -> bool:
         from parley.engine.approval.hosts import ask_about_host
@@ -239,69 +215,18 @@ class Session:
         call_id = f"toolu_{self.config.workspace.new_id()}"
         return await ask_about_host(self.gate, host, port, call_id)
 
-    def _make_conversation(self) -> Conversation:
-        services = ConversationServices(
-            ledger=self.ledger,
-            models=self.models,
-            hooks=self.hooks,
-            mode=lambda: self.mode,
-            memory_worker=self.memory_worker,
-            open_goal=lambda: self.goal,
-        )
-        return Conversation(self.config, self.journal, self.outbox.host.send, self.tool_executor, services)
-
-    def _make_memory_worker(self) -> MemoryWorker | None:
-        if self.config.make_memory is None:
-            return None
-        from parley.engine.session.memory_host import MemoryHost
-
-        return self.config.make_memory(
-            MemoryHost(
-                journal=self.journal,
-                outbox=self.outbox,
-                side_query=self.side_query,
-                get_model=lambda: self.conversation.model,
-                get_mode=lambda: self.mode,
-                small_model=self.config.model.small,
-                resolve_model=self.config.model.resolve,
-                warn=self.config.warn,
-            )
-        )
-
-    def _make_dispatcher(self) -> HookDispatcher:
+    def _open_dispatcher(self) -> HookDispatcher:
         from parley.engine.hooks.dispatcher import HookDispatcher
-        from parley.engine.hooks.session_hooks import SessionActions, SessionState
+        from parley.engine.hooks.services import SessionHookServices
 
-        def get_state() -> SessionState:
-            return SessionState(
-                mode=self.mode,
-                cwd=self.conversation.tool_context.state.cwd,
-                model=self.conversation.model.display_name,
-                effort=self.conversation.effort,
-                agent={} if self.main_agent is None else self.main_agent.hook_fields,
-                title=self.journal.title,
-            )
+        # The agents of hooks ask no one: what rules and mode do not allow is denied.
+        silent = self._make_gate(PendingApprovals(self.journal, self.clock.new_uuid), None)
+        services = SessionHookServices(self.conversation, silent)
+        return HookDispatcher(self.conversation, self.prompts, self.commands, services)
 
-        actions = SessionActions(
-            set_title=lambda title: self.journal.append_event("title", {"title": title}),
-            wake=self._wake,
-            reload_skills=self.commands.reload,
-        )
-        return HookDispatcher(self.config, self.outbox, self.tasks, get_state, actions)
-
-    def _wake(self, text: str) -> None:
-        """Give the model the text of a hook, in a turn of its own if none runs."""
-        origin = {"kind": NOTIFICATION, "producer": "hook"}
-        content = [{"type": "text", "text": text}]
-        self.prompts.queue(Prompt(content=content, uuid=self.clock.new_uuid(), origin=origin, verbatim=True))
-
-    def _make_silent_gate(self) -> ApprovalGate:
-        """A gate that asks no one: what rules and mode do not allow is denied."""
-        return self._make_gate(PendingApprovals(self.journal, self.clock.new_uuid), asks=False)
-
-    def _make_gate(self, pending: PendingApprovals, *, asks: bool = True) -> ApprovalGate:
+    def _make_gate(self, pending: PendingApprovals, approver: Approver | None) -> ApprovalGate:
         config = self.config
-        channel = ApprovalChannel(self._find_approver() if asks else None, self.outbox, self.activity, pending)
+        channel = ApprovalChannel(approver, self.outbox, self.activity, pending)
         return ApprovalGate(config.permissions, channel, self.journal, self.permission_mode, self.hooks, config.warn)
 
     def _find_approver(self) -> Approver | None:
@@ -313,32 +238,12 @@ class Session:
             return PromptTool(config.prompt_tool, self.servers)
         return self.outbox.host if config.asks_host else None
 
-    def _agent_environment(self) -> AgentEnvironment:
-        from parley.engine.agents.resources import AgentEnvironment
-
-        def add_denials(denials: Sequence[Denial]) -> None:
-            if self.turn is not None:
-                self.turn.tool_batch.denials += denials
-
-        return AgentEnvironment(
-            conversation=self.conversation,
-            outbox=self.outbox,
-            gate=self.gate,
-            tasks=self.tasks,
-            servers=self.servers,
-            commands=self.commands,
-            may_bypass=self.may_bypass,
-            forwards_text=lambda: self.forwards_subagent_text,
-            summarizes=lambda: self.side_query if self.declared.summarizes_agents else None,
-            add_denials=add_denials,
-        )
-
     def get_subagents(self) -> Subagents:
         """The subagents; loaded at the first use."""
         if self.subagents is None:
             from parley.engine.agents.subagents import Subagents
 
-            self.subagents = Subagents(self._agent_environment())
+            self.subagents = Subagents(self.conversation, self.commands)
         return self.subagents
 
     @cached_property
@@ -349,24 +254,26 @@ class Session:
         return Scheduler(self.journal, self.prompt_queue, self.clock, self.config.warn)
 
     @cached_property
-    def goal(self) -> SessionGoal:
-        """The goal of the session; loaded at the first use."""
-        from parley.engine.goal import SessionGoal, make_judge
-
-        return SessionGoal(self.conversation, make_judge(self.side_query.ask_small), self.tasks, self.prompt_queue)
-
-    @cached_property
     def worktree(self) -> SessionWorktree:
         """The session's own worktree; loaded at the first use."""
         from parley.engine.agents.worktrees import SessionWorktree
 
-        return SessionWorktree(self.config, self.journal, self.tool_executor, self.hooks)
+        return SessionWorktree(self.conversation)
+
+    def _recover(self) -> Recovery:
+        """Fold the log. Returns what an earlier engine left."""
+        entries = self.journal.log.entries()
+        if (first := next(entries, None)) is None:
+            return Recovery()
+        from parley.engine.recovery.recover import recover
+
+        config = self.config
+        is_fork, continues = config.storage.start_source == "fork", config.options.resume_interrupted_turn
+        stored = chain((first,), entries)  # a file is verified each time that it is read
+        return recover(self.journal, stored, self.ledger, config.warn, continues=continues, is_fork=is_fork)
 
     def _resume(self) -> None:
-        """Continue with what an earlier process of the session left: scheduled prompts, and the worktree it is in."""
-        # A fork shares neither with the session that it comes from.
-        if self.config.storage.start_source == "fork":
-            self.journal.schedule = self.journal.worktree = None
+        """Continue with the scheduled prompts, and in the worktree, of an earlier process."""
         if self.journal.schedule is not None:
             self.scheduler.resume()
         if self.journal.worktree is not None:
@@ -381,41 +288,35 @@ class Session:
         """They were read again."""
         self.__dict__.pop("plugins", None)
 
-    def _find_resumed_turn(self) -> ResumedTurn | None:
-        """The turn of an earlier engine that this one continues, if there is one."""
-        journal, continues = self.journal, self.config.options.resume_interrupted_turn
-        # A fork leaves the open requests to the session that it was forked from.
-        if self.config.storage.start_source == "fork" or journal.is_empty:
-            return None
-        if not (continues or journal.questions or journal.deferred_calls):
-            return None
-        from parley.engine.recovery.resumed_turn import ResumedTurn, find_resumed_turn
-
-        item = find_resumed_turn(journal, continues=continues)
-        return None if item is None else ResumedTurn(item, journal, self.prompt_queue, self.outbox)
-
     def resume_turn(self) -> None:
-        """Continue the turn of an earlier engine. Called when the client is there."""
-        if self.resumed_turn is not None:
-            self.resumed_turn.enqueue()
+        """Continue the turn of an earlier engine before anything else. Called when the client is there."""
+        turn, self.recovery = self.recovery.turn, replace(self.recovery, turn=None)
+        if turn is not None:
+            self.prompt_queue.put(turn)
+
+    def report_losses(self) -> list[str]:
+        """Report what ended with an earlier engine, once. Returns the texts for the model. Raises SessionError."""
+        left, self.recovery = self.recovery, Recovery(turn=self.recovery.turn)
+        if not (left.undelivered or left.unread or left.lost_tasks or left.elicitations):
+            return []
+        from parley.engine.recovery.recover import report_questions, report_tasks
+
+        news = report_tasks(left, self.clock, self.tasks.get_notifications())
+        return [*news, *report_questions(left, self.journal, self.outbox)]
 
     def get_client_tools(self) -> ClientTools:
         """The tools that the client runs; loaded at the first use."""
         if self.client_tools is None:
             from parley.engine.turn.client_tools import ClientTools
 
-            self.client_tools = ClientTools(
-                self.config, self.journal, self.outbox, self.activity, self.prompt_queue, self.resume_turn
-            )
+            self.client_tools = ClientTools(self.conversation, self.resume_turn)
         return self.client_tools
 
     def enable_suggestions(self, enabled: bool) -> None:
         """Send suggestions for the next prompt, or stop sending them."""
         from parley.engine.side.suggestion import Suggester
 
-        self.suggester = (
-            Suggester(self.config, self.outbox, self.journal, self.prompt_queue, self.side_query) if enabled else None
-        )
+        self.suggester = Suggester(self.conversation) if enabled else None
 
     def send_init(self) -> None:
         """Send `system/init`, as at the start of every turn."""
@@ -582,8 +483,7 @@ class Session:
 
     async def _close(self) -> None:
         """Close every part, also when the task is cancelled: the process may outlive the session."""
-        if self.hooks.dispatcher is not None:
-            await self.hooks.dispatcher.turn_hooks.end_session("other")
+        await self.hooks.events.end_session("other")
         if self.suggester is not None:
             await self.suggester.close()
         if self.journal.schedule is not None:
@@ -627,10 +527,6 @@ class Session:
         self.outbox.is_client_gone = True
         self.stop()
         self.config.workspace.processes.hurry()
-
-    def open_model(self, choice: ModelRef) -> Model:
-        """Raises UsageError or ModelError."""
-        return self.models.open(choice)
 
 
 HANDLERS: dict[type[Message], Callable[[Session, Any], None]] = {

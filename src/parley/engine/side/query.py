@@ -15,50 +15,66 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.history import with_cache_marker
+from parley.engine.context.cache_markers import mark_messages, mark_prefix
+from parley.engine.context.models import ModelPool, ModelSelection
 from parley.engine.context.system_prompt import system_blocks
+from parley.engine.repair.answer import AnswerRepair
 from parley.engine.session.identity import SessionIdentity
 from parley.errors import BudgetSpent, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.base import Model, ModelRequest
+from parley.models.base import ModelRequest
 from parley.models.catalog import ModelInfo, ModelRef, model_info
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Json
 
 TIMEOUT_SECONDS = 120
 MAX_TOKENS = 8_192
 
 
-class QueryModels(Struct, frozen=True, kw_only=True):
-    """The models that can be asked."""
-
-    open: Callable[[ModelRef], Model]
-    """Raises UsageError or ModelError."""
-    current: Callable[[], ModelRef]
-    """The session's own model, which can change."""
-    small: ModelRef
-    """The small model, if the session's own is on the API."""
-    get_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name)
+async def call_model(
+    models: ModelPool, ledger: Ledger, choice: ModelRef, request: ModelRequest, *, is_background: bool = False
+) -> MessageAccumulator:
+    """One call whose usage is recorded under the model's name, however it ends. Raises ModelError, BudgetSpent."""
+    accumulator = MessageAccumulator()
+    repair = AnswerRepair(None, lambda call: False, str)
+    async with ledger.call(is_background=is_background):
+        started_at = ledger.clock()
+        try:
+            async with aclosing(models.open(choice).stream(request)) as events:
+                async for sent in events:
+                    for event in repair.feed(sent):
+                        accumulator.feed(event)
+        finally:
+            if accumulator.started:
+                seconds = ledger.clock() - started_at
+                ledger.record_call(choice.display_name, accumulator.final_usage, seconds, is_side_query=True)
+    return accumulator
 
 
 class SideQuery:
     def __init__(
         self,
-        models: QueryModels,
+        models: ModelPool,
+        selection: ModelSelection,
+        small: ModelRef,
         ledger: Ledger,
-        clock: Callable[[], float],
         identity: SessionIdentity,
+        *,
+        get_info: Callable[[ModelRef], ModelInfo] = lambda choice: model_info(choice.name),
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
+        """`selection` has the session's own model. `small` is used if that is on the API."""
         self._models = models
+        self._selection = selection
+        self._small = small
         self._ledger = ledger
-        self._clock = clock
         self._identity = identity
+        self._get_info = get_info
         self._timeout_seconds = timeout_seconds
 
     async def ask_small(self, prompt: str) -> str:
         """The answer of the small model, or of the session's own on other backends. Raises ModelError."""
-        own = self._models.current()
-        return await self.ask(self._models.small if own.is_messages_api else own, prompt)
+        own = self._selection.current
+        return await self.ask(self._small if own.is_messages_api else own, prompt)
 
     async def ask(self, choice: ModelRef, prompt: str) -> str:
         """The answer of a model. Raises ModelError."""
@@ -70,54 +86,40 @@ class SideQuery:
 
     async def consult(self, prompt: str, tools: list[Json]) -> list[Json]:
         """The blocks of an answer for which the backend can use its own tools. Raises ModelError."""
-        own = self._models.current()
+        own = self._selection.current
         if not own.is_messages_api:
             raise ModelError(f"the model {own.display_name} has no server-side tools")
         return await self._call_model(own, self._build_request(own, user_messages(prompt), tools))
 
     async def converse(self, choice: ModelRef, system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
         """The blocks of one answer, as a background call that does not delay others. Raises ModelError."""
-        request = self._build_request(choice, with_cache_marker(messages), tools, system)
+        request = self._build_request(choice, mark_messages(messages), tools, system)
         return await self._call_model(choice, request, is_background=True)
 
     async def _call_model(self, choice: ModelRef, request: ModelRequest, *, is_background: bool = False) -> list[Json]:
-        accumulator = MessageAccumulator()
         try:
-            async with self._ledger.call(is_background=is_background):
-                started_at = self._clock()
-                try:
-                    await self._read(choice, request, accumulator)
-                finally:
-                    if accumulator.started:
-                        self._ledger.record_call(
-                            choice.display_name, accumulator.final_usage, self._clock() - started_at, is_side_query=True
-                        )
+            async with asyncio.timeout(self._timeout_seconds):
+                answer = await call_model(self._models, self._ledger, choice, request, is_background=is_background)
         except BudgetSpent as exc:
             raise ModelError(str(exc), kind="budget_exhausted") from None
         except UsageError as exc:  # the model cannot be used in this session
             raise ModelError(str(exc)) from None
         except TimeoutError:
             raise ModelError("the model did not answer in time", kind="timeout_error", retryable=True) from None
-        if not accumulator.finished:
+        if not answer.finished:
             raise ModelError("the model's stream ended early", kind="connection_failed", retryable=True)
-        return [block.json for block in accumulator.blocks]
-
-    async def _read(self, choice: ModelRef, request: ModelRequest, accumulator: MessageAccumulator) -> None:
-        async with asyncio.timeout(self._timeout_seconds):
-            stream = self._models.open(choice).stream(request)
-            async with aclosing(stream) as events:
-                async for event in events:
-                    accumulator.feed(event)
+        return [block.json for block in answer.blocks]
 
     def _build_request(
         self, choice: ModelRef, messages: list[Json], tools: list[Json] | None = None, system: str = ""
     ) -> ModelRequest:
+        tools, blocks = mark_prefix(tools or [], system_blocks(system)) if system else (tools or [], [])
         return ModelRequest(
             model=choice.request_name,
-            system=system_blocks(system),
+            system=blocks,
             messages=messages,
-            tools=tools or [],
-            max_tokens=min(MAX_TOKENS, self._models.get_info(choice).max_output_tokens),
+            tools=tools,
+            max_tokens=min(MAX_TOKENS, self._get_info(choice).max_output_tokens),
             session_id=self._identity.id,
         )
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from parley.engine.side.query import call_model
 from parley.engine.turn import model_call, outcome
 from parley.errors import ModelError
-from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
 from parley.models.catalog import ModelRef
 from parley.protocol.base import Message
@@ -44,18 +43,7 @@ async def call_with_retry(
 
 async def call_once(conversation: Conversation, request: ModelRequest, choice: ModelRef) -> str:
     """One attempt. Raises ModelError, BudgetSpent."""
-    accumulator, clock = MessageAccumulator(), conversation.clock.monotonic
-    async with conversation.ledger.call():
-        started_at = clock()
-        try:
-            async with aclosing(conversation.open_model(choice).stream(request)) as events:
-                async for event in events:
-                    accumulator.feed(event)
-        finally:
-            if accumulator.started:
-                conversation.ledger.record_call(
-                    choice.display_name, accumulator.final_usage, clock() - started_at, is_side_query=True
-                )
+    accumulator = await call_model(conversation.models, conversation.ledger, choice, request)
     if not accumulator.is_complete:
         raise ModelError("the model's stream ended early", kind="connection_failed", retryable=True)
     text = "\n\n".join(block.text for block in accumulator.blocks if isinstance(block, Text)).strip()

@@ -9,11 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 
-from parley.engine.session.config import SessionConfig
-from parley.engine.session.journal import Journal
-from parley.engine.session.outbox import Outbox
-from parley.engine.session.prompts import PromptQueue
-from parley.engine.side.query import SideQuery
+from parley.engine.context.conversation import Conversation
 from parley.engine.turn.outcome import TurnOutcome
 from parley.errors import ModelError
 from parley.protocol.base import Json
@@ -39,19 +35,12 @@ nothing suggests itself.
 class Suggester:
     """Looks for a suggestion, one at a time."""
 
-    def __init__(
-        self,
-        config: SessionConfig,
-        outbox: Outbox,
-        journal: Journal,
-        prompt_queue: PromptQueue,
-        side_query: SideQuery,
-    ) -> None:
-        self._config = config
-        self._side_query = side_query
-        self._outbox = outbox
-        self._journal = journal
-        self._prompt_queue = prompt_queue
+    def __init__(self, conversation: Conversation) -> None:
+        self._config = conversation.config
+        self._side_query = conversation.parts.side_query
+        self._outbox = conversation.parts.outbox
+        self._journal = conversation.journal
+        self._prompt_queue = conversation.parts.prompt_queue
         self._search: asyncio.Task[None] | None = None
         self._is_paused = False
 

@@ -6,7 +6,7 @@ process of the session sends them again with the same ids, so that the client ca
     notifications.append_and_send({"task_id": "b1", "status": "completed", ...}, lines)
     notifications.send(end, lines)    # recorded by an earlier process
 
-See also: `manager.py` for the tasks, `recovery/orphaned_tasks.py` for those of a killed process.
+See also: `manager.py` for the tasks, `recovery/recover.py` for those of a killed process.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ A command in the foreground becomes a task when the client moves it to the backg
 it is announced as one if it takes longer than a few seconds.
 
 Starts and ends are recorded first, so that after a crash the next process knows what was lost
-(recovery/orphaned_tasks.py).
+(recovery/recover.py).
 
 See also: `workspace/process/processes.py` for processes, `agents/subagents.py` for subagents, `tools/background.py` for
 the tools that read and stop tasks.
@@ -19,6 +19,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
 
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
@@ -44,6 +46,7 @@ from parley.workspace.process.processes import (
     OutputFiles,
     OutputRecord,
     RunningCommand,
+    Take,
 )
 
 if TYPE_CHECKING:
@@ -74,7 +77,8 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     description: str
     tool_use_id: str
     """The call that started it."""
-    record: OutputRecord
+    record: OutputRecord | None = None
+    """A command in the foreground has none."""
     files: OutputFiles = OutputFiles()
     """Where the record is."""
 
@@ -85,15 +89,17 @@ class SessionTask:
     kind: ClassVar[str] = ""
     is_ambient: ClassVar[bool] = False
     """It watches something, so that clients do not show it as activity."""
+    record: OutputRecord
 
     def __init__(self, info: TaskInfo) -> None:
         self.id = info.id
         self.run_id = info.run_id
         self.description = info.description
         self.tool_use_id = info.tool_use_id
-        self.record = info.record
         self._files = info.files
-        self.output_file = str(info.record.path)
+        self.output_file = ""
+        if info.record is not None:
+            self.keep_output(info.record)
         self.command = ""
         self.status = RUNNING
         self.exit_code: int | None = None
@@ -101,10 +107,16 @@ class SessionTask:
         """Why it failed; empty if it did not."""
         self.in_background = True
         """No call waits for it, so its end is reported."""
+        self.moved = asyncio.Event()
+        """Set when its caller stops waiting."""
+        self.is_announced = False
         self.notice: str | None = None
         """The id of the prompt that reports its end to the model."""
         self.watcher: asyncio.Task[None] | None = None
         self.finished = asyncio.Event()
+
+    def keep_output(self, record: OutputRecord) -> None:
+        self.record, self.output_file = record, str(record.path)
 
     def json(self) -> Json:
         """The entry in the list of live tasks."""
@@ -151,10 +163,17 @@ class CommandTask(SessionTask):
     kind: ClassVar[str] = "local_bash"
     noun: ClassVar[str] = "background command"
 
-    def __init__(self, info: TaskInfo, command: str, process: RunningCommand) -> None:
+    process: RunningCommand
+    """Set when it has started."""
+
+    def __init__(self, info: TaskInfo, command: str, sink: Callable[[bytes], None]) -> None:
         super().__init__(info)
         self.command = command
-        self.process = process
+        self.sink = sink
+
+    def take(self, data: bytes) -> None:
+        """Its output."""
+        self.sink(data)
 
     def drop(self) -> None:
         # A watcher that has not started would not end the process.
@@ -221,30 +240,6 @@ def shell_exit_code(code: int) -> int:
     return 128 - code if code < 0 else code
 
 
-class AwaitedCommand:
-    """One command in the foreground."""
-
-    def __init__(self, clock: Clock, order: CommandOrder, output: CommandOutput) -> None:
-        self.id = f"b{short_id(clock.new_uuid(), 8)}"
-        self.run_id = new_run_id(clock)
-        self.output = output
-        self.command = order.command
-        self.description = order.description
-        self.tool_use_id = order.tool_use_id
-        self.is_announced = False
-        self.moved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the command is moved to the background."""
-        self.sink: Callable[[bytes], None] = output.take
-        """Receives its output."""
-
-    def take(self, data: bytes) -> None:
-        self.sink(data)
-
-    def move(self) -> None:
-        if not self.moved.done():
-            self.moved.set_result(None)
-
-
 class TaskManager:
     """The background tasks of a session. Every `task_id` is one that `find` knows."""
 
@@ -264,7 +259,7 @@ class TaskManager:
         """Waits until all messages are written."""
         self._tasks: dict[str, SessionTask] = {}
         self._is_closed = False
-        self._awaited: dict[str, AwaitedCommand] = {}
+        self._awaited: dict[str, CommandTask] = {}
         """The commands in the foreground."""
         self._notifications: PendingNotifications | None = None
 
@@ -272,9 +267,9 @@ class TaskManager:
 
     async def start_command(self, order: CommandOrder) -> CommandTask:
         """Raises ToolError if it cannot be started."""
-        info = self._new_info(order)
-        started = await self._start_process(order, info.record, info.record.take)
-        task = CommandTask(info, order.command, started)
+        info, record = self._new_recorded(order)
+        task = CommandTask(info, order.command, record.take)
+        task.process = await self._start_recorded(order, record, task.take)
         self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
         return task
 
@@ -282,52 +277,37 @@ class TaskManager:
         """Start a command whose lines are reported to the model. Raises ToolError."""
         from parley.engine.tasks.monitor import LineReporter, MonitorTask
 
-        info = self._new_info(order)
+        info, record = self._new_recorded(order)
         about = {"task_id": info.id, "run_id": info.run_id, "description": info.description}
-        about["output_file"] = str(info.record.path)
-        reporter = LineReporter(self._prompt_queue, self._clock.new_uuid, about)
-
-        def take(data: bytes) -> None:
-            info.record.take(data)
-            reporter.take(data)
-
-        started = await self._start_process(order, info.record, take, info.record.take)
-        if started.feed is not None:
-            started.feed.close()  # its stdin is empty, like that of other commands
-        task = MonitorTask(info, order.command, started, reporter)
+        reporter = LineReporter(self._prompt_queue, self._clock.new_uuid, {**about, "output_file": str(record.path)})
+        task = MonitorTask(info, order.command, record.take, reporter)
+        task.process = await self._start_recorded(order, record, task.take, record.take)
+        if task.process.feed is not None:
+            task.process.feed.close()  # its stdin is empty, like that of other commands
         self.register(task, asyncio.create_task(self._watch(task, order.timeout_seconds)))
         return task
 
     def _new_info(self, order: CommandOrder) -> TaskInfo:
-        """Raises ToolError if the output file cannot be created."""
-        id = f"b{short_id(self._clock.new_uuid(), 8)}"
         return TaskInfo(
-            id=id,
-            record=self.new_output(id),
+            id=f"b{short_id(self._clock.new_uuid(), 8)}",
             files=self.outputs,
             run_id=new_run_id(self._clock),
             description=order.description,
             tool_use_id=order.tool_use_id,
         )
 
-    async def _start_process(
-        self,
-        order: CommandOrder,
-        record: OutputRecord,
-        take: Callable[[bytes], None],
-        take_errors: Callable[[bytes], None] | None = None,
+    def _new_recorded(self, order: CommandOrder) -> tuple[TaskInfo, OutputRecord]:
+        """Raises ToolError if the output file cannot be created."""
+        info = self._new_info(order)
+        record = self.new_output(info.id)
+        return msgspec.structs.replace(info, record=record), record
+
+    async def _start_recorded(
+        self, order: CommandOrder, record: OutputRecord, take: Take, take_errors: Take | None = None
     ) -> RunningCommand:
         """Raises ToolError; then the output file is removed."""
         try:
-            return await self._processes.start(
-                order.argv,
-                cwd=order.cwd,
-                environment=order.environment,
-                take=take,
-                take_errors=take_errors,
-                sandbox=order.sandbox,
-                tool_use_id=order.tool_use_id,
-            )
+            return await self._processes.start(order, take, take_errors)
         except BaseException:
             record.close()
             with suppress(OSError):
@@ -350,6 +330,10 @@ class TaskManager:
         if task.in_background:
             self._append_start(task)
             self._send_live()
+        self._announce(task)
+
+    def _announce(self, task: SessionTask) -> None:
+        task.is_announced = True
         self.send(
             TaskStarted(
                 task_id=task.id,
@@ -363,8 +347,20 @@ class TaskManager:
             )
         )
 
-    def move_to_background(self, task: SessionTask) -> None:
-        """Mark a task as running in the background."""
+    def move_to_background(self, tool_use_id: str | None) -> bool:
+        """End the wait for all tasks in the foreground, or for that of a call. Returns whether there is one."""
+        waiting = [
+            task
+            for task in (*self._running(), *self._awaited.values())
+            if not task.in_background and tool_use_id in (None, task.tool_use_id)
+        ]
+        for task in waiting if self.are_allowed else ():
+            if task.id in self._tasks:
+                self._mark_background(task)
+            task.moved.set()
+        return self.are_allowed and bool(waiting)
+
+    def _mark_background(self, task: SessionTask) -> None:
         task.in_background = True
         self._append_start(task)
         self.send(TaskUpdated(task_id=task.id, run_id=task.run_id, patch={"is_backgrounded": True}))
@@ -459,105 +455,69 @@ class TaskManager:
 
         Cancelling kills it. Raises ToolError.
         """
-        running = AwaitedCommand(self._clock, order, output)
+        task = CommandTask(self._new_info(order), order.command, output.take)
+        task.in_background = False
         try:
-            process = await self._processes.start(
-                order.argv,
-                cwd=order.cwd,
-                environment=order.environment,
-                take=running.take,
-                tool_use_id=order.tool_use_id,
-                sandbox=order.sandbox,
-            )
-            self._awaited[running.id] = running
-            end = await self._wait_end(running, process, order.timeout_seconds)
+            task.process = await self._processes.start(order, task.take)
+            self._awaited[task.id] = task
+            end = await self._wait_end(task, order.timeout_seconds)
         finally:
             output.close()
-            self._awaited.pop(running.id, None)
+            self._awaited.pop(task.id, None)
         if end is None:
-            return self._continue_in_background(running, process)
-        self._send_end(running, "completed" if end[0].exit_code == 0 and not end[1] else "failed")
+            return self._continue_in_background(task, output)
+        self._end_in_foreground(task, "completed" if end[0].exit_code == 0 and not end[1] else "failed")
         return self._processes.finished(*end, output)
 
-    def move_command_to_background(self, tool_use_id: str | None) -> bool:
-        """Move the command of a call, or all commands, to the background. Returns whether there is one."""
-        if not self.are_allowed:
-            return False
-        matching = [one for one in self._awaited.values() if tool_use_id in (None, one.tool_use_id)]
-        for command in matching:
-            command.move()
-        return bool(matching)
-
-    async def _wait_end(
-        self, running: AwaitedCommand, process: RunningCommand, seconds: float
-    ) -> tuple[CommandEnd, bool] | None:
+    async def _wait_end(self, task: CommandTask, seconds: float) -> tuple[CommandEnd, bool] | None:
         """How it ended, and whether it timed out; None if it was moved to the background."""
-        timer = asyncio.get_running_loop().call_later(ANNOUNCE_AFTER_SECONDS, self._send_start, running)
+        timer = asyncio.get_running_loop().call_later(ANNOUNCE_AFTER_SECONDS, self._announce, task)
+        moved, ended = asyncio.ensure_future(task.moved.wait()), task.process.ended
         try:
-            either: set[asyncio.Future[Any]] = {process.ended, running.moved}
+            either: set[asyncio.Future[Any]] = {ended, moved}
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if running.moved.done() and not process.ended.done():
+            if task.moved.is_set() and not ended.done():
                 return None
-            return await self._processes.wait(process, 0)
+            return await self._processes.wait(task.process, 0)
         except asyncio.CancelledError:
-            await self._processes.kill(process)
-            self._send_end(running, "stopped")
+            await self._processes.kill(task.process)
+            self._end_in_foreground(task, "stopped")
             raise
         finally:
             timer.cancel()
+            moved.cancel()
 
-    def _continue_in_background(self, running: AwaitedCommand, process: RunningCommand) -> CommandTask:
+    def _continue_in_background(self, task: CommandTask, output: CommandOutput) -> CommandTask:
         """Raises ToolError; then the process is killed."""
         try:
-            record = self.new_output(running.id)
+            record = self.new_output(task.id)
         except ToolError:
-            process.drop()
-            self._send_end(running, "stopped")
+            task.process.drop()
+            self._end_in_foreground(task, "stopped")
             raise
-        for part in read_output(running.output):
+        for part in read_output(output):
             record.take(part)
-        running.sink = record.take
-        info = TaskInfo(
-            id=running.id,
-            run_id=running.run_id,
-            description=running.description,
-            tool_use_id=running.tool_use_id,
-            record=record,
-            files=self.outputs,
-        )
-        task = CommandTask(info, running.command, process)
+        task.keep_output(record)
+        task.sink = record.take
         watcher = asyncio.create_task(self._watch(task, BACKGROUND_TIMEOUT_SECONDS))
-        if running.is_announced:
-            self._tasks[task.id] = task
-            task.watcher = watcher
-            self.move_to_background(task)
+        if task.is_announced:
+            self._tasks[task.id], task.watcher = task, watcher
+            self._mark_background(task)
         else:
+            task.in_background = True
             self.register(task, watcher)
         return task
 
-    def _send_start(self, running: AwaitedCommand) -> None:
-        running.is_announced = True
-        self.send(
-            TaskStarted(
-                task_id=running.id,
-                run_id=running.run_id,
-                tool_use_id=running.tool_use_id,
-                description=running.description,
-                is_backgrounded=False,
-                task_type=CommandTask.kind,
-            )
-        )
-
-    def _send_end(self, running: AwaitedCommand, status: str) -> None:
-        if running.is_announced:
+    def _end_in_foreground(self, task: CommandTask, status: str) -> None:
+        if task.is_announced:
             self.send(
                 TaskNotification(
-                    task_id=running.id,
-                    run_id=running.run_id,
-                    tool_use_id=running.tool_use_id,
+                    task_id=task.id,
+                    run_id=task.run_id,
+                    tool_use_id=task.tool_use_id,
                     status=status,
                     output_file="",
-                    summary=running.description,
+                    summary=task.description,
                 )
             )
 

@@ -12,7 +12,6 @@ from typing import ClassVar
 from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.tasks.manager import CommandTask, TaskInfo
 from parley.protocol.base import Json
-from parley.workspace.process.processes import RunningCommand
 
 MAX_LINES = 100
 """In one notification."""
@@ -76,9 +75,13 @@ class MonitorTask(CommandTask):
     noun: ClassVar[str] = "monitor"
     is_ambient: ClassVar[bool] = True
 
-    def __init__(self, info: TaskInfo, command: str, process: RunningCommand, reporter: LineReporter) -> None:
-        super().__init__(info, command, process)
+    def __init__(self, info: TaskInfo, command: str, sink: Callable[[bytes], None], reporter: LineReporter) -> None:
+        super().__init__(info, command, sink)
         self.reporter = reporter
+
+    def take(self, data: bytes) -> None:
+        super().take(data)
+        self.reporter.take(data)
 
     def drop(self) -> None:
         self.reporter.is_closed = True

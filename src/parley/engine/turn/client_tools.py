@@ -6,9 +6,8 @@
     answered   by a user message with the `tool_result`: several in one message, in any order, or early
 
 An interrupt ends the wait, and so does a client that disconnects. A session that is resumed while a call waits sends
-the call again (recovery/resumed_turn.py).
+the call again (recovery/recover.py).
 
-See also: `client_tool_specs.py` for the declarations.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta
 
+from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.tool_hooks import to_content
-from parley.engine.session.config import SessionConfig
-from parley.engine.session.journal import Journal
-from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.prompts import PromptQueue, RejectedPrompt
+from parley.engine.session.prompts import RejectedPrompt
 from parley.errors import SessionError, ToolError, UsageError
 from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.blocks import Block, ToolResult
@@ -56,22 +53,14 @@ class ClientTool:
 class ClientTools:
     """The calls that the client of a session answers."""
 
-    def __init__(
-        self,
-        config: SessionConfig,
-        journal: Journal,
-        outbox: Outbox,
-        activity: Activity,
-        prompt_queue: PromptQueue,
-        resume_turn: Callable[[], None],
-    ) -> None:
-        self._tools = config.tools
-        self._journal = journal
-        self._outbox = outbox
-        self._activity = activity
-        self._prompt_queue = prompt_queue
+    def __init__(self, conversation: Conversation, resume_turn: Callable[[], None]) -> None:
+        self._tools = conversation.config.tools
+        self._journal = conversation.journal
+        self._outbox = conversation.parts.outbox
+        self._activity = conversation.parts.activity
+        self._prompt_queue = conversation.parts.prompt_queue
         self._resume_turn = resume_turn
-        self._warn = config.warn
+        self._warn = conversation.config.warn
         self._waiting: dict[str, asyncio.Future[ToolOutput]] = {}
         self._early: dict[str, ToolOutput] = {}
         """Results that arrived before their calls waited for them."""

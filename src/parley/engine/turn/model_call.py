@@ -18,8 +18,10 @@ See also: `context/conversation.py` builds the request, `side/retry.py` calls a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,19 +29,20 @@ import msgspec
 from parley.engine.accounting.ledger import total_tokens
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import tokens_from_chars
-from parley.engine.session.outbox import IdleTimer
+from parley.engine.repair.answer import AnswerRepair
+from parley.engine.session.outbox import IdleTimer, Ticker
 from parley.engine.session.prompts import Prompt
 from parley.engine.turn import outcome
 from parley.errors import BudgetSpent, ModelError, SessionError, UsageError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.base import ModelEvent
+from parley.models.base import Model, ModelEvent
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, UnsetType
 from parley.protocol.blocks import Block, RedactedThinking, Text, Thinking, ToolUse
-from parley.protocol.messages.system import ApiRetry, Informational, Status, ThinkingTokens
+from parley.protocol.messages.system import MODEL_SILENT, ApiRetry, Informational, Status, ThinkingTokens
 
 if TYPE_CHECKING:
-    from parley.engine.hooks.dispatcher import HookDispatcher
+    from parley.engine.repair.text_calls import TextCall
 
 CONTINUE = (
     "[The connection broke and your answer was cut off here. Everything before this point has arrived. "
@@ -65,8 +68,17 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 """The longest `retry-after` that is respected."""
 FAILURES_BEFORE = 3
 """Failures before the next model is used. Each is reported as a retry."""
+CUT_OFF = ("connection_failed", "bad_stream", "timeout_error")
+"""The kinds of errors that can end an answer in its middle."""
+SAME_CUT = (
+    "It was cut off at the same place before: the server, or a proxy in front of it, may limit the time or the length "
+    "of an answer."
+)
+SAME_CUT_RETRIES = 2
 UNREACHABLE = ("connection_failed", "timeout_error", "overloaded_error")
 NOT_FOUND = 404
+CALL_MARKS = ("tool_call", "<function", "<invoke", "[TOOL_CALLS]", "|channel|", "python_tag", "arguments", "parameters")
+"""Words of calls that are written as text."""
 REFUSAL = "refusal"
 """The stop reason."""
 
@@ -88,6 +100,8 @@ class ModelCall:
         """The backend failed with an error that no backend should raise."""
         self.accumulator = MessageAccumulator()
         """The current answer, or the last one."""
+        self.repair: AnswerRepair
+        """What was changed in that answer."""
         self._journalled_ending: MessageAccumulator | None = None
         """The answer whose end is in the journal already."""
         self._binding: Json | None = None
@@ -101,6 +115,7 @@ class ModelCall:
         self._broken_ids: set[str] = set()
         self._texts: list[str] = []
         """Texts of broken answers that the last answer continues."""
+        self._silence = SilenceNotice(conversation)
         self._idle_timer = IdleTimer(conversation.send, conversation.limits.heartbeat_seconds)
         self._turn_id = prompts[0].uuid if prompts else ""
         self._displayed: dict[str, str] = {}
@@ -186,6 +201,8 @@ class ModelCall:
             if conversation.include_partial_messages:
                 conversation.send(Status(status="requesting"))
             accumulator = self.accumulator = MessageAccumulator()
+            is_tool = conversation.tool_executor.means_tool if conversation.tool_executor.tools else None
+            self.repair = AnswerRepair(is_tool, partial(is_quoted, conversation), conversation.clock.new_short_id)
             try:
                 await self._read(accumulator)
             except ModelError as exc:
@@ -194,6 +211,7 @@ class ModelCall:
                     raise
         if not accumulator.is_complete:
             raise ModelError("the model's stream ended early", kind="connection_failed", retryable=True)
+        conversation.models.discover(conversation.model, conversation.estimate_tokens)
         if not accumulator.finished:
             self._send_event({"type": "message_stop"})
         conversation.send_rate_limit(accumulator.quota)
@@ -202,17 +220,21 @@ class ModelCall:
     async def _read(self, accumulator: MessageAccumulator) -> None:
         """Read the whole answer, and record its usage however it ends. Raises ModelError."""
         conversation, clock = self._conversation, self._conversation.clock.monotonic
+        has_hooks = conversation.hooks.events.has_hooks
         started_at, choice = clock(), conversation.model  # the client may change the model during the answer
         try:
             model = conversation.open_model(choice)
             self.timings.record_request(clock, conversation.clock.seconds)
             request = conversation.build_request()
             self._binding = conversation.binding
-            async with aclosing(model.stream(request)) as events:
-                async for event in events:
-                    if event.type == "content_block_stop" and conversation.hooks.dispatcher is not None:
-                        await self._dispatch_text(conversation.hooks.dispatcher, accumulator)
-                    self._handle_event(event, accumulator, started_at)
+            with self._silence.watch(model):
+                async with aclosing(model.stream(request)) as events:
+                    async for sent in events:
+                        self._silence.is_silent = False
+                        for event in self.repair.feed(sent):
+                            if event.type == "content_block_stop" and has_hooks("MessageDisplay"):
+                                await self._filter_texts(accumulator)
+                            self._handle_event(event, accumulator, started_at)
         except (ModelError, SessionError):
             raise
         except Exception:
@@ -233,6 +255,7 @@ class ModelCall:
             choice.display_name, usage, seconds, is_side_query=conversation.parent_tool_use_id is not None
         )
         self.context_tokens = total_tokens(usage)
+        conversation.gauge.longest_answer = max(conversation.gauge.longest_answer, usage.get("output_tokens") or 0)
         conversation.gauge.measure(
             self.context_tokens, conversation.estimate_tokens(), conversation.journal.history.media_tokens
         )
@@ -252,6 +275,7 @@ class ModelCall:
     async def _recover(self, error: ModelError) -> None:
         """Wait before the next retry, which continues after the finished blocks. Raises the error if there is none."""
         conversation, accumulator, trouble = self._conversation, self.accumulator, self._failures
+        trouble.compare(error, accumulator)
         lasts_seconds = trouble.record(conversation.clock.monotonic(), made_progress=bool(accumulator.blocks))
         most = conversation.options.max_retries
         delay = delay_seconds(error, trouble.failures, most, conversation.config.random(), lasts_seconds)
@@ -329,23 +353,37 @@ class ModelCall:
             self._conversation.send(self.marks.count_thinking(chars))
 
     def _handle_block(self, block: Block, accumulator: MessageAccumulator, ending: ModelEvent | None) -> None:
+        made, changes = block, list[str]()
         if isinstance(block, ToolUse):
             # One input is sent, approved, run and stored.
-            made, block = block, self._conversation.tool_executor.prepare(block)
-            accumulator.blocks[-1] = block
+            call, changes = self._conversation.tool_executor.repair(block)
+            block = accumulator.blocks[-1] = self._conversation.tool_executor.prepare(call)
             self._binding = self._binding if block is made else None
         self._idle_timer.checks = 0
         is_last = ending is not None and not accumulator.open_indexes()
         if ending is not None and is_last:
             accumulator.feed(ending)  # early: the last block is journalled together with the end of the answer
         self.send_block(block, is_last=is_last)
+        if isinstance(block, ToolUse) and isinstance(made, ToolUse):
+            self._report_repair(block, made, changes)
 
-    async def _dispatch_text(self, dispatcher: HookDispatcher, accumulator: MessageAccumulator) -> None:
+    def _report_repair(self, call: ToolUse, made: ToolUse, changes: list[str]) -> None:
+        """Record what was changed in a call, and tell the client."""
+        given: Json = {"name": made.name, "input": made.input}
+        if (text := self.repair.written.get(made.id)) is not None:
+            changes, given = ["it was written as text", *changes], {"text": text}
+        if changes:
+            record = {"tool_use_id": call.id, "tool_name": call.name, "changes": changes, "original": given}
+            self._conversation.journal.append_event("call_repair", record)
+            text = f"Repaired a call of {call.name}: {'; '.join(changes)}"
+            self._conversation.send(Informational(content=text, level="info", tag="call_repaired", tool_use_id=call.id))
+
+    async def _filter_texts(self, accumulator: MessageAccumulator) -> None:
         """MessageDisplay hooks get a text before the client does. Texts of subagents are not displayed."""
-        if self._conversation.parent_tool_use_id is None and dispatcher.has_hooks("MessageDisplay"):
+        if self._conversation.parent_tool_use_id is None:
             for block in accumulator.partial():
                 if isinstance(block, Text):
-                    shown = await dispatcher.turn_hooks.before_display(self._turn_id, block.text)
+                    shown = await self._conversation.hooks.events.before_display(self._turn_id, block.text)
                     if shown is not None and shown != block.text:
                         self._displayed[block.text] = shown
 
@@ -452,6 +490,29 @@ class TurnTimings:
         return fields
 
 
+class SilenceNotice(Ticker):
+    """`with silence.watch(model):` tells the client once what is waited for, if the server sends nothing for long."""
+
+    def __init__(self, conversation: Conversation) -> None:
+        super().__init__(conversation.limits.silence_seconds)
+        self._conversation = conversation
+        self._model: Model | None = None
+        self.is_silent = True
+        """Whether nothing has arrived since the last beat."""
+
+    def watch(self, model: Model) -> SilenceNotice:
+        self._model, self.is_silent = model, True
+        return self
+
+    def _beat(self) -> None:
+        if self.is_silent and self._model is not None:
+            awaited = getattr(self._model, "awaited", "") or "the model has sent nothing"
+            text = f"{awaited} (silent for {self._every_seconds:g} s)"
+            self._conversation.send(Informational(content=text, level="info", tag=MODEL_SILENT))
+            self._model = None
+        self.is_silent = True
+
+
 class FailureStreak:
     """Failures in a row. A complete answer ends the streak."""
 
@@ -462,6 +523,18 @@ class FailureStreak:
         """The conversation was compacted because a request was too long."""
         self.repairs = 0
         """How often the history was repaired because a backend refused it."""
+        self._last_cut = ("", 0)
+        """The last error within an answer, and the characters that had arrived."""
+
+    def compare(self, error: ModelError, answer: MessageAccumulator) -> None:
+        """Say so if an answer was cut off twice at the same place, and do not retry it as often."""
+        if not answer.started or error.kind not in CUT_OFF:
+            return
+        cut = error.message, answer.content_bytes
+        if cut == self._last_cut:
+            error.advice = SAME_CUT
+            error.max_retries = SAME_CUT_RETRIES
+        self._last_cut = cut
 
     def record(self, now: float, *, made_progress: bool) -> float:
         """Count a failure; the seconds since the last progress."""
@@ -551,9 +624,8 @@ class Fallback:
             self._original = self._original or conversation.chosen_model
             old, conversation.model = conversation.model, choice
             self._substitute = choice
-            dispatcher = conversation.hooks.dispatcher
-            if dispatcher is not None and conversation.parent_tool_use_id is None:
-                dispatcher.session_hooks.model_switched(old, choice, choice.display_name)
+            if conversation.parent_tool_use_id is None:
+                conversation.hooks.events.model_switched(old, choice, choice.display_name)
             return choice
         return None
 
@@ -662,6 +734,36 @@ def retract(conversation: Conversation, answer: str) -> list[str]:
 def because(accumulator: MessageAccumulator) -> str:
     category = text_or_none(accumulator.stop_details.get("category"))
     return "" if category is None else f" ({category})"
+
+
+def is_quoted(conversation: Conversation, call: TextCall) -> bool:
+    """Whether the same call is in a prompt or in the result of a tool: the model repeats it, and does not make it."""
+    from parley.engine.repair.lenient_json import NotRepairable, read_arguments
+
+    try:
+        values = [value for value in read_arguments(call.arguments)[0].values() if isinstance(value, str)]
+    except NotRepairable:
+        values = [call.arguments]
+    parts = [squeeze(part) for part in (call.name, *values)]
+    for entry in conversation.journal.history.list_entries():
+        if entry.role == "user":
+            text = squeeze("\n".join(iterate_texts(entry.content)))
+            if any(mark in text for mark in CALL_MARKS) and all(part in text for part in parts):
+                return True
+    return False
+
+
+def iterate_texts(blocks: Sequence[Json]) -> Iterator[str]:
+    for block in blocks:
+        inner = block.get("content")
+        if isinstance(inner, list):
+            yield from iterate_texts([part for part in inner if isinstance(part, dict)])
+        yield from (text for text in (block.get("text"), inner) if isinstance(text, str))
+
+
+def squeeze(text: str) -> str:
+    """A text without spaces, backslashes and the numbers of lines, which a quotation may have or not."""
+    return re.sub(r"(?m)^ *\d+[\t→]|[\s\\]+", "", text)
 
 
 def text_or_none(value: object) -> str | None:

@@ -197,6 +197,30 @@ def malformed(count: int, stop_reason: str | None) -> TurnOutcome:
     )
 
 
+def no_answer(problem: str, stop_reason: str | None) -> TurnOutcome:
+    """The model ended its turn without an answer, and did so again when it was asked for one."""
+    return TurnOutcome(
+        subtype="error_during_execution",
+        is_error=True,
+        terminal_reason="no_answer",
+        errors=[problem],
+        stop_reason=stop_reason,
+    )
+
+
+def repeated(tool: str, count: int, stop_reason: str | None) -> TurnOutcome:
+    """The model repeats itself."""
+    return TurnOutcome(
+        subtype="error_during_execution",
+        is_error=True,
+        terminal_reason="repeated_tool_use",
+        errors=[
+            f"The model called {tool} {count} times in a row with the same input and got the same result each time"
+        ],
+        stop_reason=stop_reason,
+    )
+
+
 # The values of `assistant.error`, by status. Without a status, the error type of the API decides.
 NAMES = {
     401: "authentication_failed",

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from parley.engine.recovery.base import ResumedTurnItem
 from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.session.prompts import (
     Prompt,
     RejectedPrompt,
-    ResumedTurnItem,
     check_not_empty,
     check_size,
     injected_message,
@@ -36,8 +36,6 @@ from parley.protocol.messages.result import Result
 from parley.workspace.base import WORKTREES
 
 if TYPE_CHECKING:
-    from parley.engine.hooks.dispatcher import HookDispatcher
-    from parley.engine.recovery.orphaned_tasks import OrphanedTasks
     from parley.engine.session.session import Session
     from parley.engine.turn.turn import Turn
 
@@ -51,12 +49,8 @@ class TurnRunner:
         """The last turn has ended, and its result is about to be sent."""
         self.results = 0
         self.last_result: Result | None = None
-        self._orphaned_tasks = load_orphaned_tasks(session)
-        """The tasks of an earlier engine; None if there were none."""
         self._unsent_contexts: list[str] = []
         """Contexts of turns that did not call the model."""
-        self._orphaned_elicitations = session.journal.elicitations
-        """The elicitations that an earlier engine left open."""
 
     async def run(self) -> None:
         """Run turn after turn until the input has ended and nothing waits."""
@@ -182,13 +176,11 @@ class TurnRunner:
             return None
         refused = None
         with interruptible(turn):
-            dispatcher = session.hooks.dispatcher
-            if dispatcher is not None:
-                refusal = await dispatcher.turn_hooks.admit(turn.prompts, feedback.contexts, feedback.prompt_contexts)
-                if refusal is not None:
-                    session.send_init()
-                    session.outbox.send(refusal)
-                    return outcome.blocked(refusal.content)
+            refusal = await session.hooks.events.admit(turn.prompts, feedback.contexts, feedback.prompt_contexts)
+            if refusal is not None:
+                session.send_init()
+                session.outbox.send(refusal)
+                return outcome.blocked(refusal.content)
             refused = await session.commands.expand_turn(turn)
             if refused is None and session.main_agent is not None:
                 await session.main_agent.start_turn(turn)
@@ -210,18 +202,8 @@ class TurnRunner:
         session = self._session
         turn.hook_feedback.contexts += self._unsent_contexts
         self._unsent_contexts = []
-        if self._orphaned_tasks is not None:
-            clock = session.clock
-            news = self._orphaned_tasks.unread_texts(
-                lambda book: book.report(session.tasks.get_notifications(), clock.seconds, clock.new_uuid)
-            )
-            # They are returned until the conversation has them, so unsent contexts may contain them.
-            turn.hook_feedback.contexts += [words for words in news if words not in turn.hook_feedback.contexts]
-        asked, self._orphaned_elicitations = self._orphaned_elicitations, None
-        if asked is not None:
-            turn.hook_feedback.contexts += asked.report(session.journal.append_event, session.outbox.send)
+        turn.hook_feedback.contexts += session.report_losses()
         turn.hook_feedback.contexts += session.servers.news_for_model()
-        turn.hook_feedback.contexts += session.declared.plan_news(session.mode, session.conversation.tool_context)
         said, conversation = session.servers.instructions(), session.conversation
         if said and session.journal.system_text is None:
             conversation.instructions = msgspec.structs.replace(conversation.instructions, servers=said)
@@ -239,7 +221,7 @@ class TurnRunner:
         session.send_init()
         session.servers.announce()
         if session.journal.goal is not None:
-            session.goal.begin_turn()
+            session.conversation.goal.begin_turn()
         if turn.resumed is not None:
             self._continue(turn, turn.resumed)
         else:
@@ -249,6 +231,7 @@ class TurnRunner:
             conversation.append_date()
             if not session.journal.history.list_entries():
                 conversation.append_contexts(conversation.excluded_facts())
+            conversation.append_contexts(self._list_changes())
             session.prompts.append(turn.prompts)
             session.permission_mode.append()
             self._record_title()
@@ -260,16 +243,21 @@ class TurnRunner:
         if obstacle := session.servers.find_obstacle():
             raise ToolsMissing(obstacle)
 
+    def _list_changes(self) -> list[str]:
+        """What the model has to know of changes of the mode and the model since it was called last."""
+        session = self._session
+        mode_news = session.declared.mode_news(session.mode, session.conversation.tool_context)
+        return mode_news + session.conversation.model_news()
+
     def _continue(self, turn: Turn, resumed: ResumedTurnItem) -> None:
         """Prepare the conversation for the next step of a turn that an earlier engine started. Raises SessionError."""
-        from parley.engine.recovery.interrupted_turn import CONTINUE, CONTINUED
+        from parley.engine.recovery.recover import CONTINUE, CONTINUED, resend_client_calls
 
         session, conversation = self._session, self._session.conversation
         if resumed.prompt_ids and not turn.resumed_calls:
             session.journal.append_event(CONTINUED, {})
         conversation.close_interrupted_calls(excluded=turn.resumed_calls, shows=bool(resumed.prompt_ids))
-        if session.resumed_turn is not None:
-            session.resumed_turn.resend_client_calls(turn.resumed_calls)
+        resend_client_calls(turn.resumed_calls, session.journal, session.outbox)
         entries = session.journal.history.list_entries()
         if not turn.resumed_calls and resumed.answer is None and entries and entries[-1].role == "assistant":
             conversation.append_contexts([CONTINUE])
@@ -288,10 +276,11 @@ class TurnRunner:
         session = self._session
         await session.control.wait_changes()
         await session.servers.wait_refreshed()
+        turn.hook_feedback.contexts += self._list_changes()
         joining = session.prompt_queue.take_prompts()
-        if joining and session.hooks.dispatcher is not None:
-            joining = await self._admit_joining(session.hooks.dispatcher, turn, joining)
-        joining = await session.commands.expand_joining(joining)
+        if not joining:
+            return
+        joining = await session.commands.expand_joining(await self._admit_joining(turn, joining))
         if joining:
             session.prompts.append(joining)
             session.outbox.send(injected_message(joining, session.config.client.prompt_separator))
@@ -300,11 +289,11 @@ class TurnRunner:
                 session.prompts.send_lifecycle(prompt, "started")
             turn.prompts += joining
 
-    async def _admit_joining(self, dispatcher: HookDispatcher, turn: Turn, prompts: list[Prompt]) -> list[Prompt]:
+    async def _admit_joining(self, turn: Turn, prompts: list[Prompt]) -> list[Prompt]:
         """Run the hooks for prompts that join a running turn. An interrupt puts the prompts back into the queue."""
         session = self._session
         try:
-            refusal = await dispatcher.turn_hooks.submit(prompts, turn.hook_feedback.prompt_contexts)
+            refusal = await session.hooks.events.submit(prompts, turn.hook_feedback.prompt_contexts)
         except asyncio.CancelledError:
             session.prompt_queue.put_back(prompts)
             raise
@@ -448,17 +437,9 @@ def interruptible(turn: Turn) -> Iterator[None]:
 def find_recorded_outcome(turn: Turn) -> TurnOutcome | None:
     """The outcome of a turn of an earlier engine whose last answer was complete, or that is not continued again."""
     if turn.resumed is not None and turn.resumed.is_given_up:
-        from parley.engine.recovery.interrupted_turn import GIVEN_UP
+        from parley.engine.recovery.recover import GIVEN_UP
 
         return outcome.failed(GIVEN_UP)
     if turn.resumed is None or turn.resumed.answer is None or turn.conversation.output_schema is not None:
         return None
     return outcome.completed(*turn.resumed.answer)
-
-
-def load_orphaned_tasks(session: Session) -> OrphanedTasks | None:
-    if session.journal.tasks is None:
-        return None
-    from parley.engine.recovery.orphaned_tasks import OrphanedTasks
-
-    return OrphanedTasks(session.journal.tasks)

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import msgspec
 
@@ -22,7 +21,7 @@ from parley.engine.approval.gate import Approval, ApprovalGate, CallDeferred
 from parley.engine.approval.request import input_digest
 from parley.engine.hooks.registry import HookRegistry
 from parley.errors import ToolError
-from parley.models.accumulator import is_unreadable
+from parley.models.accumulator import UNREADABLE, is_unreadable
 from parley.permissions.base import Allow, Deny
 from parley.protocol.base import Json, Struct
 from parley.protocol.blocks import Block, ToolUse
@@ -33,15 +32,14 @@ from parley.tools.base import (
     ToolOutput,
     ToolRegistry,
     always_asks,
+    own_schema,
     prepare_input,
     read_input,
     runs_elsewhere,
+    tool_schema,
 )
-from parley.tools.catalog import canonical_name
+from parley.tools.catalog import canonical_name, model_name, names_of
 from parley.workspace.base import Files
-
-if TYPE_CHECKING:
-    from parley.engine.hooks.dispatcher import HookDispatcher
 
 TOOL_SEARCH = "ToolSearch"
 ACCEPTED = {"host": "user_temporary", "hook": "hook"}
@@ -164,6 +162,43 @@ class ToolExecutor:
         name = self.aliases.get(call.name)
         return call if name is None else ToolUse({**call.json, "name": name})
 
+    def repair(self, call: ToolUse) -> tuple[ToolUse, list[str]]:
+        """The call as the model meant it, and what was changed; the same object if it is valid, or not clear."""
+        input, changes = call.input, list[str]()
+        name = self._find_meant(call.name) or call.name
+        if name != call.name:
+            changes.append(f"{call.name!r:.100} -> {name}")
+        if is_unreadable(call):
+            from parley.engine.repair.lenient_json import NotRepairable, read_arguments
+
+            with suppress(NotRepairable):
+                input, repaired = read_arguments(input[UNREADABLE]["raw"])
+                changes += repaired
+        tool = self._find(name)
+        if tool is not None and UNREADABLE not in input:
+            input, fitted = self._fit_input(tool, input)
+            changes += fitted
+        return (ToolUse({**call.json, "name": name, "input": input}), changes) if changes else (call, [])
+
+    def _fit_input(self, tool: Tool, input: Json) -> tuple[Json, list[str]]:
+        """The input as the schema of the tool wants it, if it is invalid and that is clear."""
+        own = own_schema(tool)
+        if own is None and self._is_valid(tool, input):
+            return input, []
+        from parley.engine.repair.arguments import fit_arguments
+
+        if own is not None:
+            return fit_arguments(input, own)
+        fitted, changes = fit_arguments(input, tool_schema(tool)["input_schema"])
+        return (fitted, changes) if self._is_valid(tool, fitted) else (input, [])
+
+    def _is_valid(self, tool: Tool, input: Json) -> bool:
+        try:
+            read_input(tool, prepare_input(tool, input, self.context))
+        except InvalidInput:
+            return False
+        return True
+
     def prepare(self, call: ToolUse) -> ToolUse:
         """The call with its input as it is shown, allowed and run. ToolSearch can call another tool."""
         if call.name == TOOL_SEARCH and isinstance(called := call.input.get("call"), str) and called:
@@ -182,13 +217,29 @@ class ToolExecutor:
         meta: Json | None = getattr(tool, "call_meta", None)
         return None if meta is None or not isinstance(block, ToolUse) else [{"id": block.id, **meta}]
 
+    def _explain_absence(self, name: str) -> str:
+        return self.tools.explain_absence(name) if isinstance(self.tools, ToolRegistry) else ""
+
     def _explain_missing(self, name: str) -> str:
         """Why there is no such tool, or which tools there are."""
-        why = self.tools.explain_absence(name) if isinstance(self.tools, ToolRegistry) else ""
-        return why or f"Available tools: {', '.join(self.tools) or 'none'}"
+        return self._explain_absence(name) or f"Available tools: {', '.join(map(model_name, self.tools)) or 'none'}"
 
     def has_tool(self, name: str) -> bool:
         return self._find(name) is not None
+
+    def means_tool(self, name: str) -> bool:
+        """Whether a tool has this name, or is meant by it."""
+        return self._find_meant(name) is not None
+
+    def _find_meant(self, name: str) -> str | None:
+        """The tool that is meant by a name; None if there is none, or more than one."""
+        if self._find(name) is not None:
+            return name
+        if self._explain_absence(name):
+            return None
+        from parley.engine.repair.names import find_name
+
+        return find_name(name, {spelling: tool for tool in self.tools for spelling in names_of(tool)})
 
     def _find(self, name: str) -> Tool | None:
         name = self.aliases.get(name, name)
@@ -199,7 +250,6 @@ class ToolExecutor:
 
         `may_defer`: a hook may defer the call, because it is the only one of its answer.
         """
-        dispatcher = self._hooks.dispatcher
         with self.in_flight.track(call.id):
             # Find the tool and check the input. Rules, hooks and the client see the tool, not its alias.
             tool, call = self._find(call.name), self.resolve_alias(call)
@@ -207,7 +257,7 @@ class ToolExecutor:
                 why = self._explain_missing(call.name)
                 return unusable_call(f"Error: No such tool available: {call.name}. {why}")
             if is_unreadable(call):
-                return unusable_call(f"InputValidationError: {call.name} was called with input that is not JSON")
+                return unusable_call(f"InputValidationError: {explain_unreadable(call)}")
             call = self._prepare(tool, call)  # again: a plan may have been written since the call was sent
             try:
                 read_input(tool, call.input)
@@ -219,53 +269,29 @@ class ToolExecutor:
                 return ToolOutcome(output=ToolOutput(content=""), deferred=exc.call)
 
             # Run, if allowed.
-            if dispatcher is not None and dispatcher.tool_hooks.guard_output(approval.call, tool, self.agent):
+            if self._hooks.events.guards_output(approval.call, tool, self.agent):
                 self.in_flight.guard(call.id)
             started_at, cwd = self.context.clock(), self.context.state.cwd
             if isinstance(approval.decision, Deny):
                 outcome = denied_outcome(approval.decision)
             else:
                 outcome = await self._execute(tool, approval.decision, approval)
-            if dispatcher is None:
-                return outcome
             seconds = self.context.clock() - started_at
-            return await self._finish(dispatcher, tool, approval, outcome, seconds, cwd)
+            return await self._run_hooks_after(tool, approval, outcome, seconds, cwd)
 
-    async def _finish(
-        self,
-        dispatcher: HookDispatcher,
-        tool: Tool,
-        approval: Approval,
-        outcome: ToolOutcome,
-        seconds: float,
-        old_cwd: str,
+    async def _run_hooks_after(
+        self, tool: Tool, approval: Approval, outcome: ToolOutcome, seconds: float, old_cwd: str
     ) -> ToolOutcome:
-        """Run the hooks after a call."""
-        from parley.engine.hooks.tool_hooks import ToolRun
-
+        events, call, context = self._hooks.events, approval.call, self.context
         contexts, output = approval.contexts, outcome.output
         stop_reason = outcome.stop_reason if approval.stop_reason is None else approval.stop_reason
-        hooks = dispatcher.tool_hooks
         if isinstance(approval.decision, Deny):
-            contexts = (
-                *contexts,
-                *await hooks.denied(approval.call, tool, approval.decision, self.agent, self.context),
-            )
+            contexts = (*contexts, *await events.tool_denied(call, tool, approval.decision, self.agent, context))
         if outcome.executed_input is not None:
-            if self.context.state.cwd != old_cwd:
-                await dispatcher.session_hooks.cwd_changed(old_cwd, self.context.state.cwd, self.agent)
-            after = await hooks.after(
-                ToolRun(
-                    call=approval.call,
-                    tool=tool,
-                    input=outcome.executed_input,
-                    output=output,
-                    seconds=seconds,
-                    context=self.context,
-                ),
-                self.agent,
-            )
-            contexts, stop_reason, output = (*contexts, *after.contexts), after.stop_reason, after.output
+            if context.state.cwd != old_cwd:
+                await events.cwd_changed(old_cwd, context.state.cwd, self.agent)
+            after = await events.after_tool(call, tool, outcome, seconds, self.agent, context)
+            contexts, stop_reason, output = (*contexts, *after.contexts), after.stop_reason, after.output or output
         return msgspec.structs.replace(outcome, output=output, contexts=contexts, stop_reason=stop_reason)
 
     async def _execute(self, tool: Tool, decision: Allow, approval: Approval) -> ToolOutcome:
@@ -289,10 +315,8 @@ class ToolExecutor:
 
     async def _call_tool(self, tool: Tool, decision: Allow, id: str) -> ToolOutput:
         reach = msgspec.structs.replace(decision.scope, call=id)
-        dispatcher = self._hooks.dispatcher
         try:
-            if dispatcher is not None and (task_event := getattr(tool, "task_event", None)) is not None:
-                await dispatcher.check_task(task_event(decision.input, self.context), self.agent)
+            await self._hooks.events.check_task(tool, decision.input, self.context, self.agent)
             return await tool.run(read_input(tool, decision.input), self.context, reach)
         except InvalidInput as exc:
             return unusable_output(f"InputValidationError: {exc}")
@@ -316,6 +340,18 @@ class ToolExecutor:
         altered = msgspec.structs.replace(approval, decision=denial, input_sha256=input_digest(decision.input))
         self._gate.record(altered, tool, self.agent)
         return denied_outcome(denial)
+
+
+def explain_unreadable(call: ToolUse) -> str:
+    """Why the input of a call is not JSON, and where."""
+    from parley.engine.repair.lenient_json import NotRepairable, read_arguments
+
+    text = f"{call.name} was called with input that is not JSON"
+    try:
+        read_arguments(str(call.input[UNREADABLE].get("raw", "")))
+    except NotRepairable as exc:
+        return f"{text}: {exc}. The call did not run. Call it again with the whole input."
+    return text
 
 
 def denied_outcome(denial: Deny) -> ToolOutcome:

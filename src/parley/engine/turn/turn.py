@@ -15,7 +15,7 @@ finish. `runner.py` runs the turns of a session, `agents/run.py` those of a suba
     ToolBatch       the tool calls of one answer; each gets exactly one result
     HookFeedback    what hooks say during the turn: context for its model, and whether it ends or continues
 
-See also: `model_call.py` calls the model, `tool_executor.py` runs one tool call, `hooks/turn_hooks.py` runs the hooks.
+See also: `model_call.py` calls the model, `tool_executor.py` runs one tool call, `hooks/base.py` has the events.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ from typing import TYPE_CHECKING
 
 from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
+from parley.engine.recovery.base import ResumedTurnItem
 from parley.engine.session.config import ENVELOPE_BYTES
 from parley.engine.session.outbox import ToolHeartbeat
-from parley.engine.session.prompts import Prompt, PromptQueue, ResumedTurnItem
+from parley.engine.session.prompts import Prompt, PromptQueue
 from parley.engine.turn import outcome
+from parley.engine.turn.missing_answer import MissingAnswer
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.structured_output import OutputSchema
@@ -53,6 +55,10 @@ if TYPE_CHECKING:
 
 MAX_MALFORMED = 5
 """A model that cannot write the arguments of a call is not asked again after this many answers."""
+MAX_REPEATED = 5
+"""So many answers in a row with the same calls, whose results are the same, end the turn."""
+WAITING_SECONDS = 5.0
+"""A call that takes so long waits for something, so that it may well be repeated."""
 LONGEST_ESCAPE = len(r"\u0000")
 LONGEST_NUMBER = 32
 INTERRUPTED = "[Request interrupted by user]"
@@ -85,6 +91,7 @@ class Turn:
         self.tool_batch = ToolBatch(conversation, self.hook_feedback, self._queue, self.resumed_calls)
         self.started_at = conversation.clock.monotonic()
         self._answered_by_tool = False
+        self._missing_answer = MissingAnswer(conversation, self.model_call)
         self._malformed = 0
         """Answers in a row whose calls all had unreadable input."""
         self._judged_calls = 0
@@ -198,7 +205,7 @@ class Turn:
         is_idle = self.model_call_count - self._judged_calls <= 1
         self._judged_calls = self.model_call_count
         self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
-        return await self.conversation.services.open_goal().should_continue(self._idle_rounds)
+        return await self.conversation.goal.should_continue(self._idle_rounds)
 
     async def _finish_tools(
         self, calls: list[ToolUse], stop_reason: str | None, *, is_stopped: bool
@@ -222,6 +229,8 @@ class Turn:
                 return schema_outcome(schema, stop_reason)
         if self._malformed >= MAX_MALFORMED:
             return outcome.malformed(self._malformed, stop_reason)
+        if (repeated := self.tool_batch.find_repeated()) is not None:
+            return outcome.repeated(repeated, MAX_REPEATED, stop_reason)
         if self._queue.is_urgent():
             self.stop_cause = StopCause.GIVE_WAY
             return self._abort(in_tools=True)
@@ -231,6 +240,12 @@ class Turn:
         """The model asks for nothing more: the outcome, unless its answer does not match the output schema."""
         schema = self.conversation.output_schema
         if schema is None:
+            is_expected = not all(prompt.is_notification for prompt in self.prompts)
+            if is_expected and (advice := self._missing_answer.find_advice()) is not None:
+                self.conversation.append_user(Text.of(advice), isSynthetic=True)
+                return None
+            if is_expected and (problem := self._missing_answer.describe_problem()) is not None:
+                return outcome.no_answer(problem, stop_reason)
             return outcome.completed(self.model_call.display_text(), stop_reason)
         schema.attempts += 1
         if schema.accept_text(self.model_call.final_text()) or schema.is_exhausted:
@@ -305,10 +320,16 @@ class ToolBatch:
         """An urgent prompt in it keeps the remaining calls from starting."""
         self.open_calls = list(resumed_calls)
         """Calls without a result."""
-        self.denials: list[Denial] = []
+        self.denials = conversation.denials = []
         self._batch_size = 0
         self.deferred: ToolUse | None = None
         """The call that a hook deferred; it has no result and ends the turn."""
+        self._done: set[tuple[str, int]] = set()
+        """The calls of the answer that have results: the name, and the hash of the input and the result."""
+        self._last_done: set[tuple[str, int]] = set()
+        """Those of the answer before."""
+        self._repetitions = 0
+        """How many answers in a row had the same."""
 
     async def run(self, calls: list[ToolUse]) -> bool:
         """Run the calls; True if the client or a hook ends the turn."""
@@ -323,6 +344,12 @@ class ToolBatch:
             if self._queue.is_urgent():
                 break
         return False
+
+    def find_repeated(self) -> str | None:
+        """The name of a tool that is called again and again, with the same input and the same result."""
+        self._repetitions = self._repetitions + 1 if self._done and self._done == self._last_done else 1
+        self._last_done, self._done = self._done, set()
+        return next(iter(self._last_done))[0] if self._last_done and self._repetitions >= MAX_REPEATED else None
 
     async def _run_parallel(self, calls: list[ToolUse]) -> bool:
         try:
@@ -345,6 +372,7 @@ class ToolBatch:
                 conversation.config.observer.tool(call.name, call.id) as observation,
                 ToolHeartbeat(conversation.send, call, conversation.limits.heartbeat_seconds),
             ):
+                started_at = conversation.clock.monotonic()
                 outcome = await conversation.tool_executor.run(call, conversation.mode, may_defer=self._may_defer())
                 observation.set_attributes(
                     error_type="denied" if outcome.denied is not None else None, is_error=outcome.output.is_error
@@ -360,6 +388,9 @@ class ToolBatch:
             conversation.send(MemoryRecall(mode="select", memories=list(outcome.output.memories)))
         if isinstance(change := outcome.output.detail, dict) and "structuredPatch" in change:
             conversation.ledger.count_lines(change)
+        is_wait = conversation.clock.monotonic() - started_at >= WAITING_SECONDS
+        done = [call.id] if is_wait else [call.input, outcome.output.content]
+        self._done.add((call.name, hash(encode_json(done))))
         self.send_result(call, outcome.output, outcome.meta)
         self._feedback.add_result(call, outcome)
         resolved = conversation.tool_executor.resolve_alias(call)
@@ -368,8 +399,8 @@ class ToolBatch:
 
             found = find_instructions(conversation, resolved, outcome)
             self._feedback.contexts += found
-            if found and conversation.hooks.dispatcher is not None:
-                await report_instructions(conversation.hooks.dispatcher, resolved, found)
+            if found:
+                await report_instructions(conversation, resolved, found)
         return outcome.stops_turn or self._feedback.stop_reason is not None
 
     def _may_defer(self) -> bool:
@@ -428,7 +459,7 @@ class ToolBatch:
 
 
 class HookFeedback:
-    """What hooks say during a turn. Does nothing in a session without hooks."""
+    """What hooks say during a turn."""
 
     def __init__(self, conversation: Conversation) -> None:
         self._conversation = conversation
@@ -451,29 +482,24 @@ class HookFeedback:
 
     def add_result(self, call: ToolUse, outcome: ToolOutcome) -> None:
         """Record the result of a call."""
-        if self._hooks.dispatcher is not None:
-            self._done.append((call, outcome.output))
-            self.contexts += outcome.contexts
-            self._stop(outcome.stop_reason)
+        self._done.append((call, outcome.output))
+        self.contexts += outcome.contexts
+        self._stop(outcome.stop_reason)
 
     async def end_batch(self) -> None:
         """Run the hooks after all calls of an answer, and append what they say."""
-        dispatcher = self._hooks.dispatcher
-        if dispatcher is None:
-            return
         done, self._done = self._done, []
-        ending = await dispatcher.turn_hooks.after_batch(done, self._conversation.tool_executor.agent)
+        ending = await self._hooks.events.after_batch(done, self._conversation.tool_executor.agent)
         self.contexts += ending.contexts
         self._stop(ending.stop_reason)
         self.append()
 
     async def should_continue(self, text: str) -> bool:
         """Whether hooks make a model continue that has finished."""
-        dispatcher = self._hooks.dispatcher
-        if dispatcher is None or self.stop_reason is not None:
+        if self.stop_reason is not None:
             return False
         conversation = self._conversation
-        ending = await dispatcher.turn_hooks.before_stop(
+        ending = await self._hooks.events.before_stop(
             text, self._stops, conversation.tool_executor.agent, conversation.transcript_path
         )
         self._stop(ending.stop_reason)
@@ -485,8 +511,8 @@ class HookFeedback:
         return True
 
     async def report_failure(self, error: ModelError) -> None:
-        if self._hooks.dispatcher is not None and self._conversation.parent_tool_use_id is None:
-            await self._hooks.dispatcher.turn_hooks.report_failure(error)
+        if self._conversation.parent_tool_use_id is None:
+            await self._hooks.events.report_failure(error)
 
     def _stop(self, reason: str | None) -> None:
         if self.stop_reason is None:

@@ -1,7 +1,7 @@
-"""Edit: replace a text in a file.
+"""Edit: replace a text in a file. Write: create or replace a file.
 
-The rest of the file stays unchanged, byte for byte: encoding, line endings, final newline and mode. If that is not
-possible, the edit is refused.
+An edit leaves the rest of the file unchanged, byte for byte: encoding, line endings, final newline and mode. If that is
+not possible, it is refused.
 
 The model does not see everything: CR LF looks like LF to it, and it tends to type straight quotes where the file has
 curly ones. So a line feed matches either line ending, and if nothing matches exactly, any quote matches its kind
@@ -11,8 +11,10 @@ what the model may have meant.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
+from difflib import get_close_matches
 from itertools import islice
 from typing import Annotated, ClassVar
 
@@ -24,6 +26,7 @@ from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
 from parley.tools.files import diff
 from parley.tools.files.access import (
+    LARGEST_BYTES,
     LINE_BYTES,
     UNKNOWN,
     UTF8,
@@ -40,7 +43,7 @@ from parley.tools.files.access import (
     to_utf8,
 )
 from parley.tools.files.diff import TextChange, alike
-from parley.workspace.base import Scope
+from parley.workspace.base import FileSnapshot, Scope
 
 COUNTED_MATCHES = 1_000
 """Enough to report that there are many; a patch does not show more either."""
@@ -89,7 +92,16 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
     if call.old_string == call.new_string:
         raise ToolError("No changes to make: old_string and new_string are exactly the same.")
     if not call.old_string:
-        return fill(path, call, context, reach)
+        # Handle an empty old text: the file is new or empty.
+        before = context.files.peek(path, reach)
+        if before is not None:
+            check_read_state(context, before)
+            if before.data:
+                raise ToolError("old_string is empty but the file is not. Name the text to replace, or use Write.")
+        data = as_utf8(call.new_string)
+        after = context.files.write(path, data, reach, replacing=before)
+        mark_seen(context, after, whole=True)
+        return format_result(call, path, b"", diff.diff_texts(b"", data), ReadState(read=True, whole=True))
     before = read_whole_file(path, context, reach)
     known = check_read_state(context, before)
     encoding = detect(before.data)
@@ -98,7 +110,18 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
     body = to_utf8(before.data, encoding)
     needle, changes = find(body, call)
     if encoding == UNKNOWN:
-        check_encoding(body, call, needle)
+        # In an unknown encoding only ASCII can be changed safely.
+        if not (call.old_string + call.new_string).isascii():
+            raise ToolError(
+                "The file is neither UTF-8 nor UTF-16, so non-ASCII characters cannot be written to it. "
+                "Convert it first (for instance with iconv), or change it with a script that knows its encoding."
+            )
+        # In some encodings the second byte of a character looks like ASCII.
+        if any(change.start > 0 and body[change.start - 1] >= 0x80 for change in needle.changes(body)):
+            raise ToolError(
+                "The file is neither UTF-8 nor UTF-16, and the match starts directly after a character that cannot be "
+                "read. Start old_string elsewhere, for instance at the start of a line."
+            )
     new_body = apply_changes(body, needle, changes, call.replace_all)
     if new_body == body:
         raise ToolError(
@@ -109,19 +132,6 @@ def edit(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutp
     mark_seen(context, after, whole=known.whole)
     hunks = diff.diff_edits(body, changes)
     return format_result(call, path, body, hunks, known)
-
-
-def fill(path: str, call: EditInput, context: Context, reach: Scope) -> ToolOutput:
-    """Handle an empty old text: the file is new or empty."""
-    before = context.files.peek(path, reach)
-    if before is not None:
-        check_read_state(context, before)
-        if before.data:
-            raise ToolError("old_string is empty but the file is not. Name the text to replace, or use Write.")
-    data = as_utf8(call.new_string)
-    after = context.files.write(path, data, reach, replacing=before)
-    mark_seen(context, after, whole=True)
-    return format_result(call, path, b"", diff.diff_texts(b"", data), ReadState(read=True, whole=True))
 
 
 def find(body: bytes, call: EditInput) -> tuple[Needle, list[TextChange]]:
@@ -153,21 +163,6 @@ def not_found(body: bytes, call: EditInput) -> ToolError:
     if call.file_path.endswith(".ipynb"):
         words.append("The file is a notebook: NotebookEdit changes its cells.")
     return ToolError("\n".join(words))
-
-
-def check_encoding(body: bytes, call: EditInput, needle: Needle) -> None:
-    """In an unknown encoding only ASCII can be changed safely. Raises ToolError."""
-    if not (call.old_string + call.new_string).isascii():
-        raise ToolError(
-            "The file is neither UTF-8 nor UTF-16, so non-ASCII characters cannot be written to it. "
-            "Convert it first (for instance with iconv), or change it with a script that knows its encoding."
-        )
-    # In some encodings the second byte of a character looks like ASCII.
-    if any(change.start > 0 and body[change.start - 1] >= 0x80 for change in needle.changes(body)):
-        raise ToolError(
-            "The file is neither UTF-8 nor UTF-16, and the match starts directly after a character that cannot be "
-            "read. Start old_string elsewhere, for instance at the start of a line."
-        )
 
 
 def apply_changes(body: bytes, needle: Needle, changes: list[TextChange], everywhere: bool) -> bytes:
@@ -262,15 +257,11 @@ def pattern(old: str, *, any_quote: bool = False) -> re.Pattern[bytes]:
 
 def quotes(line: str) -> bytes:
     """A pattern in which every quote matches all of its kind."""
-    parts = (kind(part) if QUOTE.fullmatch(part) else part for part in QUOTE.split(line))
+    parts = ((SINGLE if part in SINGLE else DOUBLE) if QUOTE.fullmatch(part) else part for part in QUOTE.split(line))
     return b"".join(
         b"(?:" + b"|".join(as_utf8(quote) for quote in part) + b")" if part in (SINGLE, DOUBLE) else
         re.escape(as_utf8(part)) for part in parts
     )  # fmt: skip
-
-
-def kind(quote: str) -> str:
-    return SINGLE if quote in SINGLE else DOUBLE
 
 
 def line_ending(match: re.Match[bytes]) -> str:
@@ -342,7 +333,6 @@ def describe_position(text: str, start: int, end: int, what: str) -> str:
 
 def like_line(text: str, wanted: str) -> str:
     """The line most similar to the first line of the searched text."""
-    from difflib import get_close_matches
 
     first = next((line.strip() for line in wanted.split("\n") if line.strip()), "")[:SUGGESTED_CHARS]
     lines = text.split("\n")[:SUGGESTED_FROM_LINES]
@@ -353,3 +343,68 @@ def like_line(text: str, wanted: str) -> str:
         return ""
     number = next(number for number, line in enumerate(lines, 1) if line.strip() == close[0])
     return f"The nearest line is {number}:\n{lines[number - 1]}"
+
+
+KNOWN = "you know its content; there is no need to read it again"
+
+
+class WriteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    file_path: Annotated[str, Meta(description="Absolute path of the file; missing folders are created")]
+    content: Annotated[str, Meta(description="All of the file's text")]
+
+
+class Write:
+    name: ClassVar[str] = "Write"
+    reads_only: ClassVar[bool] = False
+    input: ClassVar[type[Struct]] = WriteInput
+    description: ClassVar[str] = (
+        "Writes a whole file. A file that exists is replaced, so read it before you do; to change only a part of it "
+        "use Edit."
+    )
+
+    async def run(self, call: WriteInput, context: Context, reach: Scope) -> ToolOutput:
+        path = resolve_path(call.file_path, context)
+        return await run_in_thread(lambda: write(path, call.content, context, reach))
+
+
+def write(path: str, content: str, context: Context, reach: Scope) -> ToolOutput:
+    before = context.files.peek(path, reach, LARGEST_BYTES)
+    changed = False
+    if before is not None:
+        changed = check_read_state(context, before).changed
+        if changed and context.session.must_read_first():
+            raise ToolError(f"{path} has been modified since it was read. Read it again before you replace it.")
+    body = as_utf8(content)
+    after = context.files.write(path, encode_body(body, before), reach, replacing=before)
+    mark_seen(context, after, whole=True)
+    detail: Json = {
+        "type": "create" if before is None else "update",
+        "filePath": path,
+        "content": content,
+        "structuredPatch": [],
+        "originalFile": None,
+        "userModified": False,
+    }
+    if before is None:
+        return ToolOutput(content=f"File created successfully at: {path} ({KNOWN})", detail=detail)
+    encoding = detect(before.data)
+    if encoding is not None and before.size == len(before.data):
+        old = to_utf8(before.data, encoding, errors="replace")
+        detail["structuredPatch"] = diff.diff_texts(old, body)
+        # A longer one would not fit on a line.
+        detail["originalFile"] = as_text(old) if len(old) <= LINE_BYTES else None
+    note = "note: the file had been modified on disk since you last read it; that is overwritten" if changed else KNOWN
+    return ToolOutput(
+        content=f"The file {path} has been updated successfully. ({note})",
+        detail=fit_detail(detail, {"originalFile": None, "structuredPatch": []}),
+    )
+
+
+def encode_body(body: bytes, before: FileSnapshot | None) -> bytes:
+    """The bytes to write. A byte order mark and its encoding are kept, as Read does not show them."""
+    if before is None:
+        return body
+    encoding = detect(before.data) or UTF8
+    if before.data.startswith(codecs.BOM_UTF8) and not body.startswith(codecs.BOM_UTF8):
+        return codecs.BOM_UTF8 + body
+    return from_utf8(body, encoding)

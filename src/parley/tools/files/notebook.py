@@ -14,7 +14,7 @@ from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
-from parley.tools.files import images
+from parley.tools.files import read
 from parley.tools.files.access import (
     LINE_BYTES,
     as_text,
@@ -82,7 +82,15 @@ def edit_notebook(path: str, call: NotebookEditInput, context: Context, reach: S
     except NotANotebook as exc:
         raise ToolError(f"{path} is not a valid notebook: {exc}") from None
     changed = EDIT_MODES[call.edit_mode](book, call, context.new_id)
-    data = dump_notebook(book, before.data)
+    # The notebook as Jupyter writes it, with the indentation and line endings of the file.
+    found = re.match(rb'[^"]*\{\r?\n([ \t]+)"', before.data)
+    indent = found[1].decode() if found else JUPYTERS_INDENT
+    text = json.dumps(book, indent=indent, ensure_ascii=False)
+    if before.data.endswith(b"\n"):
+        text += "\n"
+    if b"\r\n" in before.data:
+        text = text.replace("\n", "\r\n")
+    data = as_utf8(text)
     after = context.files.write(path, data, reach, replacing=before)
     mark_seen(context, after, whole=seen_before.whole)
     detail: Json = {
@@ -170,18 +178,6 @@ def takes_ids(book: Json) -> bool:
 
 def format_source(source: str, *, as_list: bool) -> str | list[str]:
     return source.splitlines(keepends=True) if as_list else source
-
-
-def dump_notebook(book: Any, before: bytes) -> bytes:
-    """The notebook as Jupyter writes it, with the indentation and line endings of the file."""
-    found = re.match(rb'[^"]*\{\r?\n([ \t]+)"', before)
-    indent = found[1].decode() if found else JUPYTERS_INDENT
-    text = json.dumps(book, indent=indent, ensure_ascii=False)
-    if before.endswith(b"\n"):
-        text += "\n"
-    if b"\r\n" in before:
-        text = text.replace("\n", "\r\n")
-    return as_utf8(text)
 
 
 class NotANotebook(Exception):
@@ -311,7 +307,7 @@ class NotebookView:
             if not base64 or len(base64) > self._images_left:
                 continue
             try:
-                image = images.read_size(b64decode(base64, validate=True), kind)
+                image = read.read_size(b64decode(base64, validate=True), kind)
             except (ValueError, ToolError):
                 continue
             if image.fits:

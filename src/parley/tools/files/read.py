@@ -1,22 +1,142 @@
-"""Read: show a file as numbered lines, an image, the pages of a PDF, or the cells of a notebook."""
+"""Read: show a file as numbered lines, an image, the pages of a PDF, or the cells of a notebook.
+
+The type and size of an image are read from the header. A model API refuses images that are too large, and a
+conversation with such an image in its history cannot continue. Large images are scaled down if Pillow is installed, and
+refused otherwise.
+"""
 
 from __future__ import annotations
 
 import logging
 import re
 from base64 import b64encode
+from collections.abc import Callable
+from importlib import import_module
 from io import BytesIO
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.base import Context, ToolOutput
-from parley.tools.files import images
 from parley.tools.files.access import UNKNOWN, as_text, detect, mark_seen, read_whole_file, resolve_path, to_utf8
+from parley.version import how_to_install
 from parley.workspace.base import FileSnapshot, Scope
+
+MOST_BASE64 = 700_000
+"""The limit of an image block; a larger one does not fit on a line."""
+MOST_PIXELS_A_SIDE = 8_000
+SIDES_TO_TRY = (2_000, 1_500, 1_000, 700, 400)
+START_OF_FRAME = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+WITHOUT_LENGTH = {0x01, *range(0xD0, 0xDA)}
+MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    data: bytes
+    media_type: str
+    width: int
+    height: int
+
+    @property
+    def base64(self) -> str:
+        return b64encode(self.data).decode()
+
+    @property
+    def fits(self) -> bool:
+        return len(self.data) * 4 / 3 <= MOST_BASE64 and max(self.width, self.height) <= MOST_PIXELS_A_SIDE
+
+    @property
+    def block(self) -> Json:
+        return {"type": "image", "source": {"type": "base64", "data": self.base64, "media_type": self.media_type}}
+
+
+def media_type(data: bytes) -> str | None:
+    """The media type by the first bytes; None if models do not accept it."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for magic, kind in MAGIC if data.startswith(magic)), None)
+
+
+def read_size(data: bytes, kind: str) -> Picture:
+    """Raises ToolError if the header is broken."""
+    width, height = SIZES[kind](data)
+    if not width or not height:
+        raise ToolError(f"The file starts like {kind} but its header is damaged; it is {len(data)} bytes long.")
+    return Picture(data=data, media_type=kind, width=width, height=height)
+
+
+def jpeg_size(data: bytes) -> tuple[int, int]:
+    """Walks the segments to the one that starts the frame."""
+    at = 2
+    while at + 9 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker in START_OF_FRAME:
+            return number(data[at + 7 : at + 9], "big"), number(data[at + 5 : at + 7], "big")
+        if marker == 0xFF:
+            at += 1
+        else:
+            at += 2 if marker in WITHOUT_LENGTH else 2 + max(2, number(data[at + 2 : at + 4], "big"))
+    return 0, 0
+
+
+def webp_size(data: bytes) -> tuple[int, int]:
+    match data[12:16]:
+        case b"VP8X" if len(data) >= 30:
+            return 1 + number(data[24:27], "little"), 1 + number(data[27:30], "little")
+        case b"VP8L" if len(data) >= 25:
+            bits = number(data[21:25], "little")
+            return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+        case b"VP8 ":
+            return number(data[26:28], "little") & 0x3FFF, number(data[28:30], "little") & 0x3FFF
+    return 0, 0
+
+
+SIZES: dict[str, Callable[[bytes], tuple[int, int]]] = {
+    "image/png": lambda data: (number(data[16:20], "big"), number(data[20:24], "big")),
+    "image/gif": lambda data: (number(data[6:8], "little"), number(data[8:10], "little")),
+    "image/jpeg": jpeg_size,
+    "image/webp": webp_size,
+}
+
+
+def number(data: bytes, order: Any) -> int:
+    return int.from_bytes(data, order)
+
+
+def fit_image(picture: Picture) -> Picture:
+    """The image, scaled down if models would refuse it. Raises ToolError."""
+    if picture.fits:
+        return picture
+    what = f"The image is too large ({picture.width}x{picture.height}, {len(picture.data)} bytes)"
+    try:
+        pillow = import_module("PIL.Image")
+    except ImportError:
+        raise ToolError(f"{what}. Make a smaller copy and read that, for instance with ImageMagick in Bash.") from None
+    for side in SIDES_TO_TRY:
+        out = BytesIO()
+        try:
+            with pillow.open(BytesIO(picture.data)) as image:
+                see_through = "A" in image.getbands() or "transparency" in image.info
+                image.thumbnail((side, side))
+                kind = "png" if see_through else "jpeg"
+                image.convert("RGBA" if see_through else "RGB").save(out, kind)
+                width, height = image.size
+        except (OSError, SyntaxError, ValueError, pillow.DecompressionBombError) as exc:
+            raise ToolError(f"The image is too large to show and cannot be scaled down: {exc}") from None
+        smaller = Picture(data=out.getvalue(), media_type=f"image/{kind}", width=width, height=height)
+        if smaller.fits:
+            return smaller
+    raise ToolError(f"{what}, and could not be made small enough.")
+
 
 TWICE_BASE64 = 450_000
 """The limit of base64 data, which a message carries twice: for the model and in the detail."""
@@ -31,6 +151,9 @@ MOST_LARGE_CHARS = 400_000
 """The limit with `allow_large`: about 100,000 tokens, and what fits on a line of the protocol twice."""
 MOST_BYTES_A_CHAR = 4
 MOST_PDF_BYTES = 100_000_000
+LEAST_REFERRED_CHARS = 500
+"""A shorter text takes hardly more room than a reference to it."""
+UNCHANGED = "The file has not changed since you read it with the same arguments: see the result of that earlier call."
 
 
 class ReadShown(Struct, frozen=True, kw_only=True):
@@ -69,12 +192,27 @@ class Read:
         else:
             snapshot, result, whole = await run_in_thread(lambda: read_for_model(path, call, context, reach))
         mark_seen(context, snapshot, whole=whole)
+        return refer_to_earlier(result, call, snapshot, context, reach)
+
+
+def refer_to_earlier(
+    result: ToolOutput, call: ReadInput, snapshot: FileSnapshot, context: Context, reach: Scope
+) -> ToolOutput:
+    """A reference instead of a text that the model can see already: nothing has changed since an earlier call."""
+    if not isinstance(result.content, str) or len(result.content) < LEAST_REFERRED_CHARS:
         return result
+    shown: dict[ReadInput, tuple[int, str]] = context.state.notes.setdefault(Read.name, {})
+    wanted, content = msgspec.structs.replace(call, file_path=snapshot.path), hash(snapshot.data)
+    before, earlier = shown.get(wanted, (None, ""))
+    if before == content and context.session.has_result(earlier):
+        return ToolOutput(content=UNCHANGED, detail={"type": "file_unchanged", "file": {"filePath": snapshot.path}})
+    shown[wanted] = (content, reach.call)
+    return result
 
 
 def is_text(path: str, data: bytes) -> bool:
     """Whether a file is shown as text, which is quick. False for an empty notebook, too."""
-    return not (data.startswith(PDF) or path.endswith(".ipynb") or images.media_type(data) is not None)
+    return not (data.startswith(PDF) or path.endswith(".ipynb") or media_type(data) is not None)
 
 
 def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -> tuple[FileSnapshot, ToolOutput, bool]:
@@ -90,11 +228,11 @@ def read_for_model(path: str, call: ReadInput, context: Context, reach: Scope) -
 
 def show_image(data: bytes) -> tuple[ToolOutput, bool] | None:
     """The result for an image; None for other files."""
-    kind = images.media_type(data)
+    kind = media_type(data)
     if kind is None:
         return None
-    whole = images.read_size(data, kind)
-    small = images.fit_image(whole)
+    whole = read_size(data, kind)
+    small = fit_image(whole)
     blocks = [small.block]
     if small is not whole:
         note = f"(scaled down from {whole.width}x{whole.height} to {small.width}x{small.height})"
@@ -269,8 +407,10 @@ def page_texts(data: bytes, pages: str | None, most: int) -> tuple[list[tuple[in
         raise ToolError(f"The PDF is too large to read ({len(data)} bytes). Extract the pages you need in Bash.")
     # Its warnings about malformed files would go to stderr.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    import pypdf
-
+    try:
+        import pypdf
+    except ModuleNotFoundError:
+        raise ToolError(f"Reading PDF files needs the package pypdf: {how_to_install('pdf')}") from None
     try:
         reader = pypdf.PdfReader(BytesIO(data))
         if reader.is_encrypted and not reader.decrypt(""):

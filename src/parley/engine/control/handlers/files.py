@@ -79,7 +79,7 @@ async def file_suggestions(session: Session, request: panel_requests.FileSuggest
         "**/*",
         area,
         most=MAX_FILES,
-        ignored=settings is not None and settings.merged.get("respectGitignore") is False,
+        ignored=settings.merged.get("respectGitignore") is False,
         hidden=False,
         stop=lambda: context.clock() > last_moment,
     )
@@ -159,9 +159,7 @@ def register_repo_root(session: Session, request: panel_requests.RegisterRepoRoo
             "or a directory of --add-dir"
         )
     add_directory(session, directory)
-    if session.hooks.dispatcher is not None:
-        details = {"directory": directory, "source": "register_repo_root"}
-        session.hooks.dispatcher.session_hooks.notify("DirectoryAdded", details)
+    session.hooks.events.notify("DirectoryAdded", {"directory": directory, "source": "register_repo_root"})
     if request.reload_plugins is True:
         reload_plugins(session, panel_requests.ReloadPlugins())
     elif request.reload_skills is True:
@@ -195,12 +193,12 @@ def set_cwd(session: Session, request: panel_requests.SetCwd) -> Json | Awaitabl
     old, state.cwd = state.cwd, path
     tell_model(session, path)
     answer = {"status": "ok", "cwd": path, "changed": True, "transcript_relocated": False}
-    return answer if session.hooks.dispatcher is None else answer_after_hooks(session, answer, old)
+    awaits_hooks = any(map(session.hooks.events.has_hooks, ("CwdChanged", "FileChanged")))
+    return answer_after_hooks(session, answer, old) if awaits_hooks else answer
 
 
 async def answer_after_hooks(session: Session, answer: Json, old_cwd: str) -> Json:
-    if session.hooks.dispatcher is not None:
-        await session.hooks.dispatcher.session_hooks.cwd_changed(old_cwd, answer["cwd"], None)
+    await session.hooks.events.cwd_changed(old_cwd, answer["cwd"], None)
     return answer
 
 

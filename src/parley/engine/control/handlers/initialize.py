@@ -57,7 +57,7 @@ def initialize(
     if isinstance(request.agents, dict):
         session.config.agents.registry.set_host_agents(request.agents)
     if isinstance(request.forwardSubagentText, bool):
-        session.forwards_subagent_text = request.forwardSubagentText
+        session.declared.forwards_text = request.forwardSubagentText
     apply_prompt(session, request)
     apply_declarations(session, request)
     if schema is not None:
@@ -123,8 +123,7 @@ def check(session: Session, request: requests.Initialize) -> None:
     if isinstance(request.managedSettings, dict) and not has_managed_settings(session, request.managedSettings):
         text = "initialize.managedSettings takes effect only in the first request of a session that was started with"
         raise NotPossible(f"{text} --await-initialize and --managed-settings-in-initialize")
-    settings = session.config.settings
-    if request.agents and settings is not None and (key := settings.merged.find_lock("agents")):
+    if request.agents and (key := session.config.settings.merged.find_lock("agents")):
         raise NotPossible(f"initialize.agents is disabled by managed settings ({key})")
     if isinstance(request.title, str) and len(request.title) > MAX_TITLE_CHARS:
         raise NotPossible(f"initialize.title must have at most {MAX_TITLE_CHARS} characters")
@@ -239,7 +238,7 @@ def apply_declarations(session: Session, request: requests.Initialize) -> None:
     if isinstance(request.title, str):
         declared.title = sanitize(" ".join(request.title.split()))
     if isinstance(request.planModeInstructions, str):
-        declared.plan_instructions = request.planModeInstructions
+        declared.plan_instructions, declared.knows_plan = request.planModeInstructions, False
     if isinstance(request.agentProgressSummaries, bool):
         wanted = request.agentProgressSummaries and not session.config.options.disable_agent_summaries
         declared.summarizes_agents = wanted

@@ -129,7 +129,7 @@ def mcp_message(session: Session, request: requests.McpMessage) -> Json:
     return {}
 
 
-def set_mode_override(session: Session, request: panel_requests.SetMcpPermissionModeOverride) -> Json:
+def set_mcp_permission_mode_override(session: Session, request: panel_requests.SetMcpPermissionModeOverride) -> Json:
     """A mode for the tools of one server. It applies while the session's own mode allows without asking."""
     if request.mode is None:
         session.gate.mode_overrides.pop(request.serverName, None)

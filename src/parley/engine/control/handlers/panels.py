@@ -14,8 +14,8 @@ import msgspec
 from parley.engine.accounting.ledger import format_usd
 from parley.engine.context.history import tokens_from_chars
 from parley.engine.context.usage_report import report_context, report_templates
-from parley.engine.control.handlers.settings import require_settings
 from parley.errors import NotPossible
+from parley.models.base import is_note
 from parley.protocol.base import UNSET, Json, sanitize, to_builtins
 from parley.protocol.messages import panel_requests
 from parley.protocol.messages.result import ModelUsage
@@ -26,13 +26,12 @@ from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
-    from parley.hooks.events import HookEventSpec
+    from parley.hooks.event_spec import HookEventSpec
 
 
 MAX_RESULT_LINES = 20
 MAX_ARGUMENT_CHARS = 200
 MAX_SLUG_CHARS = 40
-NO_SETTINGS = "this session has no settings"
 SANDBOX_PATHS = {
     "deny_read": "denyRead",
     "allow_read": "allowRead",
@@ -64,7 +63,7 @@ def get_status(session: Session, request: panel_requests.GetStatus) -> Json:
             "Output style": config.extensions.output_style,
             "Memory": ", ".join(path for path, _, _ in conversation.instructions.memory_files()),
             "MCP servers": ", ".join(f"{server.name} ({server.status})" for server in servers),
-            "Settings": ", ".join(layer.path for layer in config.settings.layers()) if config.settings else "",
+            "Settings": ", ".join(layer.path for layer in config.settings.layers()),
         },
     }
     return {
@@ -105,7 +104,7 @@ def format_message(message: Json) -> Iterator[str]:
     mark = "❯" if message["role"] == "user" else "●"
     for block in message["content"]:
         match block.get("type"):
-            case "text":
+            case "text" if not is_note(block):
                 yield f"\n{mark} {sanitize(block['text']).strip()}"
             case "tool_use":
                 call = json.dumps(block.get("input"), ensure_ascii=False)
@@ -178,8 +177,7 @@ def get_skills_dialog(session: Session, request: panel_requests.GetSkillsDialog)
 def get_sandbox_dialog(session: Session, request: panel_requests.GetSandboxDialog) -> Json:
     """The state of the sandbox, in the form that clients read."""
     settings = session.config.settings
-    merged = MergedSettings() if settings is None else settings.merged
-    problem = NO_SETTINGS if settings is None else settings.find_sandbox_problem(merged)
+    merged, problem = settings.merged, settings.find_sandbox_problem(settings.merged)
     sandbox = session.config.workspace.find_sandbox(Scope())
     enabled = sandbox is not None and sandbox.describe() != "none"
     auto_allows = merged.is_on("sandbox.autoAllowBashIfSandboxed")
@@ -261,8 +259,8 @@ def format_model_cost(used: ModelUsage) -> str:
 def get_hooks_listing(session: Session, request: panel_requests.GetHooksListing) -> Json:
     from parley.hooks.events import EVENTS
 
-    dispatcher, merged = session.hooks.dispatcher, require_settings(session).merged
-    hooks = [describe_hook(hook.to_json()) for hook in dispatcher.list_hooks()] if dispatcher is not None else []
+    merged = session.config.settings.merged
+    hooks = [describe_hook(hook.to_json()) for hook in session.hooks.events.list_hooks()]
     order = {event: at for at, event in enumerate(EVENTS)}
     hooks.sort(key=lambda hook: order.get(hook["event"], len(order)))
     counts = Counter(hook["event"] for hook in hooks)

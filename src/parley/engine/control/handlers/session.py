@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from parley.errors import NotPossible, SessionError
@@ -27,10 +28,7 @@ def stop_task(session: Session, request: panel_requests.StopTask) -> Json:
 
 
 def background_tasks(session: Session, request: panel_requests.BackgroundTasks) -> Json:
-    call = request.tool_use_id if isinstance(request.tool_use_id, str) else None
-    if session.subagents is not None:
-        session.subagents.move_to_background(call)
-    session.tasks.move_command_to_background(call)
+    session.tasks.move_to_background(request.tool_use_id if isinstance(request.tool_use_id, str) else None)
     return {}
 
 
@@ -45,11 +43,13 @@ def require_task(session: Session, task_id: str) -> str:
     return task_id
 
 
-def list_models(session: Session, request: panel_requests.ListModels) -> Json:
-    return {"models": list_known_models(session.config.model.aliases, session.config.model.is_allowed)}
+async def list_models(session: Session, request: panel_requests.ListModels) -> Json:
+    config = session.config.model
+    served = await asyncio.to_thread(config.list_served)
+    return {"models": [*list_known_models(config.aliases, config.is_allowed), *served]}
 
 
-def get_version(session: Session, request: panel_requests.GetBinaryVersion) -> Json:
+def get_binary_version(session: Session, request: panel_requests.GetBinaryVersion) -> Json:
     return {"version": PROTOCOL_LEVEL, "parley_version": __version__}
 
 
@@ -82,9 +82,12 @@ def claim_session(session: Session, request: panel_requests.ClaimSession) -> Jso
     )
 
 
-def acknowledge(session: Session, request: panel_requests.SetColor | panel_requests.SetHasSubscribers) -> Json:
+def set_color(session: Session, request: panel_requests.SetColor | panel_requests.SetHasSubscribers) -> Json:
     """A hint for clients that draw or batch. It has no effect on the engine."""
     return {}
+
+
+set_has_subscribers = set_color
 
 
 def end_session(session: Session, request: requests.EndSession) -> None:
@@ -102,7 +105,7 @@ def interrupt(session: Session, request: requests.Interrupt) -> requests.Interru
     return requests.InterruptAnswer(still_queued=[], cancelled=uuids)
 
 
-def cancel_message(session: Session, request: panel_requests.CancelAsyncMessage) -> Json:
+def cancel_async_message(session: Session, request: panel_requests.CancelAsyncMessage) -> Json:
     waiting = next(
         (prompt for prompt in session.prompts.list_cancellable() if prompt.uuid == request.message_uuid), None
     )

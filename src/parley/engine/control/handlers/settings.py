@@ -26,7 +26,6 @@ from parley.tools.base import InvalidInput, prepare_input, read_input
 from parley.tools.catalog import canonical_name
 
 if TYPE_CHECKING:
-    from parley.engine.hooks.session_hooks import SessionHooks
     from parley.engine.session.config import PluginReload
     from parley.engine.session.session import Session
     from parley.protocol.messages.requests import PluginEntry
@@ -41,27 +40,27 @@ def set_model(
     session: Session, request: requests.SetModel
 ) -> requests.SetModelAnswer | Awaitable[requests.SetModelAnswer]:
     name = request.model if isinstance(request.model, str) else "default"
-    dispatcher = session.hooks.dispatcher
-    if dispatcher is not None and any(map(dispatcher.has_hooks, ("PreModelSwitch", "PostModelSwitch"))):
-        return set_model_with_hooks(session, dispatcher.session_hooks, name)
+    if any(map(session.hooks.events.has_hooks, ("PreModelSwitch", "PostModelSwitch"))):
+        return set_model_with_hooks(session, name)
     return apply_model(session, name)
 
 
-async def set_model_with_hooks(session: Session, hooks: SessionHooks, name: str) -> requests.SetModelAnswer:
+async def set_model_with_hooks(session: Session, name: str) -> requests.SetModelAnswer:
     """Raises NotPossible if a hook denies the switch."""
+    events = session.hooks.events
     before, after = session.conversation.chosen_model, session.conversation.find_model(name)
     if before == after:
         return apply_model(session, name)
-    await hooks.before_model_switch(before, after, name, "sdk")
+    await events.before_model_switch(before, after, name, "sdk")
     answer = apply_model(session, name)
-    await hooks.after_model_switch(before, after, name, "sdk")
+    await events.after_model_switch(before, after, name, "sdk")
     return answer
 
 
 def apply_model(session: Session, name: str) -> requests.SetModelAnswer:
     before = session.conversation.model
     choice = session.conversation.use_model(name)
-    if choice != before:
+    if choice != before and session.journal.history.list_messages():  # before the first turn, nothing is replaced
         text = f"<local-command-stdout>Set model to `{choice.display_name}`</local-command-stdout>"
         session.outbox.send(
             User(
@@ -105,8 +104,7 @@ def set_permission_mode(session: Session, request: requests.SetPermissionMode) -
             else "bypassPermissions must be allowed at launch, with --allow-dangerously-skip-permissions",
             "bypass_not_launched",
         )
-    settings = session.config.settings
-    if request.mode == "auto" and settings is not None and is_auto_disabled(settings.merged):
+    if request.mode == "auto" and is_auto_disabled(session.config.settings.merged):
         raise NotPossible("auto is disabled by the settings (disableAutoMode)", "auto_disabled")
     session.permission_mode.change(request.mode)
     return {"mode": session.mode}
@@ -117,18 +115,17 @@ def apply_flag_settings(session: Session, request: panel_requests.ApplyFlagSetti
 
 
 def update_settings(session: Session, request: panel_requests.UpdateSettings) -> Awaitable[None] | None:
-    dispatcher = session.hooks.dispatcher
-    if dispatcher is not None and dispatcher.has_hooks("ConfigChange"):
-        return update_with_hooks(session, dispatcher.session_hooks, request)
+    if session.hooks.events.has_hooks("ConfigChange"):
+        return update_with_hooks(session, request)
     write_settings(session, request)
     return None
 
 
-async def update_with_hooks(session: Session, hooks: SessionHooks, request: panel_requests.UpdateSettings) -> None:
+async def update_with_hooks(session: Session, request: panel_requests.UpdateSettings) -> None:
     """Raises NotPossible if a hook blocks the change."""
-    await hooks.before_settings_change(request.source)
+    await session.hooks.events.before_settings_change(request.source)
     write_settings(session, request)
-    hooks.settings_changed()
+    session.hooks.events.settings_changed()
 
 
 def write_settings(session: Session, request: panel_requests.UpdateSettings) -> None:
@@ -148,7 +145,7 @@ def check_rules(permissions: Any) -> None:
 
 def change_settings(session: Session, settings: Json, change: Callable[[SettingsAccess], MergedSettings]) -> None:
     """Let a change of the settings take effect: all of it, or nothing. Raises NotPossible."""
-    held = require_settings(session)
+    held = session.config.settings
     check_rules(settings.get("permissions"))
     before, known = held.merged.get("model"), held.notices()
     if isinstance(settings.get("model"), str):
@@ -176,12 +173,12 @@ def change_settings(session: Session, settings: Json, change: Callable[[Settings
     if after.get("model") != before:
         old = session.conversation.model
         new = session.conversation.use_model(after.get("model", "default"))
-        if session.hooks.dispatcher is not None and old != new:
-            session.hooks.dispatcher.session_hooks.model_switched(old, new, after.get("model"))
+        if old != new:
+            session.hooks.events.model_switched(old, new, after.get("model"))
 
 
 def get_settings(session: Session, request: panel_requests.GetSettings) -> Json:
-    held = require_settings(session)
+    held = session.config.settings
     return {
         "effective": held.merged.to_json(),
         "sources": [
@@ -194,12 +191,6 @@ def get_settings(session: Session, request: panel_requests.GetSettings) -> Json:
             for inert in held.merged.ignored
         ],
     }
-
-
-def require_settings(session: Session) -> SettingsAccess:
-    if session.config.settings is None:
-        raise NotPossible("this session was started without settings, so they can be neither read nor changed")
-    return session.config.settings
 
 
 def list_permission_rules(session: Session, request: panel_requests.ListPermissionRules) -> Json:
@@ -239,7 +230,7 @@ def parse_added(session: Session, request: panel_requests.ReloadPlugins) -> list
     added, settings = request.add_plugins or [], session.config.settings
     if not added:
         return []
-    if settings is not None and (key := settings.merged.find_lock("plugins")):
+    if key := settings.merged.find_lock("plugins"):
         raise NotPossible(f"add_plugins is disabled by managed settings ({key})")
     if session.config.options.safe_mode:
         raise NotPossible("add_plugins has no effect with --safe-mode")
@@ -253,8 +244,7 @@ def apply_plugins(session: Session, prepared: PluginReload) -> None:
     prepared.apply()
     session.forget_plugins()
     session.config.agents.registry.reload()
-    if session.config.settings is not None:
-        session.hooks.set_commands(session.config.settings.merged)
+    session.hooks.set_commands(session.config.settings.merged)
     reload_templates(session)
     session.servers.replace_plugin_servers(prepared.servers)
 
@@ -306,8 +296,7 @@ async def check_permission(session: Session, request: panel_requests.CheckPermis
     facts, policy = permission_request(tool, input, context), session.config.permissions.policy
     await prepare_decision(policy, facts, mode)
     decision = evaluate(policy, facts, mode, guarded=session.config.options.guard)
-    settings = session.config.settings
-    return explain(decision, facts, mode, settings.merged.rules if settings else (), ASK_OUTCOME).to_json()
+    return explain(decision, facts, mode, session.config.settings.merged.rules, ASK_OUTCOME).to_json()
 
 
 def update_permissions(session: Session, request: panel_requests.UpdatePermissions) -> Json:
