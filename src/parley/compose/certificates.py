@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import ssl
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import ssl
 
 Trust = Callable[[], "ssl.SSLContext"]
 EXTRA = "NODE_EXTRA_CA_CERTS"
@@ -36,8 +33,6 @@ def make_trust(environment: Mapping[str, str], warn: Callable[[str], None]) -> T
     """
 
     def make() -> ssl.SSLContext:
-        import ssl
-
         file, folder = environment.get("SSL_CERT_FILE") or None, environment.get("SSL_CERT_DIR") or None
         is_given = file or folder
         context = ssl.create_default_context(cafile=file, capath=folder) if is_given else make_system_context()
@@ -56,7 +51,6 @@ def make_system_context() -> ssl.SSLContext:
 
     A folder with hashed names is preferred: OpenSSL reads one certificate of it per connection, and all of a file.
     """
-    import ssl
 
     if sys.platform in ("darwin", "win32"):
         import truststore

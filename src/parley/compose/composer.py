@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from parley.compose import limits, memory, permissions, tools
 from parley.compose.instructions import make_instructions
-from parley.compose.launch_context import LaunchContext
+from parley.compose.launch_context import LaunchContext, ignore
 from parley.compose.mcp import parse_plugin_servers, server_sources
 from parley.compose.models import ModelFactory
 from parley.compose.paths import task_output_directory
@@ -30,12 +30,13 @@ from parley.engine.session.config import (
 )
 from parley.engine.session.identity import SessionIdentity
 from parley.errors import ModelForbidden, SessionError, StartRefused, UsageError
-from parley.models.catalog import Prices
+from parley.models.catalog import ModelRef, Prices
 from parley.observer import NULL_OBSERVER, Observer
 from parley.permissions.base import Policy
+from parley.protocol.messages.requests import PluginEntry
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
-from parley.settings.base import MergedSettings, OutputStyle
+from parley.settings.base import OutputStyle
 from parley.settings.env_vars import is_truthy, state_events, takes_rate_limits
 from parley.stores.base import Log, Store
 from parley.tools.base import ToolRegistry, Workspace
@@ -44,7 +45,6 @@ from parley.workspace.base import Worktree
 from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
-    from parley.protocol.messages.requests import PluginEntry
     from parley.workspace.remote.client import RemoteFiles
 
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
@@ -64,26 +64,24 @@ class Composer:
         clock: Clock | None = None,
         worktree: Worktree | None = None,
         store: Store | None = None,
+        warn: Callable[[str], None] = ignore,
     ) -> None:
         """`store`: instead of the one that the options name.
 
         Raises UsageError if the settings on the command line are wrong.
         """
-        self.launch = LaunchContext(options, environment, cwd, clock, worktree)
-        self.launch.settings.find_sandbox_problem = partial(
-            find_sandbox_problem, is_remote=self.launch.remote is not None
-        )
+        self.launch = LaunchContext(options, environment, cwd, clock, worktree, warn)
         self.models = ModelFactory(self.launch)
         self.stores = SessionStores(self.launch, store)
         self.plugins = PluginLoader(self.launch)
 
-    def make_config(self, warn: Callable[[str], None], warned: Sequence[str] = ()) -> SessionConfig:
+    def make_config(self, warned: Sequence[str] = ()) -> SessionConfig:
         """Everything a session needs. Raises UsageError or SessionError.
 
         `warned`: what was wrong with the command line. It is on stderr already, and the client is sent it too.
         """
         launch, models, sessions = self.launch, self.models, self.stores
-        launch.warn = warn
+        warn = launch.warn
         ignored = self._check_options()
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
         resolved, bounds = limits.resolve_options(launch), limits.make_limits(launch)
@@ -125,7 +123,7 @@ class Composer:
             settings=launch.settings,
             limits=bounds,
             compaction=limits.compaction_policy(launch),
-            open_memory=None if make_keeper is None else lambda: make_keeper().recall,
+            open_memory=make_keeper,
             make_memory=memory.worker_factory(make_keeper),
             output_schema=schema,
             clock=launch.clock,
@@ -148,25 +146,32 @@ class Composer:
         ignored += permissions.check_restrictions(launch, tools.list_tools(launch))
         check_worktree(launch)
         if launch.remote is not None:
-            launch.remote.report = launch.warn
             ignored += launch.remote.list_left_out(launch.started_in)
         for warning in (*ignored, *list_problems()):
             launch.warn(warning)
         launch.settings.check_start(options, launch.started_in)
         if options.require_sandbox:
-            from parley.settings.policy.startup import require_sandbox
+            from parley.settings.policy import require_sandbox
 
             require_sandbox(launch.settings.find_sandbox_problem(launch.settings.merged))
         return ignored
 
     def _model_config(self, prices: Prices) -> ModelConfig:
         models = self.models
+        get_info = cache(models.get_model_info)
+
+        def discover(choice: ModelRef) -> None:
+            models.discover(choice)
+            get_info.cache_clear()
+
         return ModelConfig(
             open=models.open,
             name=models.name(),
             is_explicit=self.launch.options.model is not None,
-            get_info=cache(models.get_model_info),
+            get_info=get_info,
+            discover=discover,
             is_allowed=models.is_allowed,
+            list_served=models.list_served,
             fallbacks=models.fallbacks(),
             small=models.small_name(),
             prices=prices,
@@ -321,11 +326,3 @@ def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -
         return NULL_OBSERVER
     found: Observer | None = make(environment, warn)
     return found or NULL_OBSERVER
-
-
-def find_sandbox_problem(merged: MergedSettings, *, is_remote: bool) -> str:
-    """Why commands cannot run in a sandbox on their machine; "" if they can."""
-    from parley.compose.workspace.sandbox import offer_for
-
-    offer = offer_for(merged, is_remote=is_remote)
-    return offer.reason if offer.kind == "none" else ""

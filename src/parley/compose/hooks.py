@@ -6,12 +6,13 @@ See also: `parley.hooks.settings` reads them, `parley.hooks.extension` those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from parley.compose.launch_context import LaunchContext
-from parley.compose.workspace.confined import ConfinedStarter
+from parley.compose.mcp import ConfinedStarter
+from parley.compose.permissions import new_policy
 from parley.hooks.base import Condition, Hook, HookEntry, HookServices, UnusableEntry
 from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
 from parley.hooks.handlers import (
@@ -27,12 +28,11 @@ from parley.hooks.handlers import (
     merge_lists,
 )
 from parley.hooks.settings import load_entries
+from parley.permissions.base import Allow, Deny, ToolRequest
+from parley.permissions.policy import LaunchRules
 from parley.settings.base import TREE, SettingsValue
 from parley.tools.base import Workspace
 from parley.tools.catalog import FILE_EFFECTS, find_traits
-
-if TYPE_CHECKING:
-    from parley.permissions.base import ToolRequest
 
 URLS = "allowedHttpHookUrls"
 VARIABLES = "httpHookAllowedEnvVars"
@@ -92,26 +92,20 @@ def list_of(values: dict[str, Any], key: str) -> list[str] | None:
 
 def make_condition(launch: LaunchContext, rule: str, warn: Callable[[str], None]) -> Condition:
     """Whether a call matches a rule, as a deny rule would: a command that contains a matching one, or may, does."""
-    from parley.permissions.base import Allow, Deny
-    from parley.permissions.filesystem import RealFilesystem
-    from parley.permissions.policy import LaunchRules, SessionPolicy
 
     problems: list[str] = []
     rules = LaunchRules(cwd=launch.started_in, user_root=str(launch.config), denied=(rule,))
-    fs = RealFilesystem(str(launch.home)) if launch.remote is None else launch.remote.filesystem
-    policy = SessionPolicy(rules, fs, warn=problems.append)
+    policy = new_policy(launch, rules, problems.append)
     if problems or not policy.list_rules()["rules"]:
         warn(f"`if`: {rule!r:.100} is not a valid permission rule; the hook runs for every call")
         return lambda request: True
-    decide = policy.decide if launch.remote is None else launch.remote.make_policy(policy).decide
-
     # Rules for commands and files are compared with commands, where the answer may be unknown.
     may_be_unknown = find_traits(policy.rules.rules[0].tool).effect in (*FILE_EFFECTS, "runs_commands")
 
     def matches(request: ToolRequest) -> bool:
         # The tools that ask a person, or that the client runs, are decided upon before what is unknown of a call.
         request = msgspec.structs.replace(request, asks_user=False, runs_elsewhere=False)
-        decision = decide(request, "bypassPermissions")
+        decision = policy.decide(request, "bypassPermissions")
         return isinstance(decision, Deny) or (may_be_unknown and not isinstance(decision, Allow))
 
     return matches

@@ -15,14 +15,14 @@ from parley.compose.permissions import denies_user_files, requested_mode
 from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
 from parley.settings.base import OutputStyle
-from parley.settings.safe_read import UnreadableFile
-from parley.settings.tree import HOST_TREE
+from parley.settings.files.memory_files import MemoryText, heading_for
+from parley.settings.safe_read import HOST_TREE, UnreadableFile
 
 if TYPE_CHECKING:
-    from parley.memory.base import SessionMemory
-    from parley.settings.files.memory_files import MemoryText
+    from parley.memory.session_memory import SessionMemory
 
 MAX_LANGUAGE_CHARS = 100
+MAX_BRANCH_CHARS = 200
 
 
 def make_instructions(
@@ -67,6 +67,7 @@ def environment_facts(launch: LaunchContext, session_id: str) -> tuple[str, ...]
         f"{CWD}{launch.cwd}",
         f"Platform: {sys.platform if launch.remote is None else launch.remote.welcome.platform}",
         f"{DATE}{launch.clock.now()[:10]}",
+        *launch.with_facts(lambda: branch(launch)),
         *preferences(launch),
         *plan_rules(launch, session_id),
     )
@@ -94,13 +95,34 @@ def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
     return (f"{rule} ExitPlanMode presents it; you may write it to {plan_file(launch, session_id)} first.",)
 
 
+def branch(launch: LaunchContext) -> tuple[str, ...]:
+    """The branch that is checked out, as far as a file says so: git is not run before anybody has asked for it."""
+
+    def read(path: str) -> str:
+        return launch.tree.read_file(path).data.decode(errors="replace").strip()
+
+    folder = launch.cwd
+    while not launch.tree.lexists(os.path.join(folder, ".git")):
+        folder, child = os.path.dirname(folder), folder
+        if folder == child:
+            return ()
+    git = os.path.join(folder, ".git")
+    with suppress(UnreadableFile):
+        git = os.path.join(folder, read(git).removeprefix("gitdir: "))  # of a worktree
+    with suppress(UnreadableFile):
+        _, found, name = read(os.path.join(git, "HEAD")).partition("refs/heads/")
+        return (f"Git branch at the start: {name[:MAX_BRANCH_CHARS]} (`git status` shows what has changed)",) * bool(
+            found
+        )
+    return ()
+
+
 def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:
     """The memory files between the working directory and a file, each with the mark it starts with."""
     folder, name = os.path.split(os.path.join(launch.started_in, path))
     is_plain = launch.remote is None and not os.path.islink(os.path.join(folder, name))
     if folder == launch.started_in and name not in ("", ".", "..") and is_plain:
         return []  # the usual case: nothing is between them
-    from parley.settings.files.memory_files import heading_for
 
     roots = launch.additional_directories()
     found = launch.with_facts(lambda: launch.settings.memory_between(path, launch.started_in, roots, denies))

@@ -1,4 +1,4 @@
-"""What a session is made from: the options, the environment, and the settings they lead to."""
+"""What a session is made from: the options, the environment, and the settings they lead to. Nothing is added later."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
 from parley.protocol.options import CliOptions
 from parley.settings import credentials, sources
+from parley.settings.base import MergedSettings
 from parley.settings.env_vars import child_environment, is_truthy
-from parley.settings.safe_read import UnreadableFile
+from parley.settings.safe_read import HOST_TREE, FileTree, UnreadableFile
 from parley.settings.session_settings import SessionSettings
-from parley.settings.tree import HOST_TREE, FileTree
 from parley.stores.files.entry_codec import EntryContext as LineContext
 from parley.version import PROTOCOL_LEVEL
 from parley.workspace.base import Worktree
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def ignore(text: str) -> None:
+    """Where warnings go if no one reads them."""
+
+
 class LaunchContext:
     def __init__(
         self,
@@ -34,28 +38,26 @@ class LaunchContext:
         cwd: str,
         clock: Clock | None = None,
         worktree: Worktree | None = None,
+        warn: Callable[[str], None] = ignore,
     ) -> None:
         """Raises UsageError if the settings on the command line are wrong."""
-        self.options = options
-        self.host_folder = cwd
+        self.options: Final = options
+        self.warn: Final = warn
+        self.host_folder: Final = cwd
         """Where the process was started. Files that the command line names are relative to it."""
-        self.remote: RemoteAccess | None = None
+        self.remote: Final = open_remote(options, environment, warn)
         """The workspace on another machine, if the session has one."""
-        if options.workspace is not None:
-            from parley.compose.workspace.remote import RemoteAccess
-
-            self.remote = RemoteAccess(options, environment)
-            cwd = self.remote.welcome.cwd
-        self.started_in = cwd
+        cwd = cwd if self.remote is None else self.remote.welcome.cwd
+        self.started_in: Final = cwd
         """Where the process was started: its settings, memory files and rules apply, also in a worktree."""
-        self.worktree = worktree
-        self.cwd = cwd if worktree is None else worktree.cwd
+        self.worktree: Final = worktree
+        self.cwd: Final = cwd if worktree is None else worktree.cwd
         """Where the session works."""
-        self.clock = clock or Clock()
-        self.is_restricted = options.restricted or is_truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
+        self.clock: Final = clock or Clock()
+        self.is_restricted: Final = options.restricted or is_truthy(environment.get("CLAUDE_CODE_RESTRICTED"))
         """Whether settings files are ignored, no commands run, and only the working directories are accessible."""
-        self.config = sources.config_folder(environment)
-        self.user_file = sources.user_file(environment)
+        self.config: Final = sources.config_folder(environment)
+        self.user_file: Final = sources.user_file(environment)
         """Claude Code's `.claude.json`."""
         wanted = sources.SourceSelection(
             config=self.config,
@@ -69,13 +71,18 @@ class LaunchContext:
             tree=HOST_TREE if self.remote is None else self.remote.tree,
         )
         commands = None if self.remote is None else self.remote.environment
-        self.settings: SessionSettings = self.with_facts(
-            lambda: SessionSettings(wanted, environment, child_environment, commands)
+        self.settings: Final[SessionSettings] = self.with_facts(
+            lambda: SessionSettings(wanted, environment, child_environment, commands, self.find_sandbox_problem)
         )
-        self.environment = self.settings.environment()
+        self.environment: Final = self.settings.environment()
         """The environment of the process, with the `env` of the settings that may set it."""
-        self.warn: Callable[[str], None] = lambda text: None
-        """Where warnings go."""
+
+    def find_sandbox_problem(self, merged: MergedSettings) -> str:
+        """Why commands cannot run in a sandbox on their machine; "" if they can."""
+        from parley.compose.workspace.sandbox import offer_for
+
+        offer = offer_for(merged, is_remote=self.remote is not None)
+        return offer.reason if offer.kind == "none" else ""
 
     @property
     def tree(self) -> FileTree:
@@ -115,6 +122,14 @@ class LaunchContext:
         with suppress(SessionError):  # a remote workspace that is away is not a reason to lose the log
             branch = self.with_facts(lambda: git_branch(Path(self.cwd), self.tree))
         return LineContext(cwd=self.cwd, version=PROTOCOL_LEVEL, entrypoint=entrypoint, git_branch=branch)
+
+
+def open_remote(options: CliOptions, environment: dict[str, str], report: Callable[[str], None]) -> RemoteAccess | None:
+    if options.workspace is None:
+        return None
+    from parley.compose.workspace.remote import RemoteAccess
+
+    return RemoteAccess(options, environment, report)
 
 
 def git_branch(directory: Path, tree: FileTree = HOST_TREE) -> str:

@@ -12,8 +12,14 @@ from parley.compose.registry import get_profile, include_partial_messages
 from parley.engine.context.history import CompactionPolicy, make_policy
 from parley.engine.session.config import LINE_CAP_BYTES, SessionLimits
 from parley.protocol.options import CliOptions
-from parley.settings.env_vars import background_wait_seconds, heartbeat_seconds, is_truthy, read_int, read_int_or
-from parley.settings.option_values import OptionValues
+from parley.settings.env_vars import (
+    OptionValues,
+    background_wait_seconds,
+    heartbeat_seconds,
+    is_truthy,
+    read_int,
+    read_int_or,
+)
 
 if TYPE_CHECKING:
     from parley.engine.turn.structured_output import OutputSchema

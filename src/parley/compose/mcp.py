@@ -1,23 +1,26 @@
-"""The MCP servers of a session, and how their transports are opened."""
+"""The MCP servers of a session: their transports, their logins, and how programs of servers and hooks are started."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import prompt_tool
 from parley.compose.registry import TRANSPORTS
 from parley.compose.tools import denied_tools
-from parley.compose.workspace.confined import ConfinedStarter
 from parley.host import Host
 from parley.mcp.base import (
     Challenge,
     ConnectionLost,
+    LoginRefused,
+    ServerDeclaration,
     ServerLogin,
     ServerParser,
     ServerSources,
@@ -26,18 +29,43 @@ from parley.mcp.base import (
     build_sources,
 )
 from parley.models.endpoint import is_loopback
+from parley.protocol.base import Json
 from parley.settings.base import Plugin, printable
 from parley.settings.env_vars import read_int
 from parley.tools.base import Workspace
 from parley.version import how_to_install
+from parley.workspace import private_files
+from parley.workspace.base import Scope
+from parley.workspace.process.processes import PreparedCommand, RunningCommand, Take
 
 if TYPE_CHECKING:
+    import httpx2
+
     from parley.compose.certificates import Trust
-    from parley.compose.mcp_login import LoginFile
-    from parley.settings.mcp_files import ServerDeclaration
 
 
-class RemoteAccess(NamedTuple):
+class ConfinedStarter:
+    """Starts programs of one kind, those of the project or those of others."""
+
+    def __init__(self, workspace: Workspace, kind: Literal["hook", "server"], *, by_project: bool) -> None:
+        self._workspace = workspace
+        self._kind: Literal["hook", "server"] = kind
+        self._by_project = by_project
+
+    async def find_program(self, name: str, search_path: str) -> str | None:
+        return await self._workspace.processes.find_program(name, search_path)
+
+    async def start(self, command: PreparedCommand, take: Take, take_errors: Take | None = None) -> RunningCommand:
+        """Raises ToolError if it cannot be started, or must be confined and cannot be."""
+        sandbox = self._workspace.find_sandbox(Scope())
+        place = None if sandbox is None else await sandbox.place_program(self._kind, by_project=self._by_project)
+        if place is not None:
+            environment = place.adapt(command.environment)
+            command = structs.replace(command, environment=environment, sandbox=place.confinement)
+        return await self._workspace.processes.start(command, take, take_errors)
+
+
+class ServerAccess(NamedTuple):
     """What a server at a URL is reached with."""
 
     proxy: str | None
@@ -45,7 +73,7 @@ class RemoteAccess(NamedTuple):
     logins: LoginFile
 
 
-TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, RemoteAccess], ServerTransport]] = {
+TRANSPORT_OPENERS: dict[str, Callable[[Any, ServerSpec, Host, Workspace, str, ServerAccess], ServerTransport]] = {
     "sdk": lambda cls, spec, host, workspace, project, access: cls(spec.name, host),
     "stdio": lambda cls, spec, host, workspace, project, access: cls(
         spec, ConfinedStarter(workspace, "server", by_project=spec.by_project), project, workspace.environment
@@ -84,15 +112,14 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
     for error in (*problems, *found.problems):
         launch.warn(error)
 
-    def open_access(spec: ServerSpec) -> RemoteAccess:
+    def open_access(spec: ServerSpec) -> ServerAccess:
         """Raises ConnectionLost if the session must not reach the server."""
         if options.offline and spec.url and not is_loopback(spec.url):
             raise ConnectionLost("this session runs with --offline, and the server is not on this machine")
         from parley.compose.certificates import make_trust
-        from parley.compose.mcp_login import open_login_file
 
         proxy = find_server_proxy(spec.url, launch.environment) if spec.url else None
-        return RemoteAccess(proxy, make_trust(launch.environment, launch.warn), open_login_file(launch))
+        return ServerAccess(proxy, make_trust(launch.environment, launch.warn), open_login_file(launch))
 
     async def open_wire(spec: ServerSpec, host: Host) -> ServerTransport:
         access = open_access(spec)
@@ -102,14 +129,10 @@ def server_sources(launch: LaunchContext, workspace: Workspace, plugins: Callabl
         return made
 
     async def start_login(spec: ServerSpec, redirect_uri: str | None, challenge: Challenge | None) -> ServerLogin:
-        from parley.compose import mcp_login
-
-        return await mcp_login.start_login(spec, redirect_uri, challenge, *open_access(spec))
+        return await begin_login(spec, redirect_uri, challenge, *open_access(spec))
 
     async def forget_login(spec: ServerSpec) -> None:
-        from parley.compose import mcp_login
-
-        await mcp_login.forget_login(spec, mcp_login.open_login_file(launch))
+        await delete_login(spec, open_login_file(launch))
 
     # The tool that answers permission questions is not for the model.
     denied = (*denied_tools(launch), *filter(None, [prompt_tool(launch)]))
@@ -144,7 +167,7 @@ def make_server_check(launch: LaunchContext) -> Callable[[ServerSpec], str]:
             return f"managed settings do not allow it ({locked})"
         if "allowedMcpServers" not in merged.values and "deniedMcpServers" not in merged.values:
             return ""
-        from parley.settings.policy.mcp_servers import McpServerRules
+        from parley.settings.policy import McpServerRules
 
         key = McpServerRules.from_settings(merged).find_obstacle(spec)
         return f"the settings do not allow this server ({key})" if key else ""
@@ -164,10 +187,80 @@ def load_transport(kind: str) -> Any:
 
 
 def plugin_servers(plugin: Plugin) -> ServerDeclaration:
-    from parley.settings.mcp_files import ServerDeclaration
-
     if plugin.data:
         from parley.settings.files.installed_plugins import make_data_folder
 
         make_data_folder(plugin.data)
     return ServerDeclaration(source="dynamic", path=printable(plugin.path), servers=plugin.servers)
+
+
+FILE = "mcp-logins.json"
+
+
+class LoginFile:
+    """The tokens of all servers, in a file that only its owner can read."""
+
+    def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
+        self._path = path
+        self._warn = warn
+
+    def read(self) -> Json:
+        try:
+            found = msgspec.json.decode(private_files.read(self._path))
+        except FileNotFoundError:
+            return {}
+        except (OSError, private_files.UnsafeFile, msgspec.DecodeError) as exc:
+            self._warn(f"cannot read the MCP logins in {self._path}: {exc}")
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def write(self, tokens: Json) -> None:
+        """Raises LoginRefused."""
+        try:
+            private_files.replace(self._path, msgspec.json.encode(tokens))
+        except (OSError, private_files.UnsafeFile) as exc:
+            raise LoginRefused(f"the tokens cannot be stored in {self._path}: {exc}") from None
+
+
+def open_login_file(launch: LaunchContext) -> LoginFile:
+    return LoginFile(launch.config / FILE, launch.warn)
+
+
+async def begin_login(
+    spec: ServerSpec,
+    redirect_uri: str | None,
+    challenge: Challenge | None,
+    proxy: str | None,
+    trust: Trust,
+    file: LoginFile,
+) -> ServerLogin:
+    """Raises LoginRefused or ConnectionLost."""
+    login_class, make_client = await asyncio.to_thread(load)
+    try:
+        context = await asyncio.to_thread(trust)
+    except OSError as exc:
+        raise ConnectionLost(f"cannot read the certificates in SSL_CERT_FILE or SSL_CERT_DIR: {exc}") from None
+
+    def connect(auth: httpx2.Auth) -> httpx2.AsyncClient:
+        return make_client(spec, proxy, context, auth)
+
+    login: ServerLogin = await login_class.start(spec, connect, file, redirect_uri, challenge)
+    return login
+
+
+async def delete_login(spec: ServerSpec, file: LoginFile) -> None:
+    """Raises LoginRefused."""
+    tokens = file.read()
+    # The key is that of mcp/oauth.py, which need not be loaded to delete an entry.
+    if tokens.pop(f"{spec.name} {spec.url}", None) is not None:
+        file.write(tokens)
+
+
+def load() -> tuple[Any, Callable[..., httpx2.AsyncClient]]:
+    """Import the package, which takes most of a second. Raises ConnectionLost if it is not installed."""
+
+    load_transport("http")
+    from parley.mcp.oauth import Login
+    from parley.mcp.remote import make_login_client
+
+    return Login, make_login_client

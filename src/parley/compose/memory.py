@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
+from parley.settings import credentials
+from parley.stores.base import Store
 from parley.stores.files.store import project_key
 from parley.stores.selection import choose
 
 if TYPE_CHECKING:
-    from parley.engine.session.memory_host import MemoryHost
-    from parley.memory.base import MemoryPolicy, MemoryWorker, Recall, SessionMemory
-    from parley.memory.database import MemoryDatabase
-    from parley.memory.knowledge_tree import KnowledgeTree
-    from parley.memory.session_memory import LocalSessionMemory
-    from parley.stores.base import Store
+    from parley.engine.context.conversation import Conversation
+    from parley.memory.base import MemoryPolicy, MemoryWorker, Recall
+    from parley.memory.knowledge_tree import KnowledgeTree, MemoryDatabase
+    from parley.memory.session_memory import SessionMemory
 
 OpenStore = Callable[[str | None], "Store"]
 """Opens the store that has a session, or the default store."""
@@ -56,7 +56,7 @@ def default_path(launch: LaunchContext) -> Path:
 
 def make_policy(launch: LaunchContext) -> MemoryPolicy:
     from parley.memory.base import MemoryPolicy
-    from parley.settings.memory_options import policy_fields
+    from parley.settings.keys.kinds import policy_fields
 
     return MemoryPolicy(**policy_fields(launch.settings.merged.get("memory") or {}))
 
@@ -75,39 +75,35 @@ def memory_opener(launch: LaunchContext, open_store: OpenStore, session_id: str)
     if path is None:
         return None
 
-    @cache
-    def open_once() -> SessionMemory:
-        return open_memory(launch, open_store, session_id, open_database(path))
-
-    return open_once
+    return cache(lambda: open_memory(launch, open_store, session_id, open_database(path)))
 
 
-def worker_factory(open_memory: Callable[[], SessionMemory] | None) -> Callable[[MemoryHost], MemoryWorker] | None:
+def worker_factory(open_memory: Callable[[], SessionMemory] | None) -> Callable[[Conversation], MemoryWorker] | None:
     """How a session makes the worker of its memory; None if it has no memory."""
     if open_memory is None:
         return None
 
-    def make_worker(host: MemoryHost) -> MemoryWorker:
+    def make_worker(conversation: Conversation) -> MemoryWorker:
         from parley.memory.worker import LocalMemoryWorker
 
-        return LocalMemoryWorker(host, open_memory)
+        return LocalMemoryWorker(conversation, open_memory)
 
     return make_worker
 
 
 def open_memory(
     launch: LaunchContext, open_store: OpenStore, session_id: str, database: MemoryDatabase
-) -> LocalSessionMemory:
-    from parley.memory.session_memory import LocalSessionMemory, MemoryLocation
+) -> SessionMemory:
+    from parley.memory.session_memory import SessionMemory
 
-    here = MemoryLocation(
-        database=database,
-        session_id=session_id,
-        open_store=lambda: open_store(session_id),
-        now=launch.clock.now,
-        redact=lambda: make_redactor(launch),
+    return SessionMemory(
+        database,
+        session_id,
+        lambda: open_store(session_id),
+        launch.clock.now,
+        make_policy(launch),
+        lambda: make_redactor(launch),
     )
-    return LocalSessionMemory(here, make_policy(launch))
 
 
 # For the command line.
@@ -115,7 +111,7 @@ def open_memory(
 
 def open_database(path: Path, *, dry_run: bool = False) -> MemoryDatabase:
     """Open the file, or a temporary copy of it. Raises SessionError."""
-    from parley.memory.database import MemoryDatabase
+    from parley.memory.knowledge_tree import MemoryDatabase
 
     is_default = path.name == FILE and path.parent.parent.name == PROJECTS
     database = MemoryDatabase(path, below=2 if is_default else 0)
@@ -131,32 +127,31 @@ def open_tree(launch: LaunchContext, path: Path, author: str, *, dry_run: bool =
 
 def open_recall(open_store: OpenStore, path: Path) -> Recall:
     """Search across all sessions of the store."""
-    from parley.memory.session_memory import LocalRecall
+    from parley.memory.session_memory import SessionMemory
 
-    return LocalRecall(open_database(path), lambda: open_store(None), "")
+    return SessionMemory(open_database(path), "", lambda: open_store(None))
 
 
 def forget(launch: LaunchContext, session_id: str) -> None:
     """Delete the summaries of a deleted session. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
-        from parley.memory.session_memory import Summaries
+        from parley.memory.session_memory import forget_session
 
-        Summaries(open_database(path), launch.clock.now).forget(session_id)
+        forget_session(open_database(path), session_id)
 
 
 def inherit(launch: LaunchContext, fork: str, session_id: str) -> None:
     """Copy the summaries and the progress of a session to its fork. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
-        from parley.memory.session_memory import Summaries
+        from parley.memory.session_memory import inherit_session
 
-        Summaries(open_database(path), launch.clock.now).inherit(fork, session_id)
+        inherit_session(open_database(path), fork, session_id)
 
 
 def make_redactor(launch: LaunchContext) -> Callable[[str], str]:
     """A function that removes known secrets, and text shaped like one, from a text."""
     from parley.models.redaction import Redactor, find_secrets
-    from parley.settings import credentials
 
     return Redactor([*find_secrets(launch.environment), *credentials.known_secrets(launch.credentials())]).redact_text

@@ -1,6 +1,6 @@
 """The models of a session: which one is called, how it is reached, and what wraps it.
 
-See also: `models/catalog.py` for the table of backends, `settings/backends.py` for addresses and keys.
+See also: `models/catalog.py` for the table of backends, `settings/credentials.py` for addresses and keys.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.limits import make_deadlines, option_values
@@ -19,6 +21,7 @@ from parley.models.catalog import (
     BACKENDS,
     BUILT_IN_SOURCE,
     DEFAULT_BACKEND,
+    OPENAI,
     UNKNOWN_MODEL,
     ModelInfo,
     ModelRef,
@@ -29,8 +32,8 @@ from parley.models.catalog import (
     resolve,
     without_long_context,
 )
-from parley.models.endpoint import ModelEndpoint
-from parley.settings import backends, credentials
+from parley.models.endpoint import ModelEndpoint, without_userinfo
+from parley.settings import credentials
 from parley.settings.base import printable
 
 if TYPE_CHECKING:
@@ -38,9 +41,14 @@ if TYPE_CHECKING:
     from parley.models.entries import ConfiguredModel
     from parley.models.http.call import Deadlines
     from parley.models.wrapping import ModelWrapper
-    from parley.settings.policy.models import ModelRules
+    from parley.protocol.base import Json
+    from parley.settings.policy import ModelRules
 
 NOT_LISTED = "provider_not_allowed"
+ANSWER_PART = 4
+"""An answer may take this part of a window that a server reports."""
+LOCAL_SERVER = "http://localhost:11434/v1"
+"""Of Ollama, as an example."""
 NEAR_MISS = 0.75
 """How similar a word must be to a known name to be taken for a mistake."""
 NO_PRICE = (
@@ -54,6 +62,8 @@ class ModelFactory:
 
     def __init__(self, launch: LaunchContext) -> None:
         self.launch = launch
+        self._windows: dict[ModelRef, int] = {}
+        """The context windows that servers report."""
 
     @property
     def aliases(self) -> dict[str, str]:
@@ -89,6 +99,12 @@ class ModelFactory:
         rules = self._model_rules
         return rules is None or rules.find_obstacle(choice) is None
 
+    def list_served(self) -> list[Json]:
+        """The models of the user's own server that the settings permit. Waits for the server."""
+        from parley.compose.setup.model_server import list_served
+
+        return [row for row in list_served(self) if self.is_allowed(self.resolve(row["value"]))]
+
     def restrictions(self) -> list[str]:
         """What users are told of models that settings forbid."""
         asked, chosen = self.requested_name(), self.name()
@@ -108,7 +124,7 @@ class ModelFactory:
         merged = self.launch.settings.merged
         if not any(key in merged.values for key in ("availableModels", "deniedModels")):
             return None
-        from parley.settings.policy.models import ModelRules
+        from parley.settings.policy import ModelRules
 
         return ModelRules.from_settings(merged, self.aliases)
 
@@ -124,8 +140,9 @@ class ModelFactory:
         if not choice.name:
             raise UsageError(f"the model '{choice.adapter}:' needs a name after the colon")
         self._check_spelling(choice)
+        self._check_server(choice)
         self._check_policy(choice)
-        backends.check_backend(self.find_adapter(choice), self.launch.environment)
+        credentials.check_backend(self.find_adapter(choice), self.launch.environment)
         if self._budget_usd is not None and self.prices().find(choice.display_name) is None:
             raise UsageError(NO_PRICE.format(name=choice.display_name, budget=self._budget_usd))
 
@@ -148,6 +165,22 @@ class ModelFactory:
         if (near := find_similar_model(name, cutoff=NEAR_MISS)) is not None:
             raise UsageError(f"unknown model {name!r}. Did you mean {near}? {LISTING}")
 
+    def _check_server(self, choice: ModelRef) -> None:
+        """Refuse the name of another server's model on Anthropic's own servers. Raises UsageError."""
+        adapter, colon, rest = choice.name.partition(":")
+        environment, own = self.launch.environment, f"{OPENAI.variables}_BASE_URL"
+        is_other = colon and adapter.isalpha() and rest
+        if not (choice.is_messages_api and (is_other or environment.get(own))) or not self.is_first_party:
+            return
+        if "claude" in choice.name or self._replace(choice) != choice:
+            return
+        meant = f"openai:{rest if is_other else choice.name}"
+        if url := environment.get(own):
+            advice = f"For the server in {own} ({without_userinfo(url)}), use {meant}."
+        else:
+            advice = f"For a server with chat completions, use {meant} and set {own}, such as {LOCAL_SERVER}."
+        raise UsageError(f"{choice.name!r:.200} is not a model of Anthropic. {advice}")
+
     def _check_policy(self, choice: ModelRef) -> None:
         """Raises ModelForbidden."""
         rules, merged = self._model_rules, self.launch.settings.merged
@@ -161,10 +194,10 @@ class ModelFactory:
                 text = f"modelOverrides names the model {replaced.name}, which is not allowed by the settings ({key})"
                 raise ModelForbidden(text, "managed_settings_invalid")
         if "allowedProviders" in merged.values and not choice.is_fake:
-            from parley.settings.policy.models import ProviderRules
+            from parley.settings.policy import ProviderRules
 
             adapter = self.find_adapter(choice)
-            address = backends.find_address(adapter, self.launch.environment)
+            address = credentials.find_address(adapter, self.launch.environment)
             obstacle = ProviderRules.from_settings(merged).find_obstacle(adapter, *address)
             if obstacle is not None:
                 raise ModelForbidden(f"the model {choice.display_name} cannot be used: {obstacle}", NOT_LISTED)
@@ -179,20 +212,20 @@ class ModelFactory:
 
     def find_adapter(self, choice: ModelRef) -> str:
         """The backend to call for a model: a cloud may serve the Messages API."""
-        cloud = backends.selected_cloud(self.launch.environment) if choice.is_messages_api else None
+        cloud = credentials.selected_cloud(self.launch.environment) if choice.is_messages_api else None
         return cloud or choice.adapter
 
     @property
     def uses_cloud(self) -> bool:
         """Whether a cloud serves the Messages API."""
-        return backends.selected_cloud(self.launch.environment) is not None
+        return credentials.selected_cloud(self.launch.environment) is not None
 
     @property
     def is_first_party(self) -> bool:
         """Whether Anthropic's own servers serve the Messages API. Raises UsageError."""
         server = BACKENDS[DEFAULT_BACKEND].server
         assert server is not None
-        url = backends.find_url(server, self.launch.environment)
+        url = credentials.find_url(server, self.launch.environment)
         return url.rstrip("/") == server.url and not self.uses_cloud
 
     def open(self, choice: ModelRef) -> Model:
@@ -271,7 +304,7 @@ class ModelFactory:
 
     def find_endpoint(self, service: str) -> ModelEndpoint:
         """Raises UsageError, or ModelError if a key is needed and missing."""
-        found = backends.find_endpoint(service, self.launch.credentials())
+        found = credentials.find_endpoint(service, self.launch.credentials())
         if found.auth is not None and self.launch.options.record:
             # The key of a helper command is known only now.
             self.wrapping.redaction.add(found.auth[1].removeprefix("Bearer "))
@@ -281,7 +314,7 @@ class ModelFactory:
         """Raises ModelError if a helper fails."""
         launch = self.launch
         folders = launch.credentials().folders
-        return backends.cloud_options(cloud, launch.environment, launch.settings.merged.to_json(), folders)
+        return credentials.cloud_options(cloud, launch.environment, launch.settings.merged.to_json(), folders)
 
     def replay(self, path: Path) -> Model:
         """Raises UsageError."""
@@ -294,8 +327,8 @@ class ModelFactory:
         server = get_backend(adapter).server
         if server is None:
             return "", ""
-        url = backends.find_url(server, self.launch.environment)
-        return url, backends.find_key_source(adapter, self.launch.credentials())
+        url = credentials.find_url(server, self.launch.environment)
+        return url, credentials.find_key_source(adapter, self.launch.credentials())
 
     @cached_property
     def configured(self) -> dict[str, ConfiguredModel]:
@@ -307,9 +340,23 @@ class ModelFactory:
 
         return {name: parse_entry(name, found.value, printable(found.path)) for name, found in given.items()}
 
+    def discover(self, choice: ModelRef) -> None:
+        """Ask a server of the user for the limits of a model. Waits for the server."""
+        from parley.compose.setup.model_server import find_limits
+        from parley.models.failures import NO_TOOLS
+
+        found = find_limits(self, self._replace(choice).name)
+        if found.context_window is not None:
+            self._windows[choice] = found.context_window
+        if found.has_tools is False:
+            self.warn(f"warning: the server of {choice.display_name} says that it has no tools. {NO_TOOLS}")
+
     def get_model_info(self, choice: ModelRef) -> ModelInfo:
         """What is known of a model. The user may declare its limits, and what its server accepts."""
         known, row = model_info(choice.name), choice.backend
+        if (window := self._windows.get(choice)) is not None and known is UNKNOWN_MODEL:
+            most = min(known.max_output_tokens, window // ANSWER_PART)
+            known = replace(known, context_window=window, max_output_tokens=most)
         if self.configured:
             from parley.models.entries import apply_entries
 
@@ -317,7 +364,7 @@ class ModelFactory:
         if row.server is None or not row.adapts_info:
             return known
         try:
-            declared = backends.declared_fields(row.server, self.launch.environment)
+            declared = credentials.declared_fields(row.server, self.launch.environment)
         except UsageError:  # an invalid address, which opening the model reports
             return known
         adapted: ModelInfo = import_object(row.cls).adapt_info(known, choice.name, declared)
@@ -330,6 +377,8 @@ class ModelFactory:
         found = find_entry(choice.display_name, key, self.configured)
         if found is not None:
             return found.source
+        if key == "contextWindow" and choice in self._windows:
+            return "server"
         return "assumed" if model_info(choice.name) is UNKNOWN_MODEL else BUILT_IN_SOURCE
 
     def fallbacks(self) -> tuple[str, ...]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import own_folders
 from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
-from parley.permissions.base import Decision, Deny, PathsAndHosts, Policy, ToolRequest, is_auto_disabled
-from parley.protocol.base import Json
+from parley.permissions.base import Decision, Deny, Policy, ToolRequest, is_auto_disabled
+from parley.permissions.rule import MalformedRule, parse_rule
 from parley.settings.base import TREE, UNENFORCED, MergedSettings, RuleText, printable
 from parley.settings.env_vars import is_truthy
 from parley.tools.catalog import FILE_EFFECTS, canonical_name, find_traits
+
+if TYPE_CHECKING:
+    from parley.permissions.policy import LaunchRules, RuleWriter, SessionPolicy
 
 AWAY_VARIABLE = "PARLEY_WORKSPACE_AWAY"
 """Set by a host of a cluster that does not reach the files of a session: the reason."""
@@ -38,7 +42,7 @@ def permission_mode(launch: LaunchContext) -> str:
         launch.warn(f"{ROOT_BYPASS}. Calls that need approval are denied")
         return "default"
     if requested == BYPASS and launch.is_restricted:
-        if options_say_bypass(launch):
+        if launch.options.skip_permissions or launch.options.permission_mode == BYPASS:
             raise UsageError(RESTRICTED_BYPASS)
         return "default"
     if requested == BYPASS and disabled is not None:
@@ -48,10 +52,6 @@ def permission_mode(launch: LaunchContext) -> str:
         launch.warn("settings: the mode auto is disabled (disableAutoMode); using the mode default")
         return "default"
     return requested
-
-
-def options_say_bypass(launch: LaunchContext) -> bool:
-    return launch.options.skip_permissions or launch.options.permission_mode == BYPASS
 
 
 def requested_mode(launch: LaunchContext) -> str:
@@ -90,11 +90,11 @@ def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     if launch.remote is not None:
         return open_policy(launch, session_id)
     if reason := launch.environment.get(AWAY_VARIABLE):
-        return AwayPolicy(lambda: open_policy(launch, session_id), reason)
+        return cast(Policy, AwayPolicy(lambda: open_policy(launch, session_id), reason))
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
-    return policy
+    return cast(Policy, policy)
 
 
 class LazyPolicy:
@@ -106,27 +106,15 @@ class LazyPolicy:
 
     def open(self) -> Policy:
         if self._policy is None:
-            policy = self._policy = self._factory()
-            # From now on, the frequent calls go to the policy itself.
-            self.decide = policy.decide  # type: ignore[method-assign]
-            self.is_hidden = policy.is_hidden  # type: ignore[method-assign]
-            self.list_folders = policy.list_folders  # type: ignore[method-assign]
+            self._policy = self._factory()
         return self._policy
 
-    def decide(self, request: ToolRequest, mode: str) -> Decision:
-        return self.open().decide(request, mode)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.open(), name)
 
     def is_hidden(self, path: str) -> bool:
+        """Its own method, because sessions are given it as a function before anything is asked."""
         return self.open().is_hidden(path)
-
-    def update(self, updates: Sequence[Json], *, may_bypass: bool = False) -> str | None:
-        return self.open().update(updates, may_bypass=may_bypass)
-
-    def apply_settings(self, merged: MergedSettings) -> None:
-        self.open().apply_settings(merged)
-
-    def add_server_rules(self, server: str, rules: Mapping[str, str]) -> None:
-        self.open().add_server_rules(server, rules)
 
     def drop_server_rules(self, server: str) -> None:
         if self._policy is not None:
@@ -134,12 +122,6 @@ class LazyPolicy:
 
     def list_folders(self) -> tuple[str, ...]:
         return () if self._policy is None else self._policy.list_folders()
-
-    def list_rules(self) -> Json:
-        return self.open().list_rules()
-
-    def list_paths_and_hosts(self) -> PathsAndHosts:
-        return self.open().list_paths_and_hosts()
 
 
 class AwayPolicy(LazyPolicy):
@@ -149,15 +131,10 @@ class AwayPolicy(LazyPolicy):
         super().__init__(factory)
         self._reason = reason
 
-    def open(self) -> Policy:
-        if self._policy is None:
-            self._policy = self._factory()
-        return self._policy
-
     def decide(self, request: ToolRequest, mode: str) -> Decision:
         if not request.runs_elsewhere and find_traits(request.tool).effect in {*FILE_EFFECTS, "runs_commands"}:
             return Deny(message=f"The call was not run: {self._reason}.", source="internal", reason_type="other")
-        return super().decide(request, mode)
+        return self.open().decide(request, mode)
 
     def is_hidden(self, path: str) -> bool:
         return True
@@ -183,17 +160,22 @@ def find_confinement(launch: LaunchContext) -> str:
 
 
 def check_restrictions(launch: LaunchContext, known: Sequence[str]) -> list[str]:
-    """Check the deny and ask rules; returns a sentence for each whose tool seems to be misspelt.
+    """Check the deny and ask rules; returns a sentence for each rule whose tool seems to be misspelt.
 
     `known`: the names of all tools. Raises SessionError if a rule for one of them is malformed.
     """
-    from parley.permissions.rule import MalformedRule, parse_rule
 
     flags = launch.options.disallowed_tools or ()
     written = [
         RuleText(behavior="deny", text=text, source="flag", root=launch.cwd, path="--disallowedTools") for text in flags
     ]
-    misspelt: list[str] = []
+    misspelt = [
+        f"the allow rule {text!r:.200} matches no tool (did you mean {near}?)"
+        for text in launch.options.allowed_tools or ()
+        if (name := canonical_name(text.partition("(")[0].strip())) not in known
+        and re.fullmatch(OTHER_TOOL, name)
+        and (near := find_nearest(name, known))
+    ]
     for rule in (*written, *(rule for rule in launch.settings.merged.rules if rule.behavior != "allow")):
         name = canonical_name(rule.text.partition("(")[0].strip())
         if name not in known and re.fullmatch(OTHER_TOOL, name):
@@ -217,8 +199,7 @@ def find_nearest(name: str, known: Sequence[str]) -> str | None:
 
 
 def open_policy(launch: LaunchContext, session_id: str) -> Policy:
-    from parley.permissions.filesystem import RealFilesystem
-    from parley.permissions.policy import LaunchRules, SessionPolicy
+    from parley.permissions.policy import LaunchRules
 
     options = launch.options
     allowed = options.allowed_tools or ()
@@ -236,16 +217,31 @@ def open_policy(launch: LaunchContext, session_id: str) -> Policy:
         find_confinement=lambda: find_confinement(launch),
         trusted="project" in launch.settings.trust.sources,
     )
-    fs = RealFilesystem(str(launch.home)) if launch.remote is None else launch.remote.filesystem
-    policy = SessionPolicy(launch_rules, fs, launch.settings.writer, launch.warn)
-    policy.apply_settings(launch.settings.merged)
-    if launch.remote is not None:
-        return launch.remote.make_policy(policy)
-    if not launch.is_restricted:
-        return policy
-    from parley.permissions.boundary import RestrictedPolicy
+    if launch.remote is None and launch.is_restricted:
+        from parley.permissions.boundary import RestrictedPolicy
+        from parley.permissions.filesystem import RealFilesystem
 
-    return RestrictedPolicy(policy, [launch.cwd, *launch.additional_directories(), *own_folders(launch, session_id)])
+        roots = [launch.cwd, *launch.additional_directories(), *own_folders(launch, session_id)]
+        fs = RealFilesystem(str(launch.home))
+        policy: SessionPolicy = RestrictedPolicy(roots, launch_rules, fs, launch.settings.writer, launch.warn)
+    else:
+        policy = new_policy(launch, launch_rules, launch.warn, launch.settings.writer)
+    policy.apply_settings(launch.settings.merged)
+    return policy
+
+
+def new_policy(
+    launch: LaunchContext, rules: LaunchRules, warn: Callable[[str], None], writer: RuleWriter | None = None
+) -> SessionPolicy:
+    """Rules for the files of the session, here or in its remote workspace."""
+    if launch.remote is not None:
+        from parley.compose.workspace.remote import RemotePolicy
+
+        return RemotePolicy(launch.remote, rules, launch.remote.filesystem, writer, warn)
+    from parley.permissions.filesystem import RealFilesystem
+    from parley.permissions.policy import SessionPolicy
+
+    return SessionPolicy(rules, RealFilesystem(str(launch.home)), writer, warn)
 
 
 def open_policy_without_project(launch: LaunchContext) -> Policy:

@@ -6,16 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import denies_user_files
 from parley.engine.agents.registry import AgentRegistry
 from parley.protocol.base import Json
+from parley.protocol.messages.requests import AgentDefinition, PluginEntry
 from parley.settings.base import Plugin, Plugins, PromptTemplate, printable
-
-if TYPE_CHECKING:
-    from parley.protocol.messages.requests import AgentDefinition, PluginEntry
 
 
 class PluginLoader:
@@ -41,7 +38,7 @@ class PluginLoader:
             return Plugins()
         from parley.settings.files.installed_plugins import data_folder
         from parley.settings.files.plugins import load_plugins
-        from parley.settings.policy.plugins import build_block, find_marketplace_policy
+        from parley.settings.policy import build_block, find_marketplace_policy
 
         problems: list[Json] = []
         if (policy := find_marketplace_policy(self._launch.settings.merged)) is not None:
@@ -78,7 +75,7 @@ class PluginLoader:
         It does not take the place of one that an administrator enables."""
         from parley.settings.files.installed_plugins import find_folders
         from parley.settings.files.plugins import load_plugins
-        from parley.settings.policy.plugins import build_block, find_refused
+        from parley.settings.policy import build_block, find_refused
 
         launch, merged = self._launch, self._launch.settings.merged
         fixed = {id.rpartition("@")[0] for id, value in merged.plugins.items() if value.source == "managed"}

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import import_module
+
+from parley.compose.tools import load_definitions
+from parley.models.base import read_event
+from parley.models.catalog import read_built_in
+from parley.protocol.base import decode
+from parley.protocol.options import parse
 
 MODULES = (
     "parley.compose.certificates",
@@ -22,13 +29,13 @@ MODULES = (
 SERVED_MODULES = (
     "parley.compose.workspace.sandbox",
     "parley.engine.control.dispatcher",
-    "parley.engine.recovery.interrupted_turn",
+    "parley.engine.recovery.recover",
     "parley.engine.session.hub",
     "parley.permissions.command",
     "parley.permissions.decision",
     "parley.permissions.policy",
     "parley.permissions.proven_command",
-    "parley.permissions.sandbox",
+    "parley.permissions.boundary",
     "parley.permissions.shell.mentions",
     "parley.permissions.shell.prefix_rules",
     "parley.settings.writer",
@@ -54,8 +61,6 @@ EVENTS = (
 def preload() -> None:
     for name in MODULES:
         getattr(import_module(name), "__all__", None)  # an attribute loads a deferred module (cli/lazy_imports.py)
-    from parley.compose.tools import load_definitions
-    from parley.models.catalog import read_built_in
 
     load_definitions()
     read_built_in()
@@ -75,11 +80,6 @@ def warm_up() -> None:
     Decoders of messages and events are created on first use, which takes a fifth of the instructions of a session
     until its first result.
     """
-    import asyncio
-
-    from parley.models.base import read_event
-    from parley.protocol.base import decode
-    from parley.protocol.options import parse
 
     parse(FLAGS)
     for line in LINES:

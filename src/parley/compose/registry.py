@@ -18,10 +18,10 @@ from parley.engine.clock import Clock
 from parley.errors import UsageError
 from parley.protocol.dialects.base import Dialect, DialectContext, DialectProfile
 from parley.protocol.options import CliOptions
+from parley.stores.base import Store, StoreSetup
 
 if TYPE_CHECKING:
     from parley.models.base import Model, ModelSetup
-    from parley.stores.base import Store, StoreSetup
     from parley.tools.base import Tool
 
 TRANSPORTS = {

@@ -23,9 +23,9 @@ from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
 from parley.stores.files.entry_codec import EntryContext
-from parley.stores.files.store import project_key
+from parley.stores.files.store import agent_path, project_key
 from parley.stores.selection import StoreChoice, choose
-from parley.stores.session_open import SessionRequest, is_uuid, open_session
+from parley.stores.session_open import WantedSession, is_uuid, open_session
 from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 
@@ -55,9 +55,9 @@ class SessionStores:
 
         return resolve_session(launch.options, launch.started_in, launch.clock.new_uuid)
 
-    def open_request(self) -> SessionRequest:
+    def open_request(self) -> WantedSession:
         options = self._options
-        return SessionRequest(
+        return WantedSession(
             session_id=options.session_id,
             resume=options.resume,
             newest=options.continue_conversation,
@@ -85,7 +85,7 @@ class SessionStores:
     def begin(self, old_id: str, files: LocalFiles | RemoteFiles) -> tuple[str, Log]:
         """A new session in the same process: its id and its log. Raises SessionError."""
         keep = not self._options.no_session_persistence
-        opened = open_session(SessionRequest(keep=keep), self.store(), self._launch.clock.new_uuid)
+        opened = open_session(WantedSession(keep=keep), self.store(), self._launch.clock.new_uuid)
         if keep:
             try:
                 if isinstance(files, LocalFiles):
@@ -174,7 +174,6 @@ class SessionStores:
         """The same for a subagent, whose transcript has its own path next to the session's."""
         if not self._launch.options.session_mirror:
             return log
-        from parley.stores.files.store import agent_path
         from parley.stores.mirror import MirroredLog
 
         path = str(agent_path(self._mirror_path(session_id), agent_id))
@@ -214,7 +213,5 @@ class SessionStores:
         return MemoryStore()
 
     def agent_transcript(self, session_id: str, agent_id: str) -> str:
-        from parley.stores.files.store import agent_path
-
         path = self.transcript_path(session_id)
         return str(agent_path(path, agent_id)) if path else ""

@@ -16,20 +16,31 @@ from parley.compose import memory
 from parley.compose.instructions import read_text_file
 from parley.compose.launch_context import LaunchContext
 from parley.compose.paths import file_history, plan_file, results_folder
-from parley.compose.permissions import asks_host
+from parley.compose.permissions import asks_host, find_nearest
 from parley.compose.registry import HOOKS, dialect_name, get_profile, load, load_tool
 from parley.engine.agents.registry import AgentRegistry
 from parley.engine.session.config import SearchMode, ToolSearchPolicy
 from parley.errors import UsageError
+from parley.host import Host
 from parley.observer import NULL_OBSERVER, Observer
+from parley.permissions.base import Policy
 from parley.protocol.base import Json
+from parley.protocol.messages.requests import HookMatcher
 from parley.protocol.options import CliOptions
 from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
-from parley.settings.tree import HOST_TREE, FileTree
+from parley.settings.safe_read import HOST_TREE, FileTree
 from parley.tools.base import Tool, ToolRegistry, Workspace, customize_tool
-from parley.tools.catalog import BUILT_IN, JUDGED_BY_CALL, canonical_name, find_traits, load_external
-from parley.tools.selection import ToolSelection, select_tools
+from parley.tools.catalog import (
+    BUILT_IN,
+    JUDGED_BY_CALL,
+    ToolSelection,
+    canonical_name,
+    find_traits,
+    load_external,
+    select_tools,
+)
+from parley.workspace.base import FileSearch, Scope, Worktrees
 from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
@@ -38,10 +49,6 @@ if TYPE_CHECKING:
     from parley.compose.workspace.sandbox import ConfigReader
     from parley.engine.turn.client_tools import ClientToolSpec
     from parley.hooks.base import Hook, HookServices
-    from parley.host import Host
-    from parley.permissions.base import Policy
-    from parley.protocol.messages.requests import HookMatcher
-    from parley.workspace.base import FileSearch, Scope, Worktrees
     from parley.workspace.remote.client import RemoteFiles, RemoteWorkspace
     from parley.workspace.sandbox.commands import CommandSandbox
     from parley.workspace.web import Web
@@ -86,11 +93,12 @@ def in_repository(cwd: str, tree: FileTree = HOST_TREE) -> bool:
 
 def list_unknown_tools(launch: LaunchContext) -> list[str]:
     """A sentence for every name in `--tools` that no tool has."""
-    known = {"default", *list_tools(launch)} if launch.options.tools else ()
+    known = ("default", *list_tools(launch)) if launch.options.tools else ()
+    unknown = [name for name in launch.options.tools or () if name and canonical_name(name) not in known]
+    found = [(name, find_nearest(name, known)) for name in unknown]
     return [
-        f"option '--tools': there is no tool {name!a:.200}"
-        for name in launch.options.tools or ()
-        if name and canonical_name(name) not in known
+        f"option '--tools': there is no tool {name!a:.200}" + (f" (did you mean {near}?)" if near else "")
+        for name, near in found
     ]
 
 

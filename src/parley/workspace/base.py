@@ -19,6 +19,10 @@ WORKTREES = (".claude", "worktrees")
 """The folder for agents' worktrees, relative to the checkout."""
 
 
+Writer = Callable[[str], None]
+"""Another program that changes the file with a real path."""
+
+
 class Scope(Struct, frozen=True, kw_only=True):
     """Which files a call may access, as part of its permission: all, those beneath folders, or single files.
 
@@ -72,13 +76,7 @@ class Files(Protocol):
         """Like `read`, but returns None if the file does not exist."""
 
     def write(
-        self,
-        path: str,
-        data: bytes,
-        scope: Scope,
-        *,
-        replacing: FileSnapshot | None,
-        by: Callable[[str], None] | None = None,
+        self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None, by: Writer | None = None
     ) -> FileSnapshot:
         """Replace a file, or create it (and its folders) if `replacing` is None.
 

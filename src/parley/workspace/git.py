@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from parley.errors import ToolError
-from parley.workspace.process.processes import Processes
+from parley.workspace.process.processes import PreparedCommand, Processes
 from parley.workspace.search_path import find_trusted, with_trusted_path
 
 TIMEOUT_SECONDS = 120.0
@@ -131,9 +131,8 @@ class Git:
         def take_errors(data: bytes) -> None:
             errors.extend(data[: MAX_OUTPUT_BYTES - len(errors)])
 
-        running = await self._processes.start(
-            command.argv, cwd=cwd, environment=command.environment, take=take, take_errors=take_errors
-        )
+        prepared = PreparedCommand(argv=command.argv, cwd=cwd, environment=command.environment)
+        running = await self._processes.start(prepared, take, take_errors)
         try:
             end, timed_out = await self._processes.wait(running, TIMEOUT_SECONDS)
         finally:

@@ -143,15 +143,6 @@ def name_regex(piece: str) -> str:
     That finds every match, because the part between two stars has a fixed length, and it prevents exponential time for
     patterns such as `*a*a*a*a*b`.
     """
-    first, *others = fixed_parts(piece)
-    if not others:
-        return first
-    between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
-    return f"{first}{between}.*{others[-1]}"
-
-
-def fixed_parts(piece: str) -> list[str]:
-    """The parts before, between and after the stars, each as a regular expression."""
     parts, at = [""], 0
     while at < len(piece):
         char = piece[at]
@@ -168,7 +159,11 @@ def fixed_parts(piece: str) -> list[str]:
             at += 1
         else:
             parts[-1] += re.escape(char)
-    return parts
+    first, *others = parts
+    if not others:
+        return first
+    between = "".join(f"(?>.*?{part})" for part in others[:-1] if part)
+    return f"{first}{between}.*{others[-1]}"
 
 
 def class_end(piece: str, at: int) -> int:

@@ -10,7 +10,7 @@ A search program is restricted by a thread, which starts it and ends. The restri
 children, not this process. A command in the sandbox confines itself between fork and exec, also with the system call
 filter. Landlock knows only what is allowed, for whole folders: a file beneath a readable or writable folder cannot be
 excepted. So the plan of a domain lists the entries beside an excepted path instead of the folder above it
-(sandbox/plans.py).
+(sandbox/base.py).
 
 Runs in the supervisor processes, too, and uses only the standard library.
 """
@@ -88,7 +88,15 @@ def run_restricted(start: Callable[[], T], allowed: list[AllowedPath]) -> T:
 
     def run() -> None:
         try:
-            restrict_thread(allowed)
+            # Restrict the calling thread permanently.
+            ruleset = create_ruleset(FIRST_RIGHTS)
+            try:
+                for path in allowed:
+                    add_rule(ruleset, path)
+                prctl(SET_NO_NEW_PRIVILEGES, 1)
+                call(RESTRICT_SELF, ruleset, 0)
+            finally:
+                os.close(ruleset)
             done.append(start())
         except BaseException as exc:
             errors.append(exc)
@@ -99,18 +107,6 @@ def run_restricted(start: Callable[[], T], allowed: list[AllowedPath]) -> T:
     if errors:
         raise errors[0]
     return done[0]
-
-
-def restrict_thread(allowed: list[AllowedPath]) -> None:
-    """Restrict the calling thread permanently. Raises OSError."""
-    ruleset = create_ruleset(FIRST_RIGHTS)
-    try:
-        for path in allowed:
-            add_rule(ruleset, path)
-        prctl(SET_NO_NEW_PRIVILEGES, 1)
-        call(RESTRICT_SELF, ruleset, 0)
-    finally:
-        os.close(ruleset)
 
 
 class LandlockDomain:
@@ -130,7 +126,12 @@ class LandlockDomain:
         for path, access in plan["paths"]:
             with contextlib.suppress(FileNotFoundError, PermissionError, NotADirectoryError):
                 self._allow(path, access)
-        self._give_up_capabilities()
+        # See to it that no program gets capabilities.
+        if os.geteuid() == 0:
+            prctl(SET_SECUREBITS, NO_ROOT)
+            for number in range(LAST_CAPABILITY + 1):
+                with contextlib.suppress(OSError):  # beyond the last one that this kernel knows
+                    prctl(DROP_BOUNDING, number)
 
     def prepare(self) -> None:
         """Called in the supervisor of a command, before it starts the command."""
@@ -164,14 +165,6 @@ class LandlockDomain:
                 add_rule(self._ruleset, AllowedPath(opened, access))
         finally:
             os.close(opened)
-
-    def _give_up_capabilities(self) -> None:
-        """See to it that no program gets capabilities. Those that this process has stay until a command drops them."""
-        if os.geteuid() == 0:
-            prctl(SET_SECUREBITS, NO_ROOT)
-            for number in range(LAST_CAPABILITY + 1):
-                with contextlib.suppress(OSError):  # beyond the last one that this kernel knows
-                    prctl(DROP_BOUNDING, number)
 
 
 # System calls. All of them raise OSError.

@@ -1,7 +1,7 @@
 """Read, write and rewind files on this machine: the implementation of `Files`.
 
 Every call opens its file through descriptors (safe_open.py). A change is checkpointed first (checkpoints.py) and
-made atomically (atomic.py). A snapshot has the status of a file, so that a change by others is noticed later. Safe to
+made atomically. A snapshot has the status of a file, so that a change by others is noticed later. Safe to
 call from threads.
 """
 
@@ -15,13 +15,21 @@ from threading import RLock
 from typing import TYPE_CHECKING, TypeVar
 
 from parley.errors import ToolError
-from parley.workspace import atomic, safe_open
-from parley.workspace.base import FileSnapshot, NotWritten, RewindReport, Scope
-from parley.workspace.checkpoints import ChangeRow, CheckpointDamaged, CheckpointStore, FileState, hash_bytes
+from parley.workspace import safe_open
+from parley.workspace.base import FileSnapshot, NotWritten, RewindReport, Scope, Writer
+from parley.workspace.checkpoints import (
+    ChangeRow,
+    CheckpointDamaged,
+    CheckpointStore,
+    FileState,
+    RestoreGoal,
+    RewindTally,
+    find_goals,
+    hash_bytes,
+)
 from parley.workspace.safe_open import FileLocation, Pins, Swapped
 
 if TYPE_CHECKING:
-    from parley.workspace.rewind import RestoreGoal, RewindTally
     from parley.workspace.tree_snapshot import TreeSnapshot
 
 
@@ -73,13 +81,7 @@ class LocalFiles:
         return self._read(path, scope, lambda location: snapshot(location, limit_bytes))
 
     def write(
-        self,
-        path: str,
-        data: bytes,
-        scope: Scope,
-        *,
-        replacing: FileSnapshot | None,
-        by: Callable[[str], None] | None = None,
+        self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None, by: Writer | None = None
     ) -> FileSnapshot:
         def act() -> FileSnapshot:
             new = replacing is None
@@ -89,11 +91,21 @@ class LocalFiles:
                 temp_name = self._temp_name()
                 with self._checkpointed(location, hash_bytes(data), temp_name, call=scope.call):
                     if by is None:
-                        status = atomic.replace(location, data, temp_name, lambda: check_unchanged(location, replacing))
+                        status = safe_open.replace_file(
+                            location, data, temp_name, lambda: check_unchanged(location, replacing)
+                        )
                         return make_snapshot(location.path, data, status)
                     by(location.path)
                     found = find_written(location, replacing, data)
-                self._record_difference(found, data, scope.call)
+                # Record what another program made of a change, so that the change can be rewound.
+                if found.data != data:
+                    before, after = FileState(sha256=hash_bytes(data), mode=found.mode), hash_bytes(found.data)
+                    self._checkpoints.add(
+                        ChangeRow(
+                            path=found.path, before=before, after=after, temp_name=self._temp_name(), call=scope.call
+                        )
+                    )
+                    self._checkpoints.settle(happened=True)
                 return found
 
         with self._lock, safe_open.translate_os_errors(f"{path} cannot be written"):
@@ -124,8 +136,6 @@ class LocalFiles:
             self._checkpoints.begin(user_message_id)
 
     def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
-        from parley.workspace.rewind import RewindTally, find_goals
-
         with self._lock:
             try:
                 self._settle()
@@ -207,15 +217,6 @@ class LocalFiles:
             if happened:
                 self.on_change(location.path)
 
-    def _record_difference(self, found: FileSnapshot, data: bytes, call: str) -> None:
-        """Record what another program made of a change, so that the change can be rewound."""
-        if found.data != data:
-            before, after = FileState(sha256=hash_bytes(data), mode=found.mode), hash_bytes(found.data)
-            self._checkpoints.add(
-                ChangeRow(path=found.path, before=before, after=after, temp_name=self._temp_name(), call=call)
-            )
-            self._checkpoints.settle(happened=True)
-
     def _settle(self) -> None:
         """Find out whether the last change of an interrupted process was made. Raises OSError."""
         if self._settled:
@@ -259,9 +260,9 @@ class LocalFiles:
         ):
             if target is None:
                 check_unchanged(location, current)
-                atomic.remove(location)
+                safe_open.remove_file(location)
             else:
-                atomic.replace(location, target, temp_name, lambda: check_unchanged(location, current), mode)
+                safe_open.replace_file(location, target, temp_name, lambda: check_unchanged(location, current), mode)
 
     def _hash_at(self, path: str) -> str | None:
         try:

@@ -42,12 +42,10 @@ class OtherVersion(sqlite3.DatabaseError):
     """The file was written by another version of Parley."""
 
 
-def open_database(
-    path: Path, schema: Schema, *, below: int = 0, create: bool = True, durable: bool = False
-) -> sqlite3.Connection:
+def open_database(path: Path, schema: Schema, *, below: int = 0, create: bool = True) -> sqlite3.Connection:
     """Open a file, or create it, and its tables if `create` is set. Opened read-only if it is not writable.
 
-    A commit survives the end of the process, and with `durable` also a power failure. `below` is as in `open_file`.
+    A commit survives the end of the process. `below` is as in `open_file`.
     Raises OSError, UnsafeFile, sqlite3.Error, OtherVersion.
     """
     is_read_only = os.path.exists(path) and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
@@ -63,7 +61,7 @@ def open_database(
         is_prepared = has_tables(database, schema)  # first, so that a file of another version is not changed
         if not is_read_only:
             database.execute("PRAGMA journal_mode = WAL")
-            database.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            database.execute("PRAGMA synchronous = NORMAL")
             if create and not is_prepared:
                 with transaction(database):
                     create_tables(database, schema)
@@ -143,15 +141,15 @@ def transaction(database: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def translate_errors(name: str, error_class: type[SessionError] = SessionError) -> Iterator[None]:
-    """Raise errors of SQLite and of the system as `error_class`. `name` is what cannot be used, such as a path."""
+def translate_errors(name: str) -> Iterator[None]:
+    """Raise errors of SQLite and of the system as SessionError. `name` is what cannot be used, such as a path."""
     try:
         yield
     except (sqlite3.Error, OSError) as exc:
-        error = error_class(f"cannot use {name}: {exc.strerror if isinstance(exc, OSError) else exc}")
+        error = SessionError(f"cannot use {name}: {exc.strerror if isinstance(exc, OSError) else exc}")
         if getattr(exc, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             error.error_code = "ENOSPC"
         raise error from None
     except UnicodeDecodeError:
         # In a damaged file, table names that errors quote may be invalid UTF-8.
-        raise error_class(f"cannot use {name}: the file is damaged") from None
+        raise SessionError(f"cannot use {name}: the file is damaged") from None

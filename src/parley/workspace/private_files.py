@@ -11,7 +11,7 @@ hard link. Missing files and folders are created with access for this user only.
 
 No other module locks files or replaces them by renaming; `tests/unit/test_private_writes.py` checks that.
 
-See also: files of the working tree, in `safe_open.py` and `atomic.py`; SQLite files, in `private_database.py`.
+See also: files of the working tree, in `safe_open.py`; SQLite files, in `private_database.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from parley.workspace import syscalls
+
 TRAVERSE = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 LIST = os.O_DIRECTORY | os.O_CLOEXEC | os.O_RDONLY
 # O_NONBLOCK: opening a pipe must not block.
@@ -34,14 +36,14 @@ WRITES = os.O_WRONLY | os.O_RDWR
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 PAUSE_SECONDS = 0.01
 """How long to wait between two attempts to lock a file."""
-KINDS = (
-    (stat.S_ISLNK, "is a symbolic link"),
-    (stat.S_ISDIR, "is a folder"),
-    (stat.S_ISFIFO, "is a named pipe"),
-    (stat.S_ISSOCK, "is a socket"),
-    (stat.S_ISCHR, "is a device"),
-    (stat.S_ISBLK, "is a device"),
-)
+KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class UnsafeFile(OSError):
@@ -142,15 +144,10 @@ def step(folder: int, name: str, parts: tuple[str, ...], kind: int, owner: int) 
 def check_regular(status: os.stat_result, path: str | Path, owner: int, *, writes: bool) -> None:
     """Raises UnsafeFile unless it is a regular file that is safe to use."""
     if not stat.S_ISREG(status.st_mode):
-        raise refuse(path, kind_of(status) or "is not a regular file")
+        raise refuse(path, f"is {KINDS.get(stat.S_IFMT(status.st_mode), 'not a regular file')}")
     check_owner(status, path, owner, writes=writes)
     if writes and status.st_nlink > 1:
         raise refuse(path, f"has {status.st_nlink} hard links, and a write would change all of them")
-
-
-def kind_of(status: os.stat_result) -> str:
-    """Describe the file type; "" for a regular file."""
-    return next((words for test, words in KINDS if test(status.st_mode)), "")
 
 
 def check_owner(
@@ -259,7 +256,6 @@ def rename(path: str | Path, name: str, *, below: int = 0) -> None:
 
 def rename_to_free_name(folder: int, old: str, new: str) -> None:
     """Rename without replacing. Raises FileExistsError if the name was taken in the meantime."""
-    from parley.workspace import syscalls  # few processes need it
 
     if syscalls.rename_to_free_name(folder, old, new):
         return

@@ -9,9 +9,11 @@ without following any symlink:
 If a file, folder or symlink is replaced in between, opening fails with `Swapped`, and the caller starts again from the
 path.
 
+`replace_file` keeps the owner and mode of a file. All of its new content is on disk before the file gets its name.
+
 The errors tell a model what to do next (`translate_os_errors`, `not_found_error`).
 
-See also: `local.py` and `atomic.py`, which read and write what is opened here; `private_files.py` for our own files.
+See also: `local.py`, which reads and writes what is opened here; `private_files.py` for our own files.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
-from parley.workspace import syscalls
+from parley.workspace import private_files, syscalls
 from parley.workspace.base import Scope
 
 FOLDER = os.O_DIRECTORY | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
@@ -36,14 +38,6 @@ TRIES = 20
 """How often a path is resolved again if it changes in between."""
 SYMLINK_ERRORS = {errno.ELOOP, errno.EXDEV, errno.EAGAIN}
 
-KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a broken symlink"),
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 MOST_NAMES = 10_000
 """How many names of a folder are compared."""
 DESCRIPTIONS = {
@@ -126,7 +120,7 @@ def check_regular(status: os.stat_result, path: str) -> None:
         return
     if stat.S_ISLNK(status.st_mode):
         raise Swapped
-    kind = next((name for test, name in KINDS if test(status.st_mode)), "a special file")
+    kind = private_files.KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
     advice = "; list it with Glob, or with ls in Bash" if stat.S_ISDIR(status.st_mode) else ""
     raise ToolError(f"{path} is {kind}, not a file{advice}.")
 
@@ -366,3 +360,55 @@ def list_names(folder: int) -> list[str]:
             return [entry.name for entry in islice(entries, MOST_NAMES)]
     finally:
         os.close(readable)
+
+
+KEPT_BITS = 0o1777
+"""The mode bits that are preserved. As with a write, a changed program loses setuid and setgid."""
+
+
+def replace_file(
+    location: FileLocation, data: bytes, temp_name: str, check: Callable[[], object], mode: int | None = None
+) -> os.stat_result:
+    """Replace the content by `data`. `check` is called just before the rename and may raise.
+
+    If `mode` is None, an existing file keeps its mode and a new one gets the default.
+    Raises OSError, Swapped, and whatever `check` raises.
+    """
+    old = location.status()
+    if old is not None and not stat.S_ISREG(old.st_mode):
+        raise Swapped
+
+    def check_location() -> None:
+        check()
+        if location.has_moved():
+            raise Swapped
+
+    with private_files.replacing(
+        location.folder,
+        location.name,
+        temp_name=temp_name,
+        mode=0o666 if old is None and mode is None else 0o600,
+        sync=True,
+        is_new=old is None,
+        check=check_location,
+    ) as descriptor:
+        private_files.write_all(descriptor, data)
+        if old is not None:
+            # Give the new file the owner of the old one, as far as permissions allow.
+            ours = os.fstat(descriptor)
+            if (ours.st_uid, ours.st_gid) != (old.st_uid, old.st_gid):
+                try:
+                    os.fchown(descriptor, old.st_uid, old.st_gid)
+                except PermissionError:
+                    with suppress(PermissionError):
+                        os.fchown(descriptor, -1, old.st_gid)
+        new_mode = old.st_mode if mode is None and old is not None else mode
+        if new_mode is not None:
+            os.fchmod(descriptor, new_mode & KEPT_BITS)
+        return os.fstat(descriptor)
+
+
+def remove_file(location: FileLocation) -> None:
+    """Raises OSError."""
+    os.unlink(location.name, dir_fd=location.folder)
+    private_files.sync_folder(location.folder)

@@ -129,13 +129,7 @@ class Web:
             async with asyncio.timeout(self._limits.seconds), await self._client(url.scheme) as client:
                 response = await self._send(client, url, own, "POST", headers, body)
                 try:
-                    return WebPage(
-                        url=str(url),
-                        code=response.status_code,
-                        reason=response.reason_phrase,
-                        content_type=response.headers.get("content-type", ""),
-                        body=await self._read(response, url),
-                    )
+                    return await self._page(response, url)
                 finally:
                     await response.aclose()
         except TimeoutError:
@@ -145,17 +139,23 @@ class Web:
         """Request one URL. Returns the page, a redirect to report, or the Url to request next."""
         response = await self._send(client, url, own)
         try:
-            code, reason, headers = response.status_code, response.reason_phrase, response.headers
-            if code not in REDIRECTS or "location" not in headers:
-                kind = headers.get("content-type", "")
-                body = await self._read(response, url)
-                return WebPage(url=str(url), code=code, reason=reason, content_type=kind, body=body)
+            if response.status_code not in REDIRECTS or "location" not in response.headers:
+                return await self._page(response, url)
         finally:
             await response.aclose()
-        target = url.joined(headers["location"])
+        target = url.joined(response.headers["location"])
         if url.leads_elsewhere(target):
-            return Moved(url=str(url), to=str(target), code=code, reason=reason)
+            return Moved(url=str(url), to=str(target), code=response.status_code, reason=response.reason_phrase)
         return target
+
+    async def _page(self, response: httpx2.Response, url: Url) -> WebPage:
+        return WebPage(
+            url=str(url),
+            code=response.status_code,
+            reason=response.reason_phrase,
+            content_type=response.headers.get("content-type", ""),
+            body=await self._read(response, url),
+        )
 
     async def _send(
         self,

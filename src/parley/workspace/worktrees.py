@@ -29,7 +29,7 @@ from parley.errors import ToolError
 from parley.workspace import private_files
 from parley.workspace.base import WORKTREES, Worktree, WorktreeChanges
 from parley.workspace.git import Git, GitFailed
-from parley.workspace.sandbox.plans import is_beneath
+from parley.workspace.sandbox.base import is_beneath
 from parley.workspace.sandbox.protected import GIT_FOLDERS, outer_repository
 
 LOCK = ".lock"

@@ -7,7 +7,7 @@ from parley.compose.models import ModelFactory
 from parley.errors import ModelError
 from parley.models.catalog import get_backend, resolve
 from parley.protocol.base import Struct
-from parley.settings import backends
+from parley.settings import credentials
 
 HELPER = "apiKeyHelper"
 
@@ -32,12 +32,12 @@ def find_status(launch: LaunchContext) -> KeyStatus:
     backend = models.find_adapter(choice)
     if get_backend(backend).server is None:  # a cloud's own credentials, or no key at all
         source = "none needed" if choice.is_fake else "its own"
-        is_cloud = backend in backends.CLOUDS
+        is_cloud = backend in credentials.CLOUDS
         return KeyStatus(model=choice.display_name, backend=backend, source=source, is_usable=True, is_cloud=is_cloud)
-    source, problem = backends.find_key_source(backend, launch.credentials()), ""
+    source, problem = credentials.find_key_source(backend, launch.credentials()), ""
     if source != HELPER:
         try:
-            backends.find_endpoint(backend, launch.credentials())
+            credentials.find_endpoint(backend, launch.credentials())
         except ModelError as exc:
             problem = str(exc)
     return KeyStatus(model=choice.display_name, backend=backend, source=source, is_usable=not problem, problem=problem)

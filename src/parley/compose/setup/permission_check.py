@@ -43,9 +43,8 @@ class PermissionChecker:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`environment`: by default that of this process. Raises UsageError for invalid options."""
-        composer = Composer(options, dict(os.environ if environment is None else environment), cwd)
+        composer = Composer(options, dict(os.environ if environment is None else environment), cwd, warn=warn)
         self.basis = composer.launch
-        self.basis.warn = warn
         for warning in self.basis.settings.warnings():
             warn(warning)
         self.mode = permissions.permission_mode(self.basis)

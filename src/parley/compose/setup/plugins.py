@@ -21,15 +21,17 @@ import msgspec
 from parley.compose.launch_context import LaunchContext
 from parley.compose.setup.servers import parse_entry
 from parley.errors import UsageError
+from parley.hooks.settings import load_entries
 from parley.protocol.base import Json, Struct
 from parley.settings import safe_read
 from parley.settings.base import Plugin, SettingsWriteError
 from parley.settings.files import installed_plugins, marketplaces
+from parley.settings.files.commands_and_skills import command_files, load_templates, plugin_folder, skill_files
 from parley.settings.files.installed_plugins import InstalledPlugin, hash_content, list_digests
 from parley.settings.files.marketplaces import Catalog, KnownMarketplace
 from parley.settings.files.plugin_source import CATALOG, InvalidSource, PluginSource, find_roots, parse_place, staged
 from parley.settings.files.plugins import has_manifest, read_plugin
-from parley.settings.policy.plugins import describe_obstacle, find_marketplace_policy
+from parley.settings.policy import describe_obstacle, find_marketplace_policy
 
 DESTINATIONS = {"user": "userSettings", "project": "projectSettings", "local": "localSettings"}
 
@@ -143,6 +145,15 @@ class PluginStore:
             content_hash=new.contentHash,
             changes=list(compare(before, after)),
         )
+
+    def describe(self, name: str) -> tuple[Json, dict[str, list[str]]]:
+        """An installed plugin, and the names of what it contains. Raises UsageError."""
+        plugin = self._find(name, "")
+        try:
+            read = read_plugin(plugin.installPath, [], self._folder, with_servers=True)
+        except safe_read.UnreadableFile as exc:
+            raise UsageError(f"{plugin.id} cannot be read: {exc}") from None
+        return {"id": plugin.id, "name": plugin.name, **plugin.to_json()}, list_parts(read, Path(plugin.installPath))
 
     def switch(self, name: str, scope: str, is_enabled: bool) -> tuple[str, str]:
         """Enable or disable a plugin; returns its id and the scope whose settings changed."""
@@ -473,7 +484,6 @@ PART_NAMES = {
 
 def list_parts(plugin: Plugin, root: Path) -> dict[str, list[str]]:
     """The names of what a plugin brings, by kind."""
-    from parley.settings.files.commands_and_skills import command_files, skill_files
 
     return {
         "commands": [f"{plugin.name}:{name}" for name, _ in command_files(str(root))],
@@ -492,8 +502,6 @@ def describe_contents(plugin: Plugin, root: Path) -> list[str]:
 
 def find_part_problems(plugin: Plugin, root: Path) -> Iterator[str]:
     """What is wrong with the commands, skills, hooks and servers of a plugin."""
-    from parley.hooks.settings import load_entries
-    from parley.settings.files.commands_and_skills import load_templates, plugin_folder
 
     yield from (f"{problem.path}: {problem.text}" for problem in load_templates([plugin_folder(plugin)])[1])
     if plugin.hooks is not None:

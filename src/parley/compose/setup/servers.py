@@ -12,9 +12,8 @@ from parley.compose.launch_context import LaunchContext
 from parley.mcp.base import ServerSpec
 from parley.mcp.config import parse_server
 from parley.protocol.base import Json
-from parley.settings import safe_read
+from parley.settings import mcp_files, safe_read
 from parley.settings.base import MCP_FILE, SettingsWriteError
-from parley.settings.files import user_config, user_config_edit
 from parley.settings.mcp_files import list_pending
 from parley.settings.writer import encode
 
@@ -50,8 +49,8 @@ class ServerFiles:
     def __init__(self, user_file: Path, cwd: str) -> None:
         self._user_file = user_file
         self.cwd = cwd
-        self._folders = user_config.project_folders(cwd)
-        self._root = user_config.project_root(cwd)
+        self._folders = mcp_files.project_folders(cwd)
+        self._root = mcp_files.project_root(cwd)
 
     def path(self, scope: str) -> Path:
         return Path(self.cwd, MCP_FILE) if scope == "project" else self._user_file
@@ -76,42 +75,42 @@ class ServerFiles:
             return {**servers, name: encode(entry)}
 
         if scope == "local":
-            user_config_edit.edit_project_servers(self._user_file, self._root, insert)
+            mcp_files.edit_project_servers(self._user_file, self._root, insert)
         else:
-            user_config_edit.edit_servers(self.path(scope), insert)
+            mcp_files.edit_servers(self.path(scope), insert)
 
     def remove(self, scope: str, name: str) -> None:
         def drop(servers: dict[str, Raw]) -> dict[str, Raw]:
             return {key: value for key, value in servers.items() if key != name}
 
         if scope != "local":
-            user_config_edit.edit_servers(self.path(scope), drop)
+            mcp_files.edit_servers(self.path(scope), drop)
             return
         config = self._read_user_file()
         for folder in self._folders:
             if name in self._read_project(config, (folder,)):
-                user_config_edit.edit_project_servers(self._user_file, folder, drop)
+                mcp_files.edit_project_servers(self._user_file, folder, drop)
 
     def forget_choices(self) -> None:
         """Empty the lists of servers of `.mcp.json` that the user accepted or rejected in Claude Code."""
         projects = self._read_user_file().projects
         for folder in self._folders:
             if folder in projects:
-                user_config_edit.edit_project_entry(
+                mcp_files.edit_project_entry(
                     self._user_file,
                     folder,
                     lambda entry: entry | {key: encode([]) for key in CHOICES if key in entry},
                 )
 
-    def _read_user_file(self) -> user_config.UserConfig:
+    def _read_user_file(self) -> mcp_files.UserConfig:
         try:
-            return user_config.read_user_config(self._user_file)
+            return mcp_files.read_user_config(self._user_file)
         except safe_read.MissingFile:
-            return user_config.UserConfig()
+            return mcp_files.UserConfig()
         except safe_read.UnreadableFile as exc:
             raise SettingsWriteError(f"{self._user_file} {exc}") from None
 
-    def _read_project(self, config: user_config.UserConfig, folders: tuple[str, ...]) -> Json:
+    def _read_project(self, config: mcp_files.UserConfig, folders: tuple[str, ...]) -> Json:
         try:
             return config.project(folders).mcpServers
         except safe_read.UnreadableFile as exc:

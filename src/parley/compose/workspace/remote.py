@@ -8,23 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import uuid4
 
 from parley.errors import SessionError, ToolError, UsageError
 from parley.permissions.base import Decision, Deny, ToolRequest
-from parley.permissions.boundary import WrappedPolicy
 from parley.permissions.filesystem import RemoteFilesystem
+from parley.permissions.policy import SessionPolicy
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import is_truthy, read_int
-from parley.settings.tree import RemoteTree
+from parley.settings.safe_read import RemoteTree
 from parley.workspace.process.processes import OutputDirectory
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
 from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
 from parley.workspace.remote.wire import check_token, read_token_file
-
-if TYPE_CHECKING:
-    from parley.permissions.policy import SessionPolicy
 
 TOKEN_VARIABLE = "PARLEY_WORKSPACE_TOKEN"
 EPOCH_VARIABLE = "PARLEY_WORKSPACE_EPOCH"
@@ -47,19 +45,18 @@ LEFT_OUT = (
 class RemoteAccess:
     """The workspace that `--workspace` names. Raises UsageError or SessionError."""
 
-    def __init__(self, options: CliOptions, environment: Mapping[str, str]) -> None:
+    def __init__(self, options: CliOptions, environment: Mapping[str, str], report: Callable[[str], None]) -> None:
         assert options.workspace is not None
         refused = [flag for field, flag in NOT_COMBINED.items() if field in options.given]
         if refused:
             raise UsageError(f"{refused[0]} cannot be combined with --workspace")
-        self.report: Callable[[str], None] = lambda text: None
         wait = WAIT_SECONDS if options.workspace_wait is None else options.workspace_wait
         self._settings = LinkSettings(
             address=WorkspaceAddress.parse(options.workspace),
             token=find_token(options, environment),
             ca_file=options.workspace_ca,
             wait_seconds=float(wait),
-            report=lambda text: self.report(text),  # noqa: PLW0108  # it is set later
+            report=report,
         )
         self._epoch = read_int(dict(environment), EPOCH_VARIABLE) or 0
         self._watches_tree = is_truthy(environment.get("PARLEY_SNAPSHOT_TREE"))
@@ -70,8 +67,6 @@ class RemoteAccess:
         self.filesystem = RemoteFilesystem(self.welcome.home, self._get)
 
     def _connect(self, session: str, *, keeps_history: bool) -> RemoteWorkspace:
-        from uuid import uuid4
-
         name = session if keeps_history else f"{session}-{uuid4().hex}"
         try:
             return connect_workspace(
@@ -112,9 +107,6 @@ class RemoteAccess:
         """Where the session's results, task output and plan are. Known after `open`."""
         return Path(self.welcome.own_folder)
 
-    def make_policy(self, policy: SessionPolicy) -> RemotePolicy:
-        return RemotePolicy(policy, self)
-
     def list_left_out(self, config_root: str) -> list[str]:
         """A sentence for every folder of the project that has no effect."""
         exists = self.tree.lexists
@@ -142,42 +134,41 @@ class RemoteOutputDirectory(OutputDirectory, frozen=True, kw_only=True):
         return self.fallback
 
 
-class RemotePolicy(WrappedPolicy):
+class RemotePolicy(SessionPolicy):
     """A policy whose facts come from a remote workspace.
 
     `prepare` collects them without blocking; a decision that was not prepared waits for them. A workspace that does not
     answer denies.
     """
 
-    def __init__(self, policy: SessionPolicy, remote: RemoteAccess) -> None:
-        super().__init__(policy)
-        self._policy = policy
+    def __init__(self, remote: RemoteAccess, *args: Any) -> None:
+        super().__init__(*args)
         self._remote = remote
 
     async def prepare(self, request: ToolRequest, mode: str) -> None:
         """Collect the facts of a decision. Does not raise: the decision reports what is wrong."""
         try:
-            if not self._policy.has_repository:
-                await self._remote.prepare(self._policy.find_repository)
+            if not self.has_repository:
+                await self._remote.prepare(self.find_repository)
                 self._set_repository()
-            await self._remote.prepare(lambda: self._policy.decide(request, mode))
+            await self._remote.prepare(lambda: super(RemotePolicy, self).decide(request, mode))
         except WorkspaceUnavailable:
             return
 
     def decide(self, request: ToolRequest, mode: str) -> Decision:
         try:
             self._set_repository()
-            decision: Decision = self._remote.run(lambda: self._policy.decide(request, mode))
+            decision: Decision = self._remote.run(lambda: super(RemotePolicy, self).decide(request, mode))
         except (ToolError, SessionError) as exc:
             return Deny(message=f"The call was not run: {exc}.", source="internal", reason_type="other")
         return decision
 
     def _set_repository(self) -> None:
-        if not self._policy.has_repository:
-            self._policy.set_repository(self._remote.run(self._policy.find_repository))
+        if not self.has_repository:
+            self.set_repository(self._remote.run(self.find_repository))
 
     def is_hidden(self, path: str) -> bool:
         try:
-            return self._policy.is_hidden(path)
+            return super().is_hidden(path)
         except ToolError:
             return True

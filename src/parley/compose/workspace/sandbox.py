@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import open_policy_without_project
+from parley.permissions.base import PathsAndHosts, Policy
+from parley.permissions.boundary import list_excluded
 from parley.settings.base import MergedSettings
+from parley.workspace.process.processes import private_folder
+from parley.workspace.search_path import is_found_untrusted
 from parley.workspace.sensitive_names import KEY_NAMES, KEY_PATHS
 
 if TYPE_CHECKING:
-    from parley.permissions.base import PathsAndHosts, Policy
     from parley.workspace.sandbox.base import HostRefusal, NetworkPolicy, SandboxOffer, SandboxPolicy
     from parley.workspace.sandbox.commands import CommandSandbox, SandboxConfig
     from parley.workspace.sandbox.egress.proxy import EgressProxy
@@ -88,7 +91,6 @@ def make_sandbox(launch: LaunchContext, session_id: str, policy: Policy, *, asks
 
 def make_folders(launch: LaunchContext, session_id: str) -> SandboxFolders:
     """Create the private folders of a session. Raises ToolError if another user owns one of them."""
-    from parley.workspace.process.processes import private_folder
     from parley.workspace.sandbox.launcher import SandboxFolders
 
     root = private_root(launch)
@@ -122,8 +124,7 @@ def make_proxy(
     ask: Callable[[str, int], Awaitable[bool]],
     on_refusal: Callable[[HostRefusal], None],
 ) -> EgressProxy:
-    from parley.workspace.sandbox.egress.policy import EgressPolicy, read_patterns
-    from parley.workspace.sandbox.egress.proxy import EgressProxy, OwnProxies
+    from parley.workspace.sandbox.egress.proxy import EgressPolicy, EgressProxy, OwnProxies, read_patterns
 
     network = read_policy()
 
@@ -197,8 +198,6 @@ class ConfigReader:
 
     def _is_excluded(self, command: str, patterns: tuple[str, ...], writable: tuple[str, ...]) -> bool:
         """Not if a command of the sandbox could have put the program there."""
-        from parley.permissions.sandbox import list_excluded
-        from parley.workspace.search_path import is_found_untrusted
 
         programs = list_excluded(command, patterns, str(self._launch.home))
         environment = self._launch.settings.child_environment() if programs else {}

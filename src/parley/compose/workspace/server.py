@@ -13,8 +13,8 @@ from parley.errors import UsageError
 from parley.permissions.filesystem import RealFilesystem
 from parley.protocol.base import Struct
 from parley.settings.env_vars import child_environment
+from parley.settings.safe_read import TREE_FACTS
 from parley.settings.sources import config_folder
-from parley.settings.tree import TREE_FACTS
 from parley.workspace.remote.address import WorkspaceAddress, dial
 from parley.workspace.remote.server import GRACE_SECONDS, ServerPlace, WorkspaceServer
 from parley.workspace.remote.wire import read_token_file

@@ -1,10 +1,10 @@
 """Run commands on this machine under a supervisor process: the engine's side.
 
-    command = await processes.start(argv, ..., take=record.take)        # it runs
+    command = await processes.start(PreparedCommand(...), record.take)  # it runs
     command.stop()                                                      # SIGTERM, then SIGKILL
     end = await command.ended
 
-    done = await processes.run(argv, ..., output=CommandOutput(...))    # all of that in one call
+    done = await processes.run(PreparedCommand(...), 60, CommandOutput(...))    # all of that in one call
 
 A command has its own process session, exactly the given environment, and no stdin unless it is interactive. It ends
 with its main process, even if children keep its output open. Their later output is read and discarded, so that they do
@@ -153,7 +153,7 @@ class CommandOutput:
         self,
         keep_bytes: int,
         spill_to: Callable[[], Path],
-        watch: Callable[[bytes], None] | None = None,
+        watch: Take | None = None,
         files: OutputFiles | None = None,
     ) -> None:
         """`watch`: gets all of the output, as it arrives."""
@@ -255,21 +255,29 @@ class Finished(Struct, frozen=True, kw_only=True):
     timed_out: bool
 
 
+Take = Callable[[bytes], None]
+"""Gets the output of a command as it is read."""
+
+
+class PreparedCommand(Struct, frozen=True, kw_only=True):
+    """A command that can be started."""
+
+    argv: list[str]
+    cwd: str
+    environment: Mapping[str, str]
+    sandbox: SandboxLauncher | None = None
+    """Where it runs; None for outside of a sandbox."""
+    tool_use_id: str = ""
+    """The call that it runs for (`find_earlier`)."""
+
+
 class CommandStarter(Protocol):
     """Starts commands with a stdin: `Processes`, or one that confines them first."""
 
     async def find_program(self, name: str, search_path: str) -> str | None:
         """The path of a program that a command would run by its name."""
 
-    async def start(
-        self,
-        argv: list[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str],
-        take: Callable[[bytes], None],
-        take_errors: Callable[[bytes], None] | None = None,
-    ) -> RunningCommand:
+    async def start(self, command: PreparedCommand, take: Take, take_errors: Take | None = None) -> RunningCommand:
         """Start a command. Raises ToolError."""
 
 
@@ -313,20 +321,10 @@ class Processes:
         """What is known of a command that an earlier engine started for a call, in a sentence; empty if nothing."""
         return ""
 
-    async def run(
-        self,
-        argv: list[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str],
-        timeout_seconds: float,
-        output: CommandOutput,
-        sandbox: SandboxLauncher | None = None,
-    ) -> Finished:
+    async def run(self, command: PreparedCommand, timeout_seconds: float, output: CommandOutput) -> Finished:
         """Run a command to its end. Cancelling kills it. Raises ToolError if it cannot be started."""
         try:
-            command = await self.start(argv, cwd=cwd, environment=environment, take=output.take, sandbox=sandbox)
-            end, timed_out = await self.wait(command, timeout_seconds)
+            end, timed_out = await self.wait(await self.start(command, output.take), timeout_seconds)
         finally:
             output.close()
         return self.finished(end, timed_out, output)
@@ -346,45 +344,34 @@ class Processes:
             timed_out=timed_out,
         )
 
-    async def start(
-        self,
-        argv: list[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str],
-        take: Callable[[bytes], None],
-        take_errors: Callable[[bytes], None] | None = None,
-        sandbox: SandboxLauncher | None = None,
-        tool_use_id: str = "",
-    ) -> RunningCommand:
+    async def start(self, command: PreparedCommand, take: Take, take_errors: Take | None = None) -> RunningCommand:
         """Start a command whose output is passed to `take`. Raises ToolError if it cannot be started.
 
-        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`. `tool_use_id` is
-        the call that it runs for (`find_earlier`).
+        With `take_errors`, stderr is separate and the command gets a stdin: write to its `feed`.
         """
-        request = encode_request(argv, cwd, environment)
+        request = encode_request(command.argv, command.cwd, command.environment)
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
         try:
-            command = await self._hand_over(environment, take, take_errors, sandbox)
+            running = await self._hand_over(command, take, take_errors)
         except OSError as exc:
             raise ToolError(f"the command could not be started: {exc.strerror}") from None
-        supervisor = self._commands[command]
+        supervisor = self._commands[running]
         try:
             async with asyncio.timeout(START_SECONDS):
-                error = await command.start(request)
+                error = await running.start(request)
         except TimeoutError:
-            self._abandon(command)
+            self._abandon(running)
             error = f"the supervisor process did not answer within {START_SECONDS:.0f} s"
         except BaseException:
-            command.drop()
+            running.drop()
             raise
         if error:
-            command.drop()
-            if sandbox is not None and supervisor.is_gone and supervisor.problem:
+            running.drop()
+            if command.sandbox is not None and supervisor.is_gone and supervisor.problem:
                 error = f"the sandbox did not start: {supervisor.problem}"
             raise ToolError(f"the command could not be started: {error}")
-        return command
+        return running
 
     async def wait(self, command: RunningCommand, timeout_seconds: float) -> tuple[CommandEnd, bool]:
         """Wait for the end. Returns it, and whether the command timed out. Cancelling kills it and waits for that."""
@@ -444,13 +431,7 @@ class Processes:
         while self.closers:
             await self.closers.pop()()
 
-    async def _hand_over(
-        self,
-        environment: Mapping[str, str],
-        take: Callable[[bytes], None],
-        take_errors: Callable[[bytes], None] | None,
-        sandbox: SandboxLauncher | None,
-    ) -> RunningCommand:
+    async def _hand_over(self, command: PreparedCommand, take: Take, take_errors: Take | None) -> RunningCommand:
         """Pass the descriptors of a new command to the supervisor. Raises OSError."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as remote:
             line, far_end = socket.socketpair()
@@ -465,11 +446,11 @@ class Processes:
                 passed += [input_reader, errors_writer]
                 more = {"feed": input_writer, "errors": (errors, take_errors)}
             async with self._start_lock:
-                supervisor = await self._pass(passed, environment, sandbox)
+                supervisor = await self._pass(passed, command.environment, command.sandbox)
             ours.pop_all()
-        command = RunningCommand(line, (output, take), self._forget, **more)
-        self._commands[command] = supervisor
-        return command
+        running = RunningCommand(line, (output, take), self._forget, **more)
+        self._commands[running] = supervisor
+        return running
 
     async def _pass(
         self, descriptors: list[int], environment: Mapping[str, str], sandbox: SandboxLauncher | None
@@ -539,11 +520,11 @@ class RunningCommand:
     def __init__(
         self,
         line: socket.socket,
-        output: tuple[int, Callable[[bytes], None]],
+        output: tuple[int, Take],
         forget: Callable[[RunningCommand], object],
         *,
         feed: int | None = None,
-        errors: tuple[int, Callable[[bytes], None]] | None = None,
+        errors: tuple[int, Take] | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[CommandEnd] = loop.create_future()
@@ -642,11 +623,9 @@ class RunningCommand:
 class OutputPipe:
     """The reading end of a command's output. It is read to its end, even after the command has ended."""
 
-    def __init__(
-        self, descriptor: int, take: Callable[[bytes], None], ended: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, descriptor: int, take: Take, ended: Callable[[], None] = lambda: None) -> None:
         self._descriptor = descriptor
-        self._take: Callable[[bytes], None] | None = take
+        self._take: Take | None = take
         self._ended = ended
         os.set_blocking(descriptor, False)
         asyncio.get_running_loop().add_reader(descriptor, self._read)
@@ -689,13 +668,10 @@ class OutputPipe:
         elif self._take is not None:
             self._take(data)
         else:
-            self._pause()
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._descriptor)
+            loop.call_later(LEFTOVER_PAUSE_SECONDS, self._resume)
         return len(data)
-
-    def _pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._descriptor)
-        loop.call_later(LEFTOVER_PAUSE_SECONDS, self._resume)
 
     def _resume(self) -> None:
         if self._descriptor >= 0:
@@ -782,7 +758,15 @@ class SupervisorProcess:
                 self._process = self._run.process
             else:
                 self._run = None
-                self._process = start_outside(remote, variables, "adopt" if may_adopt else "group")
+                mode = "adopt" if may_adopt else "group"
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(remote.fileno()), mode],
+                    pass_fds=[remote.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    env=variables,
+                    start_new_session=True,
+                )
         except BaseException:
             self._control.close()
             raise
@@ -852,18 +836,6 @@ class SupervisorProcess:
             self._process.wait()
             if self._run is not None:
                 self.problem = self._run.finish()
-
-
-def start_outside(control: socket.socket, environment: Mapping[str, str], mode: str) -> subprocess.Popen[bytes]:
-    """Start a supervisor for commands that are not confined. Raises OSError."""
-    return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", BOOT, str(ROOT), str(control.fileno()), mode],
-        pass_fds=[control.fileno()],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env=dict(environment),
-        start_new_session=True,
-    )
 
 
 def new_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:

@@ -39,7 +39,7 @@ import socket
 import struct
 import sys
 import time
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from parley.workspace.process.tree import (
     GRACE_SECONDS,
@@ -55,6 +55,9 @@ from parley.workspace.process.tree import (
     send,
 )
 
+if TYPE_CHECKING:
+    from parley.workspace.landlock import LandlockDomain
+
 IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Only the end of the engine ends the supervisor."""
 END, HURRY = b"e", b"h"
@@ -67,7 +70,7 @@ GONE = "gone"
 """The last record of a child supervisor. Without it, processes of the command may be left."""
 
 
-def main(control: int, *, may_adopt: bool, confine: Confine | None = None) -> None:
+def main(control: int, *, may_adopt: bool, confine: LandlockDomain | None = None) -> None:
     """Serve until the engine closes the control socket. Each command enters `confine` before it starts."""
     os.chdir("/")
     for number in IGNORED:
@@ -80,7 +83,7 @@ def main(control: int, *, may_adopt: bool, confine: Confine | None = None) -> No
 class ProcessSupervisor:
     """Forks a child supervisor for each command."""
 
-    def __init__(self, control: socket.socket, adopts: bool, confine: Confine | None = None) -> None:
+    def __init__(self, control: socket.socket, adopts: bool, confine: LandlockDomain | None = None) -> None:
         self.control = control
         self.adopts = adopts
         self.confine = confine
@@ -202,19 +205,6 @@ class ChildStreams:
         os.dup2(self.errors if self.errors >= 0 else self.output, 2)
 
 
-class Confine(Protocol):
-    """Rules that a command applies to itself before it starts (landlock.py)."""
-
-    def prepare(self) -> None:
-        """Called before the fork."""
-
-    def enter(self) -> None:
-        """Called in the command. Raises OSError."""
-
-    def watch(self) -> None:
-        """Called in the supervisor, after the command has started."""
-
-
 class ChildSupervisor:
     """Runs one command and keeps track of all its descendants."""
 
@@ -224,7 +214,7 @@ class ChildSupervisor:
         streams: ChildStreams,
         liveness: int,
         tree: ProcessTree | Group,
-        confine: Confine | None = None,
+        confine: LandlockDomain | None = None,
     ) -> None:
         self.line = line
         self.confine = confine
@@ -342,7 +332,7 @@ def become_command(
     supervisor: int,
     streams: ChildStreams,
     pipes: tuple[int, int],
-    confine: Confine | None,
+    confine: LandlockDomain | None,
 ) -> NoReturn:
     """In the child: execute the command. `pipes`: for its last words, and for an error."""
     last_words, error_writer = pipes

@@ -17,7 +17,7 @@ a guess.
     reader.run(decide)                  # in a thread
     await reader.prepare(decide)        # on a loop; afterwards the same task decides without waiting
 
-See also: who asks for facts: permissions/filesystem.py, settings/tree.py; who answers:
+See also: who asks for facts: permissions/filesystem.py, settings/safe_read.py; who answers:
 compose/workspace/server.py; commands: processes.py.
 """
 
@@ -49,9 +49,10 @@ from parley.workspace.base import (
     SearchMatches,
     Worktree,
     WorktreeChanges,
+    Writer,
 )
 from parley.workspace.remote import calls
-from parley.workspace.remote.calls import MAX_FACTS, Fact, FindFacts
+from parley.workspace.remote.calls import MAX_FACTS, Fact, find_facts
 from parley.workspace.remote.link import LinkSettings, WorkspaceLink, WorkspaceUnavailable
 from parley.workspace.remote.processes import RemoteProcesses
 from parley.workspace.remote.wire import WIRE_VERSION, Greeting, new_nonce
@@ -125,6 +126,11 @@ class FactView:
         self.missing: dict[Fact, None] = {}
         self.asks_at_once = False
 
+    def take_missing(self) -> list[Fact]:
+        asked = list(self.missing)[:MAX_FACTS]
+        self.missing.clear()
+        return asked
+
 
 class FactReader:
     """Reads facts of one workspace."""
@@ -154,10 +160,15 @@ class FactReader:
         if time.monotonic() < valid_until:
             view.known.update(prepared)
         for _ in range(MAX_PASSES):
-            attempt = self._try(view, work)
-            if attempt is not None:
-                return attempt()
-            asked = take_missing(view)
+            with self._using(view):
+                try:
+                    result = work()
+                except Exception:
+                    if not view.missing:
+                        raise
+            if not view.missing:
+                return result
+            asked = view.take_missing()
             view.known.update(zip(asked, self._ask(asked), strict=True))
         view.asks_at_once = True
         with self._using(view):
@@ -169,32 +180,13 @@ class FactReader:
         Raises WorkspaceUnavailable."""
         view = FactView()
         for _ in range(MAX_PASSES):
-            if self._try(view, work) is not None:
+            with self._using(view), contextlib.suppress(Exception):
+                work()
+            if not (asked := view.take_missing()):
                 break
-            asked = take_missing(view)
-            answers = await self._link.request(FindFacts(facts=asked))
+            answers = await self._link.request(find_facts(asked))
             view.known.update(zip(asked, answers, strict=True))
         self._prepared.set((view.known, time.monotonic() + VALID_SECONDS))
-
-    def _try(self, view: FactView, work: Callable[[], T]) -> Callable[[], T] | None:
-        """Do the work on what is known. Returns its outcome; None if it used a guess."""
-        error: Exception | None = None
-        result: Any = None
-        with self._using(view):
-            try:
-                result = work()
-            except Exception as exc:
-                error = exc
-        if view.missing:
-            return None
-
-        def outcome() -> T:
-            if error is not None:
-                raise error
-            found: T = result
-            return found
-
-        return outcome
 
     @contextlib.contextmanager
     def _using(self, view: FactView) -> Iterator[None]:
@@ -207,14 +199,7 @@ class FactReader:
     def _ask(self, facts: list[Fact]) -> list[Any]:
         if not self._link.is_connected:  # the engine's loop may be waiting
             raise WorkspaceUnavailable(f"{self._link.name} is not connected")
-        answers: list[Any] = self._link.call(FindFacts(facts=facts), ASK_SECONDS)
-        return answers
-
-
-def take_missing(view: FactView) -> list[Fact]:
-    asked = list(view.missing)[:MAX_FACTS]
-    view.missing.clear()
-    return asked
+        return self._link.call(find_facts(facts), ASK_SECONDS)
 
 
 class RemoteFiles:
@@ -225,25 +210,18 @@ class RemoteFiles:
         self.watches_commands = link.greeting.watches_tree
 
     def read(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot:
-        found: FileSnapshot = self._link.call(calls.ReadFile(path=path, scope=scope, limit_bytes=limit_bytes))
+        found = self._link.call(calls.read_file(path, scope, limit_bytes))
+        assert found is not None
         return found
 
     def read_cached(self, path: str, scope: Scope, limit_bytes: int) -> FileSnapshot | None:
         return None  # the content is not in the memory of this machine
 
     def peek(self, path: str, scope: Scope, limit_bytes: int | None = None) -> FileSnapshot | None:
-        call = calls.ReadFile(path=path, scope=scope, limit_bytes=limit_bytes, how="peek")
-        found: FileSnapshot | None = self._link.call(call)
-        return found
+        return self._link.call(calls.read_file(path, scope, limit_bytes, must_exist=False))
 
     def write(
-        self,
-        path: str,
-        data: bytes,
-        scope: Scope,
-        *,
-        replacing: FileSnapshot | None,
-        by: Callable[[str], None] | None = None,
+        self, path: str, data: bytes, scope: Scope, *, replacing: FileSnapshot | None, by: Writer | None = None
     ) -> FileSnapshot:
         if by is not None:
             raise ToolError(f"{path} cannot be written by another program: it is in {self._link.name}.")
@@ -251,45 +229,39 @@ class RemoteFiles:
         if replacing is not None and len(replacing.data) == replacing.size > HASHED_BYTES:
             digest = hashlib.sha256(replacing.data).digest()
             replacing = replace(replacing, data=b"")
-        written: FileSnapshot = self._link.call(
-            calls.WriteFile(path=path, data=data, scope=scope, replacing=replacing, replaced_sha256=digest)
-        )
+        written = self._link.call(calls.write_file(path, data, scope, replacing, digest))
         # The server leaves out what we have sent.
         return replace(written, data=data) if not written.data else written
 
     def before_command(self) -> None:
         if self.watches_commands:
-            self._link.call(calls.TrackCommand(is_over=False))
+            self._link.call(calls.track_command(is_over=False))
 
     def after_command(self) -> None:
         if self.watches_commands:
             try:
-                self._link.call(calls.TrackCommand(is_over=True))
+                self._link.call(calls.track_command(is_over=True))
             except ToolError as exc:
                 self._link.settings.report(str(exc))
 
     def changed_by(self, call: str) -> list[str] | None:
         try:
-            found: list[str] | None = self._link.call(calls.ChangedBy(tool_use_id=call))
+            return self._link.call(calls.changed_by(call))
         except ToolError:
             return None
-        return found
 
     def inherit_history(self, session: str, before: str) -> None:
         """Record further changes in the history of a session that continues another. Raises OSError, ToolError."""
-        self._link.call(calls.UseHistory(session=session, inherits=before))
+        self._link.call(calls.use_history(session, before))
 
     def begin_message(self, user_message_id: str) -> None:
-        self._link.post(calls.BeginMessage(id=user_message_id))
+        self._link.post(calls.begin_message(user_message_id))
 
     def rewind(self, user_message_id: str, *, dry_run: bool, with_diffs: bool = False) -> RewindReport:
         try:
-            report: RewindReport = self._link.call(
-                calls.Rewind(id=user_message_id, dry_run=dry_run, with_diffs=with_diffs)
-            )
+            return self._link.call(calls.rewind(user_message_id, dry_run, with_diffs))
         except ToolError as exc:
             return RewindReport(possible=False, reason=str(exc))
-        return report
 
     def close(self) -> None:
         self._link.end()
@@ -311,19 +283,16 @@ class RemoteSearch:
     ) -> FileListing:
         wanted = most
         while True:
-            found: FileListing = self._list(
-                calls.ListFiles(
-                    pattern=pattern,
-                    path=area.path,
-                    cwd=area.cwd,
-                    scope=area.scope,
-                    most=wanted,
-                    ignored=ignored,
-                    hidden=hidden,
-                    search=self._link.new_number(),
-                ),
-                stop,
-            )
+            number, is_stopped = self._link.new_number(), False
+
+            def poll() -> None:
+                nonlocal is_stopped
+                if not is_stopped and stop():
+                    is_stopped = True
+                    self._link.post(calls.stop_search(number))  # noqa: B023  # it is called in this pass only
+
+            call = calls.list_files(pattern, area.path, area.cwd, area.scope, wanted, ignored, hidden, number)
+            found = self._link.call(call, poll=poll)
             shown = self._visible(area, found.paths)
             is_whole = len(found.paths) >= found.total or wanted >= MOST_LISTED
             if len(shown) == len(found.paths) or is_whole or stop():
@@ -331,32 +300,12 @@ class RemoteSearch:
                 return replace(found, paths=shown[:most], total=total, stopped=found.stopped or stop())
             wanted = min(found.total, MOST_LISTED)  # so that the number of hidden files does not show in the total
 
-    def _list(self, call: calls.ListFiles, stop: Callable[[], bool]) -> FileListing:
-        """Search, and ask the server to stop when `stop` says so. Raises ToolError."""
-        is_stopped = False
-
-        def poll() -> None:
-            nonlocal is_stopped
-            if not is_stopped and stop():
-                is_stopped = True
-                self._link.post(calls.StopSearch(search=call.search))
-
-        found: FileListing = self._link.call(call, poll=poll)
-        return found
-
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
     ) -> SearchMatches:
         while True:
-            found: SearchMatches = await self._link.request(
-                calls.SearchFiles(
-                    query=query,
-                    path=area.path,
-                    cwd=area.cwd,
-                    scope=area.scope,
-                    seconds=timeout_seconds,
-                    enough_lines=enough_lines,
-                )
+            found = await self._link.request(
+                calls.search_files(query, area.path, area.cwd, area.scope, timeout_seconds, enough_lines)
             )
             paths = [path for path, _ in found.files]
             visible = set(await run_in_thread(partial(self._visible, area, paths)))
@@ -382,39 +331,28 @@ class RemoteWorktrees:
         self._link = link
 
     async def open(self, cwd: str, name: str) -> Worktree:
-        return await self._get(calls.WorktreeCall(action="open", cwd=cwd, name=name))
+        return await self._link.request(calls.open_worktree("open", cwd, name))
 
     async def leave(self, worktree: Worktree) -> bool:
         try:
-            return (await self._request(calls.WorktreeCall(action="leave", worktree=worktree))).was_kept
+            return await self._link.request(calls.leave_worktree(worktree))
         except (ToolError, OSError):
             return True
 
     async def create(self, cwd: str, name: str) -> Worktree:
-        return await self._get(calls.WorktreeCall(action="create", cwd=cwd, name=name))
+        return await self._link.request(calls.open_worktree("create", cwd, name))
 
     async def find(self, cwd: str, path: str) -> Worktree:
-        return await self._get(calls.WorktreeCall(action="find", cwd=cwd, name=path))
+        return await self._link.request(calls.open_worktree("find", cwd, path))
 
     async def find_changes(self, worktree: Worktree) -> WorktreeChanges:
-        found = await self._request(calls.WorktreeCall(action="find_changes", worktree=worktree))
-        return found.changes or WorktreeChanges()
+        return await self._link.request(calls.find_worktree_changes(worktree))
 
     async def remove(self, worktree: Worktree) -> None:
-        await self._request(calls.WorktreeCall(action="remove", worktree=worktree))
+        await self._link.request(calls.remove_worktree(worktree))
 
     async def sweep(self, cwd: str) -> None:
         try:
-            await self._request(calls.WorktreeCall(action="sweep", cwd=cwd))
+            await self._link.request(calls.sweep_worktrees(cwd))
         except (ToolError, OSError) as exc:
             self._link.settings.report(str(exc))
-
-    async def _get(self, call: calls.WorktreeCall) -> Worktree:
-        found = await self._request(call)
-        if found.worktree is None:
-            raise ToolError(f"{self._link.name} gave no worktree")
-        return found.worktree
-
-    async def _request(self, call: calls.WorktreeCall) -> calls.WorktreeResult:
-        result: calls.WorktreeResult = await self._link.request(call)
-        return result

@@ -2,8 +2,8 @@
 
     link = WorkspaceLink(LinkSettings(address=..., token=...), greeting)
     welcome = link.open()                       # raises WorkspaceUnavailable
-    found = link.call(ReadFile(...))            # in a thread; raises ToolError, OSError, NotWritten
-    found = await link.request(ReadFile(...))   # on a loop
+    found = link.call(read_file(...))           # in a thread; raises ToolError, OSError, NotWritten
+    found = await link.request(read_file(...))  # on a loop
 
 A lost connection is dialled again. The calls that wait for an answer are then sent again under their numbers: a server
 that still has the session (`Welcome.is_known`) answers from what it did the first time, so that nothing is done twice.
@@ -22,20 +22,30 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import functools
 import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from parley.errors import ToolError
 from parley.protocol.base import Struct
 from parley.workspace.base import NotWritten
 from parley.workspace.remote import wire
 from parley.workspace.remote.address import WorkspaceAddress, describe, dial
-from parley.workspace.remote.calls import Call, EndSession, Failure, RequestBody
-from parley.workspace.remote.wire import BrokenFrame, Channel, Greeting, RejectedByServer, Welcome, greet
+from parley.workspace.remote.calls import Call, RequestBody, end_session
+from parley.workspace.remote.wire import (
+    BrokenFrame,
+    CallFailure,
+    Greeting,
+    RejectedByServer,
+    Welcome,
+    WorkspaceChannel,
+    greet,
+)
 
+T = TypeVar("T")
 DIAL_SECONDS = 10.0
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.05, 2.0
 END_SECONDS = 2.0
@@ -66,10 +76,10 @@ class LinkSettings(Struct, frozen=True, kw_only=True):
     """Told when the connection is lost and when it is back."""
 
 
-class PendingCall:
-    def __init__(self, call: Call) -> None:
+class WaitingCall(Generic[T]):
+    def __init__(self, call: Call[T]) -> None:
         self.call = call
-        self.done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self.done: concurrent.futures.Future[T] = concurrent.futures.Future()
         self.is_sent = False
 
 
@@ -81,11 +91,11 @@ class WorkspaceLink:
         self._lock = threading.Lock()
         self._next = 1
         self._loop = get_loop()
-        self._pending: dict[int, PendingCall] = {}
+        self._pending: dict[int, WaitingCall[Any]] = {}
         self._settled: list[int] = []
         """The calls whose results have arrived since the last request."""
         self._sinks: dict[int, CommandSink] = {}
-        self._channel: Channel | None = None
+        self._channel: WorkspaceChannel | None = None
         self._connected: asyncio.Event = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._problem = ""
@@ -122,7 +132,7 @@ class WorkspaceLink:
         """End the session on the server, if it is connected, and close the connection."""
         if self.is_connected and not self._is_closed:
             with contextlib.suppress(ToolError, OSError):
-                self.call(EndSession(), END_SECONDS)
+                self.call(end_session(), END_SECONDS)
         self.close()
 
     def close(self) -> None:
@@ -133,14 +143,14 @@ class WorkspaceLink:
 
     # Calling.
 
-    def call(self, call: Call, at_most_seconds: float | None = None, poll: Callable[[], None] | None = None) -> Any:
+    def call(self, call: Call[T], at_most_seconds: float | None = None, poll: Callable[[], None] | None = None) -> T:
         """Call and wait, in any thread but that of the connection. Raises ToolError, OSError, NotWritten.
 
         `poll` is called while it waits.
         """
         limit = at_most_seconds
-        if limit is None and call.timeout_seconds is not None:
-            limit = call.timeout_seconds + self.settings.wait_seconds + SLACK_SECONDS
+        if limit is None and call.operation.timeout_seconds is not None:
+            limit = call.operation.timeout_seconds + self.settings.wait_seconds + SLACK_SECONDS
         pending, started_at = self._submit(call), time.monotonic()
         while True:
             left = None if limit is None else limit - (time.monotonic() - started_at)
@@ -155,9 +165,9 @@ class WorkspaceLink:
             if poll is not None:
                 poll()
 
-    async def request(self, call: Call) -> Any:
+    async def request(self, call: Call[T]) -> T:
         """Call and wait on a loop. Cancelling stops the call. Raises ToolError, OSError, NotWritten."""
-        limit = call.timeout_seconds
+        limit = call.operation.timeout_seconds
         pending = self._submit(call)
         try:
             async with asyncio.timeout(None if limit is None else limit + self.settings.wait_seconds):
@@ -168,7 +178,7 @@ class WorkspaceLink:
             if not pending.done.done() or pending.done.cancelled():
                 self._give_up(pending)
 
-    def post(self, call: Call, on_result: Callable[[Any], None] = lambda result: None) -> None:
+    def post(self, call: Call[Any], on_result: Callable[[Any], None] = lambda result: None) -> None:
         """Call without waiting. `on_result` gets the result, or the error as text, on the loop of the connection."""
 
         def report(done: concurrent.futures.Future[Any]) -> None:
@@ -179,15 +189,15 @@ class WorkspaceLink:
         with contextlib.suppress(WorkspaceUnavailable):
             self._submit(call).done.add_done_callback(report)
 
-    def _submit(self, call: Call) -> PendingCall:
-        pending = PendingCall(call)
+    def _submit(self, call: Call[T]) -> WaitingCall[T]:
+        pending = WaitingCall(call)
         try:
             self._loop.call_soon_threadsafe(self._enter, pending)
         except RuntimeError:
             raise self._unavailable("its connection has ended") from None
         return pending
 
-    def _give_up(self, pending: PendingCall) -> None:
+    def _give_up(self, pending: WaitingCall[Any]) -> None:
         self._loop.call_soon_threadsafe(self._cancel, pending)
 
     # Output of commands.
@@ -230,7 +240,7 @@ class WorkspaceLink:
             return
         raise self._unavailable(self._problem or f"no connection within {self.settings.wait_seconds:.0f} s")
 
-    def _enter(self, pending: PendingCall) -> None:
+    def _enter(self, pending: WaitingCall[Any]) -> None:
         if self._is_closed:
             self._settle(pending, self._unavailable("the session has ended"))
             return
@@ -238,7 +248,7 @@ class WorkspaceLink:
         self._pending[number] = pending
         wire.spawn(self._loop, self._send_call(number, pending))
 
-    async def _send_call(self, number: int, pending: PendingCall) -> None:
+    async def _send_call(self, number: int, pending: WaitingCall[Any]) -> None:
         try:
             if not self._connected.is_set():
                 if self._runner is None or self._runner.done():
@@ -248,7 +258,7 @@ class WorkspaceLink:
                 return
             pending.is_sent = True
             settled, self._settled = self._settled, []
-            body = wire.encode_body(RequestBody(settled, pending.call))
+            body = wire.encode_body(RequestBody(settled, pending.call.message))
         except WorkspaceUnavailable as exc:
             self._pending.pop(number, None)
             self._settle(pending, exc)
@@ -264,7 +274,7 @@ class WorkspaceLink:
             with contextlib.suppress(ConnectionError):  # the reader notices and dials again
                 await channel.send(kind, id, body)
 
-    def _cancel(self, pending: PendingCall) -> None:
+    def _cancel(self, pending: WaitingCall[Any]) -> None:
         for number, known in list(self._pending.items()):
             if known is pending:
                 del self._pending[number]
@@ -296,7 +306,7 @@ class WorkspaceLink:
         """Dial, and receive until the connection is lost. Raises what ended it."""
         settings = self.settings
         reader, writer = await dial(settings.address, settings.ca_file, DIAL_SECONDS)
-        channel = Channel(reader, writer)
+        channel = WorkspaceChannel(reader, writer)
         try:
             async with asyncio.timeout(DIAL_SECONDS):
                 welcome = await greet(channel, self.greeting, settings.token)
@@ -315,7 +325,7 @@ class WorkspaceLink:
             self._connected.clear()
             channel.close()
 
-    def _begin(self, channel: Channel, welcome: Welcome) -> None:
+    def _begin(self, channel: WorkspaceChannel, welcome: Welcome) -> None:
         is_back = self.welcome is not None
         self.welcome = self.welcome or welcome
         self._channel, self._problem, self._was_connected = channel, "", True
@@ -337,7 +347,7 @@ class WorkspaceLink:
     def _fail_forgotten(self) -> None:
         """The server has none of our calls any more: what changes something must not be sent again."""
         for number, pending in list(self._pending.items()):
-            if pending.is_sent and not pending.call.reads_only:
+            if pending.is_sent and not pending.call.operation.reads_only:
                 del self._pending[number]
                 text = f"{self.name} was restarted during this call. What it has done of it is not known."
                 self._settle(pending, WorkspaceUnavailable(text))
@@ -360,7 +370,7 @@ class WorkspaceLink:
                 self._settle(pending, self._unavailable(problem))
             self._pending.clear()
 
-    def _receive(self, frame: wire.Frame) -> None:
+    def _receive(self, frame: wire.WireFrame) -> None:
         if frame.kind == wire.OUTPUT:
             if len(frame.body) < wire.OFFSET.size:
                 raise BrokenFrame("output without a position")
@@ -375,10 +385,10 @@ class WorkspaceLink:
             return  # it was cancelled
         self._settled.append(frame.id)
         if frame.kind == wire.FAILURE:
-            self._settle(pending, to_exception(wire.decode_body(frame.body, Failure)))
+            self._settle(pending, to_exception(wire.decode_body(frame.body, CallFailure)))
             return
         try:
-            result = wire.decode_body(frame.body, pending.call.result)
+            result = wire.decode_body(frame.body, pending.call.operation.result)
         except BrokenFrame as exc:
             self._settle(pending, self._unavailable(str(exc)))
             raise
@@ -386,7 +396,7 @@ class WorkspaceLink:
             pending.done.set_result(result)
 
     @staticmethod
-    def _settle(pending: PendingCall, exc: Exception) -> None:
+    def _settle(pending: WaitingCall[Any], exc: Exception) -> None:
         if not pending.done.done():
             with contextlib.suppress(concurrent.futures.InvalidStateError):
                 pending.done.set_exception(exc)
@@ -400,30 +410,26 @@ class WorkspaceLink:
         return WorkspaceUnavailable(f"{self.name} does not answer: {problem}")
 
 
-def to_exception(failure: Failure) -> Exception:
+def to_exception(failure: CallFailure) -> Exception:
     if failure.kind == "system":
         return OSError(failure.errno, failure.text)
     return NotWritten(failure.text) if failure.kind == "not_written" else ToolError(failure.text)
 
 
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
+_starting = threading.Lock()
+
+
+@functools.cache
+def _start_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="parley-workspace", daemon=True).start()
+    return loop
 
 
 def get_loop() -> asyncio.AbstractEventLoop:
-    """The running loop; started at the first use."""
-    global _loop  # one thread for the process, as in parley/_threads.py
-    with _lock:
-        if _loop is None:
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="parley-workspace", daemon=True).start()
-        return _loop
+    """The running loop; started at the first use. One thread for the process, as in parley/_threads.py."""
+    with _starting:
+        return _start_loop()
 
 
-def _forget() -> None:
-    """A child process does not have the thread."""
-    global _loop
-    _loop = None
-
-
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_start_loop.cache_clear)  # a child process does not have the thread

@@ -13,9 +13,9 @@ import contextlib
 import errno
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal, TypeVar
 
 from parley.errors import ToolError
 from parley.workspace.process.processes import (
@@ -25,18 +25,17 @@ from parley.workspace.process.processes import (
     InputFeed,
     OutputFiles,
     OutputRecord,
+    PreparedCommand,
     Processes,
     RunningCommand,
+    Take,
     encode_words,
 )
 from parley.workspace.remote import calls
-from parley.workspace.remote.calls import EarlierCommand
+from parley.workspace.remote.commands import EarlierCommand
 from parley.workspace.remote.link import END_SECONDS, WorkspaceLink, WorkspaceUnavailable
 
-if TYPE_CHECKING:
-    from parley.workspace.sandbox.launcher import SandboxLauncher
-
-
+T = TypeVar("T")
 STDOUT, STDERR = 1, 2
 REPORT_BYTES = 256 * 1024
 """After how much output the server is told that it was taken."""
@@ -55,52 +54,43 @@ class RemoteProcesses(Processes):
         self._remote: set[RemoteCommand] = set()
         self.outputs = RemoteOutputFiles(link)
 
-    async def start(
-        self,
-        argv: list[str],
-        *,
-        cwd: str,
-        environment: Mapping[str, str],
-        take: Callable[[bytes], None],
-        take_errors: Callable[[bytes], None] | None = None,
-        tool_use_id: str = "",
-        sandbox: SandboxLauncher | None = None,
-    ) -> RunningCommand:
+    async def start(self, command: PreparedCommand, take: Take, take_errors: Take | None = None) -> RunningCommand:
         if self._is_ended:
             raise ToolError("the command could not be started: the session is ending")
-        if sandbox is not None:
+        if command.sandbox is not None:
             raise ToolError("the command could not be started: a remote workspace has no sandbox")
         record = getattr(take, "__self__", None)
-        order = calls.StartCommand(
-            command=self._link.new_number(),
-            argv=encode_words(argv),
-            cwd=os.fsencode(cwd),
-            environment={name: os.fsencode(value) for name, value in environment.items()},
+        number = self._link.new_number()
+        call = calls.start_command(
+            command=number,
+            argv=encode_words(command.argv),
+            cwd=os.fsencode(command.cwd),
+            environment={name: os.fsencode(value) for name, value in command.environment.items()},
             is_interactive=take_errors is not None,
             record=str(record.path) if isinstance(record, RemoteRecord) and take_errors is None else "",
-            tool_use_id=tool_use_id,
+            tool_use_id=command.tool_use_id,
         )
-        command = RemoteCommand(self._link, order, (take, take_errors), self._remote.discard)
+        running = RemoteCommand(self._link, number, (take, take_errors), self._remote.discard)
         try:
-            await self._link.request(order)
+            await self._link.request(call)
         except BaseException:
-            command.drop()
+            running.drop()
             raise
-        self._remote.add(command)
-        command.watch()
-        return command
+        self._remote.add(running)
+        running.watch()
+        return running
 
     @property
     def is_running_commands(self) -> bool:
         return any(command.feed is None for command in self._remote)
 
     async def is_folder(self, path: str) -> bool:
-        [found] = await self._link.request(calls.FindFacts(facts=[("is_folder", path, 0)]))
+        [found] = await self._link.request(calls.find_facts([("is_folder", path, 0)]))
         return bool(found)
 
     async def find_kind(self, path: str) -> Literal["folder", "file"] | None:
         facts: list[calls.Fact] = [("is_folder", path, 0), ("exists", path, 0)]
-        is_folder, exists = await self._link.request(calls.FindFacts(facts=facts))
+        is_folder, exists = await self._link.request(calls.find_facts(facts))
         return "folder" if is_folder else "file" if exists else None
 
     def watch(self, report: Callable[[str], None]) -> None:
@@ -113,22 +103,19 @@ class RemoteProcesses(Processes):
         self._link.watch(tell)
 
     async def find_program(self, name: str, search_path: str) -> str | None:
-        [found] = await self._link.request(calls.FindFacts(facts=[("program", f"{name}\0{search_path}", 0)]))
+        [found] = await self._link.request(calls.find_facts([("program", f"{name}\0{search_path}", 0)]))
         return str(found) if found else None
 
     def find_earlier(self, tool_use_id: str) -> str:
-        from parley.workspace.remote.processes import describe_earlier
-
         try:
-            found = self._link.call(calls.FindEarlierCommand(tool_use_id=tool_use_id))
+            return describe_earlier(self._link.call(calls.find_earlier_command(tool_use_id)))
         except ToolError as exc:
             return f"{exc}."
-        return describe_earlier(found)
 
     def hurry(self) -> None:
         def end_now() -> None:
             self._is_ended = True
-            self._link.post(calls.StopAll())
+            self._link.post(calls.stop_all())
 
         asyncio.get_running_loop().call_later(HURRY_SECONDS, end_now)
 
@@ -138,7 +125,7 @@ class RemoteProcesses(Processes):
             command.drop()
         try:
             async with asyncio.timeout(None if self._link.is_connected else END_SECONDS):
-                await self._link.request(calls.StopAll())
+                await self._link.request(calls.stop_all())
         except (ToolError, OSError, TimeoutError):
             return  # the server ends them after its grace period
 
@@ -154,7 +141,8 @@ class RemoteFeed(InputFeed):
         self._command = command
         self._unsent_bytes = 0
         self._is_closed = False
-        self._queue: list[calls.FeedCommand] = []
+        self._queue: list[bytes | None] = []
+        """None is the end."""
         self._loop = asyncio.get_running_loop()
         self._sender: asyncio.Task[None] | None = None
 
@@ -165,12 +153,12 @@ class RemoteFeed(InputFeed):
             raise OSError(errno.ENOBUFS, f"the command left more than {MAX_INPUT_BYTES >> 20} MB of input unread")
         self._unsent_bytes += len(data)
         for at in range(0, len(data), PART_BYTES):
-            self._queue.append(calls.FeedCommand(command=self._command, data=data[at : at + PART_BYTES]))
+            self._queue.append(data[at : at + PART_BYTES])
         self._start_sender()
 
     def finish(self) -> None:
         if not self._is_closed:
-            self._queue.append(calls.FeedCommand(command=self._command, is_end=True))
+            self._queue.append(None)
             self._is_closed = True
             self._start_sender()
 
@@ -187,11 +175,11 @@ class RemoteFeed(InputFeed):
         while self._queue:
             part = self._queue.pop(0)
             try:
-                await self._link.request(part)
+                await self._link.request(calls.feed_command(self._command, part or b"", is_end=part is None))
             except (ToolError, OSError):  # the command no longer reads; its end is reported separately
                 self._is_closed = True
                 self._queue.clear()
-            self._unsent_bytes -= len(part.data)
+            self._unsent_bytes -= len(part or b"")
 
 
 class RemoteCommand(RunningCommand):
@@ -200,21 +188,21 @@ class RemoteCommand(RunningCommand):
     def __init__(
         self,
         link: WorkspaceLink,
-        order: calls.StartCommand,
+        number: int,
         take: tuple[Callable[[bytes], None], Callable[[bytes], None] | None],
         forget: Callable[[RemoteCommand], object],
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.ended = self._loop.create_future()
         self.output_ended = self._loop.create_future()
-        self.feed = RemoteFeed(link, order.command) if order.is_interactive else None
+        self.feed = None if take[1] is None else RemoteFeed(link, number)
         self._link = link
-        self._number = order.command
+        self._number = number
         self._streams = {STDOUT: InputStream(take[0]), STDERR: InputStream(take[1])}
         self._forget_remote = forget
         self._watchers: list[asyncio.Task[None]] = []
         self._is_dropped = False
-        link.add_sink(order.command, self)
+        link.add_sink(number, self)
 
     def watch(self) -> None:
         """Wait for the end, which comes after all output."""
@@ -224,7 +212,7 @@ class RemoteCommand(RunningCommand):
 
     async def _wait_end(self) -> None:
         try:
-            ended: calls.CommandEnded = await self._link.request(calls.WaitForCommand(command=self._number))
+            ended = await self._link.request(calls.wait_for_command(self._number))
             for stream, total in zip((STDOUT, STDERR), ended.total_bytes, strict=True):
                 await self._streams[stream].reach(total)
             self._settle(CommandEnd(ended.exit_code, os.fsdecode(ended.last_words), ended.error))
@@ -234,7 +222,7 @@ class RemoteCommand(RunningCommand):
 
     async def _wait_output(self) -> None:
         try:
-            total: int = await self._link.request(calls.WaitForOutput(command=self._number))
+            total = await self._link.request(calls.wait_for_output(self._number))
             await self._streams[STDOUT].reach(total)
         except (ToolError, OSError):
             return
@@ -267,7 +255,7 @@ class RemoteCommand(RunningCommand):
 
     def stop(self) -> None:
         if not self.ended.done():
-            self._link.post(calls.StopCommand(command=self._number))
+            self._link.post(calls.stop_command(self._number))
 
     def drop(self) -> None:
         if self._is_dropped:
@@ -283,7 +271,7 @@ class RemoteCommand(RunningCommand):
             return
         self._is_dropped = True
         self._link.remove_sink(self._number)
-        self._link.post(calls.StopCommand(command=self._number, forget=True))
+        self._link.post(calls.stop_command(self._number, forget=True))
         self._forget_remote(self)
 
     def _settle(self, end: CommandEnd) -> None:
@@ -329,14 +317,13 @@ class RemoteRecord(OutputRecord):
         self.total_bytes = 0
         self.problem = ""
         self._is_closed = False
-        call_quickly(link, calls.OpenRecord(path=str(path), again=again))
+        call_quickly(link, calls.open_record(str(path), again))
 
     def take(self, data: bytes) -> None:
         for at in range(0, len(data), PART_BYTES):
             part = data[at : at + PART_BYTES]
-            append = calls.AppendRecord(path=str(self.path), offset=self.total_bytes, data=part)
+            self._link.post(calls.append_record(str(self.path), self.total_bytes, part), self._set_problem)
             self.total_bytes += len(part)
-            self._link.post(append, self._set_problem)
 
     def close(self) -> None:
         """Wait until all of it is written: the one who gets the path may read the file at once."""
@@ -344,7 +331,7 @@ class RemoteRecord(OutputRecord):
             return
         self._is_closed = True
         try:
-            self._set_problem(call_quickly(self._link, calls.CloseRecord(path=str(self.path))))
+            self._set_problem(call_quickly(self._link, calls.close_record(str(self.path))))
         except OSError as exc:
             self._set_problem(f"the rest could not be saved: {exc.strerror}")
 
@@ -363,17 +350,16 @@ class RemoteOutputFiles(OutputFiles):
         return RemoteRecord(self._link, path, again=again)
 
     def save(self, path: Path, data: bytes) -> None:
-        call_quickly(self._link, calls.SaveResult(path=str(path), data=data))
+        call_quickly(self._link, calls.save_result(str(path), data))
 
     def tail(self, path: Path, limit_bytes: int) -> tuple[int, bytes]:
-        found: tuple[int, bytes] = call_quickly(self._link, calls.ReadRecord(path=str(path), limit_bytes=limit_bytes))
-        return found
+        return call_quickly(self._link, calls.read_record(str(path), limit_bytes))
 
     def remove(self, path: Path) -> None:
-        self._link.post(calls.CloseRecord(path=str(path), remove=True))
+        self._link.post(calls.close_record(str(path), remove=True))
 
 
-def call_quickly(link: WorkspaceLink, call: calls.Call) -> Any:
+def call_quickly(link: WorkspaceLink, call: calls.Call[T]) -> T:
     """Call from the engine's loop, which must not wait for a workspace that is away. Raises OSError."""
     if not link.is_connected:
         raise OSError(errno.ENOTCONN, f"{link.name} is not connected")

@@ -1,4 +1,4 @@
-"""The frames between an engine and a workspace server, and how both prove that they have the token.
+"""The frames between an engine and a workspace server, and the proof that both have the token.
 
 A frame is a length (four bytes, big-endian) and a msgpack array `[kind, id, more, body]`. A message that is longer than
 a fragment is sent as several frames of the same kind and id, all but the last with `more`, so that a large file does
@@ -8,7 +8,7 @@ not delay the other calls. Both ends send a ping while they have nothing else to
 The handshake does not send the token:
 
     client  Greeting   version, nonce, which session it wants
-    server  Challenge  version, nonce
+    server  ServerChallenge  version, nonce
     client  Proof      HMAC of the token over both nonces and the greeting
     server  Welcome    HMAC of the token over the same with another label, and what the client has to know
 
@@ -16,7 +16,7 @@ The client proves itself first, so that a stranger cannot collect material to gu
 whole greeting, so that it cannot be used for another session. What follows is neither encrypted nor signed: on a
 network that others can change, use TLS.
 
-See also: the calls (calls.py).
+See also: what an engine can ask for (calls.py).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ import os
 import stat
 import struct
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from parley.errors import UsageError
+from parley.errors import UsageError, explain_os_errors
 from parley.protocol.base import Struct
 
 WIRE_VERSION = 1
@@ -57,7 +57,7 @@ LEAST_TOKEN_CHARS = 16
 NONCE_BYTES = 32
 
 
-class Frame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class WireFrame(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     kind: int
     id: int
     more: bool
@@ -71,7 +71,7 @@ class BrokenFrame(Exception):
 _tasks: set[asyncio.Task[object]] = set()
 """Keeps the tasks of `spawn` alive."""
 encode_body = msgspec.msgpack.Encoder().encode
-_decode_frame = msgspec.msgpack.Decoder(Frame).decode
+_decode_frame = msgspec.msgpack.Decoder(WireFrame).decode
 
 
 def decode_body(body: bytes, type: Any) -> Any:
@@ -89,7 +89,7 @@ def spawn(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, object]) ->
     task.add_done_callback(_tasks.discard)
 
 
-class Channel:
+class WorkspaceChannel:
     """One connection. Raises BrokenFrame or ConnectionError when it is no longer usable."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -99,7 +99,7 @@ class Channel:
         self._partial_bytes = 0
         self._pinger: asyncio.Task[None] | None = None
 
-    async def receive(self, max_bytes: int = MAX_FRAME_BYTES) -> Frame:
+    async def receive(self, max_bytes: int = MAX_FRAME_BYTES) -> WireFrame:
         """The next whole message; pings are skipped."""
         while True:
             frame = await self._receive_frame(max_bytes)
@@ -111,7 +111,7 @@ class Channel:
             if (whole := self._join(key, frame)) is not None:
                 return whole
 
-    async def _receive_frame(self, max_bytes: int) -> Frame:
+    async def _receive_frame(self, max_bytes: int) -> WireFrame:
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
                 [size] = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
@@ -130,7 +130,7 @@ class Channel:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as exc:
             raise BrokenFrame(f"a frame is not valid: {exc}") from None
 
-    def _join(self, key: tuple[int, int], frame: Frame) -> Frame | None:
+    def _join(self, key: tuple[int, int], frame: WireFrame) -> WireFrame | None:
         if key not in self._partial and len(self._partial) >= MAX_PARTIAL_MESSAGES:
             raise BrokenFrame(f"more than {MAX_PARTIAL_MESSAGES} messages are incomplete")
         parts = self._partial.setdefault(key, bytearray())
@@ -142,14 +142,14 @@ class Channel:
             return None
         del self._partial[key]
         self._partial_bytes -= len(parts)
-        return Frame(frame.kind, frame.id, False, bytes(parts))
+        return WireFrame(frame.kind, frame.id, False, bytes(parts))
 
     async def send(self, kind: int, id: int, body: bytes = b"") -> None:
         """Send a message. A long one leaves room for others between its fragments."""
         at = 0
         while True:
             part, at = body[at : at + FRAGMENT_BYTES], at + FRAGMENT_BYTES
-            data = encode_body(Frame(kind, id, at < len(body), part))
+            data = encode_body(WireFrame(kind, id, at < len(body), part))
             try:
                 self._writer.write(LENGTH.pack(len(data)) + data)
                 async with asyncio.timeout(SILENCE_SECONDS):
@@ -200,7 +200,7 @@ class Greeting(Struct, frozen=True, kw_only=True, tag="greeting"):
     """Whether changes made by commands can be rewound, too."""
 
 
-class Challenge(Struct, frozen=True, kw_only=True, tag="challenge"):
+class ServerChallenge(Struct, frozen=True, kw_only=True, tag="challenge"):
     version: int
     nonce: bytes
 
@@ -232,18 +232,18 @@ class Rejected(Struct, frozen=True, kw_only=True, tag="rejected"):
     """Whether another attempt is useless."""
 
 
-Hello = Greeting | Challenge | Proof | Welcome | Rejected
+Hello = Greeting | ServerChallenge | Proof | Welcome | Rejected
 
 
 class RejectedByServer(Exception):
     """The server refuses the connection. The text says why."""
 
 
-async def send_hello(channel: Channel, hello: Hello) -> None:
+async def send_hello(channel: WorkspaceChannel, hello: Hello) -> None:
     await channel.send(HELLO, 0, encode_body(hello))
 
 
-async def receive_hello(channel: Channel) -> Hello:
+async def receive_hello(channel: WorkspaceChannel) -> Hello:
     """Raises BrokenFrame, ConnectionError."""
     frame = await channel.receive(MAX_HELLO_BYTES)
     if frame.kind != HELLO:
@@ -265,13 +265,13 @@ def is_proof(given: bytes, token: str, who: str, greeting: Greeting, nonce: byte
     return hmac.compare_digest(given, prove(token, who, greeting, nonce))
 
 
-async def greet(channel: Channel, greeting: Greeting, token: str) -> Welcome:
+async def greet(channel: WorkspaceChannel, greeting: Greeting, token: str) -> Welcome:
     """The client's side. Raises RejectedByServer, BrokenFrame, ConnectionError."""
     await send_hello(channel, greeting)
     challenge = await receive_hello(channel)
     if isinstance(challenge, Rejected):
         raise RejectedByServer(challenge.reason)
-    if not isinstance(challenge, Challenge):
+    if not isinstance(challenge, ServerChallenge):
         raise BrokenFrame("a challenge was expected")
     await send_hello(channel, Proof(proof=prove(token, "client", greeting, challenge.nonce)))
     welcome = await receive_hello(channel)
@@ -295,10 +295,8 @@ def check_version(greeting: Greeting, build: str) -> Rejected | None:
 
 def read_token_file(path: str) -> str:
     """Raises UsageError, also if others can read the file."""
-    try:
+    with explain_os_errors(f"the token file {path} cannot be read", UsageError):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as exc:
-        raise UsageError(f"the token file {path} cannot be read: {exc.strerror}") from None
     with open(descriptor, encoding="utf-8", errors="replace") as file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -313,3 +311,9 @@ def check_token(token: str, source: str) -> str:
     if len(token) < LEAST_TOKEN_CHARS:
         raise UsageError(f"the token in {source} is too short: at least {LEAST_TOKEN_CHARS} characters")
     return token
+
+
+class CallFailure(Struct, frozen=True, array_like=True):
+    kind: Literal["tool", "system", "not_written"]
+    text: str
+    errno: int = 0

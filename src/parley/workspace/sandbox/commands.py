@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -29,18 +29,16 @@ from parley.workspace.sandbox.base import (
     SandboxKind,
     SandboxOffer,
     SandboxPolicy,
+    find_root,
+    is_beneath,
     proxy_environment,
 )
 from parley.workspace.sandbox.cleanup import ProtectedFiles
+from parley.workspace.sandbox.egress.proxy import EgressProxy
 from parley.workspace.sandbox.launcher import SandboxFolders, SandboxLauncher
-from parley.workspace.sandbox.plans import find_root, is_beneath
 from parley.workspace.sandbox.protected import ProtectedPaths, find_protected, outer_repository
 from parley.workspace.sandbox.protected_entries import FolderIndex
 from parley.workspace.search_path import with_trusted_path
-
-if TYPE_CHECKING:
-    from parley.workspace.sandbox.egress.proxy import EgressProxy
-
 
 DROPPED_VARIABLES = ("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
 """They name sockets that commands cannot use."""

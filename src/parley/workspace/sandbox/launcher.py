@@ -17,9 +17,18 @@ from typing import Any
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox import cleanup, seccomp
-from parley.workspace.sandbox.base import PROXY_PORT, SandboxOffer, SandboxPolicy
+from parley.workspace.sandbox.base import (
+    PRIVATE_TEMP,
+    PROXY_PORT,
+    SandboxOffer,
+    SandboxPolicy,
+    choose_mounts,
+    find_root,
+    is_beneath,
+    plan_mounts,
+    plan_paths,
+)
 from parley.workspace.sandbox.cleanup import ProtectedFiles
-from parley.workspace.sandbox.plans import PRIVATE_TEMP, choose_mounts, find_root, is_beneath, plan_mounts
 
 ROOT = Path(__file__).parents[3]
 BOOT = "import sys; sys.path.append(sys.argv[1]); from parley.workspace.sandbox.{module} import main; "
@@ -141,7 +150,13 @@ class SandboxLauncher:
         self._protected.look()  # at the placeholders
         self.before_command()
         hello, far_hello = socket.socketpair()
-        program = self._build_filter(os.uname().machine)
+        machine = os.uname().machine
+        more: seccomp.Code = []
+        if self._offer.kind == "landlock" and not self.policy.filesystem_disabled:
+            from parley.workspace.sandbox.metadata_guard import notify_rules
+
+            more = notify_rules(machine)
+        program = seccomp.build_filter(self._filter_rules(), machine, more)
         filter_file = open_memory(program)
         wrap, plan_data = self._plan(program, filter_file)
         plan = open_memory(json.dumps(plan_data).encode())
@@ -222,14 +237,6 @@ class SandboxLauncher:
                 records[root].create(path)
         return list(records.values())
 
-    def _build_filter(self, machine: str) -> bytes:
-        more: seccomp.Code = []
-        if self._offer.kind == "landlock" and not self.policy.filesystem_disabled:
-            from parley.workspace.sandbox.metadata_guard import notify_rules
-
-            more = notify_rules(machine)
-        return seccomp.build_filter(self._filter_rules(), machine, more)
-
     def _filter_rules(self) -> seccomp.FilterRules:
         network, has_namespaces = self.policy.network, self._offer.kind == "bubblewrap"
         families: tuple[int, ...] = (seccomp.AF_INET, seccomp.AF_INET6) if has_namespaces else ()
@@ -246,7 +253,6 @@ class SandboxLauncher:
             mounts = plan_mounts(policy, temp=self._folders.temp, empty=self._folders.empty, runtime=runtime)
             wrap = [self._offer.bwrap, *mounts.arguments, "--seccomp", str(filter_file), "--"]
             return wrap, {"mounts": mounts.expected}
-        from parley.workspace.sandbox.plans import plan_paths
 
         return [], {
             "filter": base64.b64encode(program).decode(),

@@ -38,7 +38,7 @@ OWN_ATTRIBUTES = (b"user.", b"system.posix_acl_")
 """Others, such as the capabilities of a program, need privileges that commands do not have, even if we do."""
 
 
-class Call(NamedTuple):
+class GuardedCall(NamedTuple):
     """How the arguments of a system call name a file. Numbers are positions."""
 
     action: str
@@ -52,21 +52,21 @@ class Call(NamedTuple):
 
 
 CALLS = (
-    Call("mode", (90, None), path=0, value=1),
-    Call("mode", (91, 52), folder=0, value=1),
-    Call("mode", (268, 53), folder=0, path=1, value=2),
-    Call("mode", (452, 452), folder=0, path=1, flags=3, value=2),
-    Call("owner", (92, None), path=0, value=1),
-    Call("owner", (93, 55), folder=0, value=1),
-    Call("owner", (94, None), path=0, follows=False, value=1),
-    Call("owner", (260, 54), folder=0, path=1, flags=4, value=2),
-    Call("times", (280, 88), folder=0, path=1, flags=3, value=2),
-    Call("set", (188, 5), path=0, value=1),
-    Call("set", (189, 6), path=0, follows=False, value=1),
-    Call("set", (190, 7), folder=0, value=1),
-    Call("remove", (197, 14), path=0, value=1),
-    Call("remove", (198, 15), path=0, follows=False, value=1),
-    Call("remove", (199, 16), folder=0, value=1),
+    GuardedCall("mode", (90, None), path=0, value=1),
+    GuardedCall("mode", (91, 52), folder=0, value=1),
+    GuardedCall("mode", (268, 53), folder=0, path=1, value=2),
+    GuardedCall("mode", (452, 452), folder=0, path=1, flags=3, value=2),
+    GuardedCall("owner", (92, None), path=0, value=1),
+    GuardedCall("owner", (93, 55), folder=0, value=1),
+    GuardedCall("owner", (94, None), path=0, follows=False, value=1),
+    GuardedCall("owner", (260, 54), folder=0, path=1, flags=4, value=2),
+    GuardedCall("times", (280, 88), folder=0, path=1, flags=3, value=2),
+    GuardedCall("set", (188, 5), path=0, value=1),
+    GuardedCall("set", (189, 6), path=0, follows=False, value=1),
+    GuardedCall("set", (190, 7), folder=0, value=1),
+    GuardedCall("remove", (197, 14), path=0, value=1),
+    GuardedCall("remove", (198, 15), path=0, follows=False, value=1),
+    GuardedCall("remove", (199, 16), folder=0, value=1),
 )
 REFUSED: Numbers = {
     "utime": (132, None),
@@ -134,7 +134,7 @@ class MetadataGuard:
             self._change(call.action, file, status, given)
 
     @contextlib.contextmanager
-    def _open(self, call: Call, pid: int, arguments: tuple[int, ...], memory: Any) -> Iterator[int]:
+    def _open(self, call: GuardedCall, pid: int, arguments: tuple[int, ...], memory: Any) -> Iterator[int]:
         """The file that a call is about, opened only to refer to it."""
         folder = AT_FDCWD if call.folder is None else ctypes.c_int(arguments[call.folder]).value
         flags = 0 if call.flags is None else arguments[call.flags]
@@ -166,7 +166,7 @@ class MetadataGuard:
             return True  # a pipe or a socket
         return any(path == each or path.startswith(each + "/") for each in self._writable)
 
-    def _read_values(self, call: Call, arguments: tuple[int, ...], memory: Any) -> tuple[Any, ...]:
+    def _read_values(self, call: GuardedCall, arguments: tuple[int, ...], memory: Any) -> tuple[Any, ...]:
         first, second, third, fourth = (*arguments[call.value :], 0, 0, 0, 0)[:4]
         if call.action == "times":
             if not first:

@@ -20,7 +20,7 @@ import stat
 from collections.abc import Collection, Iterable
 
 from parley.protocol.base import Struct
-from parley.workspace.sandbox.plans import is_beneath, is_folder
+from parley.workspace.sandbox.base import is_beneath, is_folder
 from parley.workspace.sandbox.protected_entries import GIT, FolderIndex
 from parley.workspace.sensitive_names import EXEMPT_PAIRS, normalize_name
 

@@ -279,26 +279,22 @@ def move_away(folder: int, name: str, quarantine: str) -> None:
             place = f"{len(os.listdir(opened))}-{name.lstrip('.')}"
             os.rename(name, place, src_dir_fd=folder, dst_dir_fd=opened)
     except OSError:  # on another file system, or a command has replaced it
-        remove_entry(folder, name)
-
-
-def remove_entry(folder: int, name: str) -> None:
-    """Remove a file or a whole folder, however deep it is. Raises OSError."""
-    waiting = [name]
-    while waiting:
-        current = waiting.pop()
-        if not is_folder_in(folder, current):
-            os.unlink(current, dir_fd=folder)
-            continue
-        with open_inner(folder, current) as opened:
-            give_rights(opened)
-            for inner in os.listdir(opened):
-                if is_folder_in(opened, inner):
-                    waiting.append(f".parley-{secrets.token_hex(8)}")
-                    os.rename(inner, waiting[-1], src_dir_fd=opened, dst_dir_fd=folder)
-                else:
-                    os.unlink(inner, dir_fd=opened)
-        os.rmdir(current, dir_fd=folder)
+        # Remove a file or a whole folder, however deep it is.
+        waiting = [name]
+        while waiting:
+            current = waiting.pop()
+            if not is_folder_in(folder, current):
+                os.unlink(current, dir_fd=folder)
+                continue
+            with open_inner(folder, current) as opened:
+                give_rights(opened)
+                for inner in os.listdir(opened):
+                    if is_folder_in(opened, inner):
+                        waiting.append(f".parley-{secrets.token_hex(8)}")
+                        os.rename(inner, waiting[-1], src_dir_fd=opened, dst_dir_fd=folder)
+                    else:
+                        os.unlink(inner, dir_fd=opened)
+            os.rmdir(current, dir_fd=folder)
 
 
 def is_folder_in(folder: int, name: str) -> bool:

@@ -80,7 +80,16 @@ class PythonGrep:
         self._for_text: Any = compile_pattern(query, query["pattern"])
         self._for_bytes: Any = compile_pattern(query, query["pattern"].encode()) if query["pattern"].isascii() else None
         self._regex = self._for_text
-        self._is_searched = parse_request(query)
+        kind, globs = query["type"], query["globs"]
+        if kind is not None and kind not in TYPES:
+            raise InvalidQuery(f"unrecognized file type: {kind}; without ripgrep, the types are {', '.join(TYPES)}")
+        try:
+            has_type = any_glob([] if kind is None else [TYPES[kind]])
+            included = any_glob([glob for glob in globs if not glob.startswith("!")])
+            excluded = any_glob([glob[1:] for glob in globs if glob.startswith("!")], otherwise=False)
+        except BadGlob as exc:
+            raise InvalidQuery(str(exc)) from None
+        self._is_searched: Callable[[str], bool] = lambda path: has_type(path) and included(path) and not excluded(path)
         self._write_matches = {"files": self._write_name, "count": self._write_count, "content": self._write_lines}[
             query["mode"]
         ]
@@ -213,20 +222,6 @@ def compile_pattern(query: dict[str, Any], pattern: str | bytes) -> re.Pattern[A
         return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as exc:
         raise InvalidQuery(f"regex parse error: {exc}") from None
-
-
-def parse_request(query: dict[str, Any]) -> Callable[[str], bool]:
-    """A predicate for the paths to search. Raises InvalidQuery."""
-    kind, globs = query["type"], query["globs"]
-    if kind is not None and kind not in TYPES:
-        raise InvalidQuery(f"unrecognized file type: {kind}; without ripgrep, the types are {', '.join(TYPES)}")
-    try:
-        has_type = any_glob([] if kind is None else [TYPES[kind]])
-        included = any_glob([glob for glob in globs if not glob.startswith("!")])
-        excluded = any_glob([glob[1:] for glob in globs if glob.startswith("!")], otherwise=False)
-    except BadGlob as exc:
-        raise InvalidQuery(str(exc)) from None
-    return lambda path: has_type(path) and included(path) and not excluded(path)
 
 
 def any_glob(patterns: list[str], otherwise: bool = True) -> Callable[[str], bool]:

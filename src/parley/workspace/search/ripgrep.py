@@ -104,7 +104,15 @@ async def search(
     enough_lines: int | None = None,
 ) -> SearchMatches:
     """Results are sorted and relative to the root. Raises ToolError with the program's message for a bad pattern."""
-    check(query)
+    for text in (query.pattern, query.type or "", *query.globs):
+        if "\0" in text:
+            raise ToolError(r"A pattern cannot contain a NUL character; write \x00 instead.")
+        if len(text) > LONGEST_ARGUMENT:
+            raise ToolError(f"A pattern cannot be longer than {LONGEST_ARGUMENT} characters.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ToolError("The pattern is not valid Unicode.") from None
     clock = asyncio.get_running_loop().time
     started = clock()
     output = RipgrepOutput(query.mode, hides, UNORDERED_BYTES if query.mode == "content" else MOST_BYTES, None)
@@ -126,19 +134,6 @@ async def search(
 def in_path_order(file: tuple[str, list[bytes]]) -> str:
     """The sort key of ripgrep: component by component."""
     return file[0].replace("/", "\0")
-
-
-def check(query: ContentQuery) -> None:
-    """Raises ToolError for text that cannot be a program argument."""
-    for text in (query.pattern, query.type or "", *query.globs):
-        if "\0" in text:
-            raise ToolError(r"A pattern cannot contain a NUL character; write \x00 instead.")
-        if len(text) > LONGEST_ARGUMENT:
-            raise ToolError(f"A pattern cannot be longer than {LONGEST_ARGUMENT} characters.")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ToolError("The pattern is not valid Unicode.") from None
 
 
 # The program.

@@ -40,7 +40,18 @@ class LocalSearch:
 
         def look(root: Root) -> FileListing:
             walk = Walk(root.descriptor, root.real, WalkFilter(glob, ignored=ignored, hidden=hidden), stop=stop)
-            return self._newest(walk, root, area, most)
+            hides = root.hides(area.hides)
+
+            def is_included(path: str, is_link: bool) -> bool:
+                if hides(path):
+                    return False
+                real = os.path.realpath(os.path.join(root.real, path)) if is_link else ""
+                return not is_link or (within(real, area.scope, self._pins) and os.path.isfile(real))
+
+            newest_paths, total = newest(walk, most, is_included)
+            top = root.shown_from(area.cwd)
+            paths = [printable(os.path.join(top, path)) for path in newest_paths]
+            return FileListing(paths=paths, total=total, complete=walk.complete, stopped=walk.stopped)
 
         with self._start(area) as root:
             if not root.is_folder:
@@ -52,20 +63,6 @@ class LocalSearch:
                 return look(root) if root.is_folder else FileListing()
         except Missing:
             return FileListing()
-
-    def _newest(self, walk: Walk, root: Root, area: SearchArea, most: int) -> FileListing:
-        hides = root.hides(area.hides)
-
-        def is_included(path: str, is_link: bool) -> bool:
-            if hides(path):
-                return False
-            real = os.path.realpath(os.path.join(root.real, path)) if is_link else ""
-            return not is_link or (within(real, area.scope, self._pins) and os.path.isfile(real))
-
-        found = newest(walk, most, is_included)
-        top = root.shown_from(area.cwd)
-        paths = [printable(os.path.join(top, path)) for path in found.paths]
-        return FileListing(paths=paths, total=found.total, complete=walk.complete, stopped=walk.stopped)
 
     async def matches(
         self, query: ContentQuery, area: SearchArea, *, timeout_seconds: float, enough_lines: int
@@ -177,7 +174,8 @@ def open_root(path: str, scope: Scope, pins: Pins) -> Iterator[Root]:
     except OSError as exc:
         raise ToolError(f"{path} cannot be searched: {exc.strerror}.") from None
     try:
-        real = real_path(opened, path)
+        link = by_descriptor(opened)
+        real = os.readlink(link) if link else os.path.realpath(path)
         if not within(real, scope, pins):
             raise out_of_scope(path, real, scope)
         mode = os.fstat(opened).st_mode
@@ -207,12 +205,6 @@ def readable(opened: int, path: str, real: str, is_folder: bool) -> int:
         return os.open(by_descriptor(opened) or real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | kind)
     except OSError as exc:
         raise ToolError(f"{path} cannot be read: {exc.strerror}.") from None
-
-
-def real_path(descriptor: int, path: str) -> str:
-    """The real path of the opened object."""
-    link = by_descriptor(descriptor)
-    return os.readlink(link) if link else os.path.realpath(path)
 
 
 def by_descriptor(descriptor: int) -> str | None:

@@ -253,16 +253,11 @@ def read_rules(name: str, folder: int) -> IgnoreRules | None:
         return IgnoreRules(file.read(RULES_BYTES).decode("utf-8-sig", "replace").split("\n"))
 
 
-class Newest(NamedTuple):
-    """The most recently changed files."""
+def newest(walk: Walk, count: int, is_included: Callable[[str, bool], bool]) -> tuple[list[str], int]:
+    """The newest files of a walk, newest first, and how many match in total.
 
-    paths: list[str]
-    total: int
-    """How many files match in total."""
-
-
-def newest(walk: Walk, count: int, is_included: Callable[[str, bool], bool]) -> Newest:
-    """The newest files of a walk, newest first. `is_included` gets each path, and whether it is a symlink."""
+    `is_included` gets each path, and whether it is a symlink.
+    """
     total = 0
 
     def by_age() -> Iterator[tuple[int, str]]:
@@ -279,7 +274,7 @@ def newest(walk: Walk, count: int, is_included: Callable[[str, bool], bool]) -> 
             yield -status.st_mtime_ns, file.path
 
     best = heapq.nsmallest(count, by_age())
-    return Newest([path for _, path in best], total)
+    return [path for _, path in best], total
 
 
 class IgnoreRule(NamedTuple):

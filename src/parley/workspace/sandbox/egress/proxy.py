@@ -14,19 +14,26 @@ client's first message must be allowed, too: behind one address there may be man
 
 With ports of the user's own proxies, connections are passed on to those, which decide by themselves.
 
-See also: `policy.py` for patterns, `wire.py` for the protocols, `../base.py` for how the listener gets here.
+Patterns (`EgressPolicy`). A pattern is a host, `*.example.com` for every host below it but not itself, an address, or
+`*`. Hosts are compared in lower case, without a final dot and label by label. A pattern that denies wins. A private
+address needs a pattern that names it, or a pattern that names a host which is local by its name (`localhost`,
+`build.internal`). The owner of a public name decides what it resolves to, so allowing the name does not open the local
+network.
+
+See also: `wire.py` for the protocols, `../base.py` for how the listener gets here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Literal
 
 from parley.protocol.base import Struct
 from parley.workspace.sandbox.base import HostRefusal
-from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host
 from parley.workspace.sandbox.egress.wire import (
     MAX_HEAD_BYTES,
     READ_BYTES,
@@ -44,6 +51,7 @@ from parley.workspace.sandbox.egress.wire import (
     read_socks,
     socks_reply,
 )
+from parley.workspace.url import LONGEST_HOST, is_numeric, is_public, list_equal_addresses, read_address
 from parley.workspace.web import Resolver, resolve_host
 
 AskHost = Callable[[str, int], Awaitable[bool]]
@@ -79,7 +87,7 @@ DEFAULT_LIMITS = EgressLimits()
 NO_OWN_PROXIES = OwnProxies()
 
 
-class Refused(Exception):
+class EgressRefused(Exception):
     """The policy does not permit a target."""
 
 
@@ -183,7 +191,7 @@ class EgressProxy:
             upstream = await self._connect(request)
         except BadRequest as exc:
             reply = http_error("400 Bad Request", f"The sandbox's proxy cannot read the request: {exc}.")
-        except Refused as exc:
+        except EgressRefused as exc:
             reply = http_error("403 Forbidden", str(exc))
         except Unreachable as exc:
             reply = http_error("502 Bad Gateway", str(exc))
@@ -205,18 +213,18 @@ class EgressProxy:
             upstream = await self._connect(request)
         except BadRequest:
             return  # it has its reply
-        except (Refused, Unreachable) as exc:
-            writer.write(socks_reply(SOCKS_REFUSED if isinstance(exc, Refused) else SOCKS_UNREACHABLE))
+        except (EgressRefused, Unreachable) as exc:
+            writer.write(socks_reply(SOCKS_REFUSED if isinstance(exc, EgressRefused) else SOCKS_UNREACHABLE))
             await writer.drain()
             return
         writer.write(socks_reply(SOCKS_OK))
         await self._relay(request, client, upstream)
 
     async def _connect(self, request: ProxyRequest) -> Streams:
-        """Judge a target and connect to it. Raises Refused and Unreachable."""
+        """Judge a target and connect to it. Raises EgressRefused and Unreachable."""
         try:
             host, addresses = await self._admit(request)
-        except Refused as exc:
+        except EgressRefused as exc:
             self._record(HostRefusal(request.host[:255], request.port, str(exc)))
             raise
         error: OSError | None = None
@@ -229,16 +237,18 @@ class EgressProxy:
         raise Unreachable(f"{host}:{request.port} cannot be reached: {error or 'it has no address'}")
 
     async def _admit(self, request: ProxyRequest) -> tuple[str, list[str]]:
-        """The host, and the addresses to connect to. The only place that permits a connection. Raises Refused."""
+        """The host, and the addresses to connect to. The only place that permits a connection. Raises EgressRefused."""
         try:
             host = read_host(request.host)
         except InvalidHost as exc:
-            raise Refused(f"The sandbox refused a connection: {exc}.") from None
+            raise EgressRefused(f"The sandbox refused a connection: {exc}.") from None
         verdict = self._policy().judge(host)
         if verdict == "deny":
-            raise Refused(f"The sandbox refused the connection to {host}: it is in deniedDomains.")
+            raise EgressRefused(f"The sandbox refused the connection to {host}: it is in deniedDomains.")
         if verdict == "ask" and not await self._ask_once(host, request.port):
-            raise Refused(f"The sandbox refused the connection to {host}: it is not in sandbox.network.allowedDomains.")
+            raise EgressRefused(
+                f"The sandbox refused the connection to {host}: it is not in sandbox.network.allowedDomains."
+            )
         try:
             async with asyncio.timeout(self._limits.resolve_seconds):
                 addresses = await self._resolve(host, request.port)
@@ -247,11 +257,11 @@ class EgressProxy:
         policy = self._policy()
         for address in addresses:
             if reason := policy.refuses_address(host, address, is_approved=host in self._approved):
-                raise Refused(f"The sandbox refused the connection to {host}: {reason}.")
+                raise EgressRefused(f"The sandbox refused the connection to {host}: {reason}.")
         return host, addresses
 
     async def _read_opening(self, request: ProxyRequest, reader: asyncio.StreamReader) -> bytes:
-        """What a client sends first through a tunnel. Raises BadRequest, and Refused if it asks for another host."""
+        """What a client sends first through a tunnel. Raises BadRequest, or EgressRefused for another host."""
         opening = await read_opening(reader)
         if opening.name is None:
             return opening.data
@@ -264,7 +274,7 @@ class EgressProxy:
         if verdict == "deny" or not (is_same or verdict == "allow" or name in self._approved):
             reason = f"The sandbox refused a TLS connection to {request.host}, because it asks for {name}."
             self._record(HostRefusal(name, request.port, reason))
-            raise Refused(reason)
+            raise EgressRefused(reason)
         return opening.data
 
     async def _ask_once(self, host: str, port: int) -> bool:
@@ -327,7 +337,7 @@ class EgressProxy:
             if request is not None:
                 try:
                     upstream_writer.write(await self._read_opening(request, reader))
-                except (BadRequest, Refused):
+                except (BadRequest, EgressRefused):
                     writer.write(REFUSAL)
                     raise
             await copy(reader, upstream_writer)
@@ -343,7 +353,7 @@ class EgressProxy:
             async with asyncio.timeout(self._limits.idle_seconds) as idle, asyncio.TaskGroup() as both:
                 both.create_task(send())
                 both.create_task(copy(upstream_reader, writer))
-        except* (OSError, BadRequest, Refused):  # TimeoutError is an OSError
+        except* (OSError, BadRequest, EgressRefused):  # TimeoutError is an OSError
             pass
         finally:
             await close_writer(upstream_writer)
@@ -382,3 +392,106 @@ async def peek_byte(connection: socket.socket) -> int:
         loop.remove_reader(connection)
     first = connection.recv(1, socket.MSG_PEEK)
     return first[0] if first else -1
+
+
+Verdict = Literal["allow", "deny", "ask"]
+NAME = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*")
+LOCAL_NAME = re.compile(r"(.*\.)?(localhost|local|localdomain|internal|intranet|lan|home|corp|private|home\.arpa)")
+
+
+class InvalidHost(Exception):
+    """The text is neither a host name nor an address."""
+
+
+def read_host(text: str) -> str:
+    """The host as it is judged and looked up: a name in lower case, or an address in its shortest form.
+
+    Raises InvalidHost. Other spellings of an address (`2130706433`, `0x7f.1`, `127.1`) are refused, because resolvers
+    differ in what they make of them.
+    """
+    host = text.lower().removesuffix(".")
+    address = read_address(host)
+    if address is not None and (":" in host or address == host):
+        return address
+    if len(host) > LONGEST_HOST or not NAME.fullmatch(host):
+        raise InvalidHost(f"{text[:100]!r} is not a host name (letters, digits, dots and hyphens)")
+    if is_numeric(host):
+        raise InvalidHost(f"{text[:100]!r} is an address in an ambiguous form")
+    return host
+
+
+def read_pattern(text: str) -> str:
+    """A pattern in the form that is compared. Raises InvalidHost."""
+    pattern = text.strip().removeprefix("domain:")
+    if pattern == "*":
+        return pattern
+    prefix, host = ("*.", pattern[2:]) if pattern.startswith("*.") else ("", pattern)
+    try:
+        ascii_text = host if host.isascii() else host[: LONGEST_HOST + 1].encode("idna").decode("ascii")
+    except UnicodeError:
+        raise InvalidHost(f"{text[:100]!r} is not a host name") from None
+    if "*" not in ascii_text:
+        # Resolvers differ in what they make of some spellings, so a pattern means all of them.
+        return prefix + ((not prefix and read_address(ascii_text)) or read_host(ascii_text))
+    # As in WebFetch rules, a star may also stand for a part of a label.
+    read_host(ascii_text.replace("*", "x"))
+    return prefix + ascii_text.lower().removesuffix(".")
+
+
+def matches(pattern: str, host: str) -> bool:
+    """Whether a pattern from `read_pattern` covers a host from `read_host`."""
+    if pattern == "*":
+        return True
+    labels, found = pattern.split("."), host.split(".")
+    if labels[0] == "*" and len(labels) > 1:
+        labels = labels[1:]
+        if len(found) <= len(labels) or read_address(host) is not None:
+            return False
+        found = found[-len(labels) :]
+    return len(labels) == len(found) and all(map(matches_label, labels, found))
+
+
+def matches_label(pattern: str, label: str) -> bool:
+    if "*" not in pattern:
+        return pattern == label
+    return re.fullmatch("[^.]*".join(map(re.escape, pattern.split("*"))), label) is not None
+
+
+class EgressPolicy(Struct, frozen=True, kw_only=True):
+    """The patterns of a session, from `read_patterns`."""
+
+    allowed: tuple[str, ...] = ()
+    denied: tuple[str, ...] = ()
+    is_public: Callable[[str], bool] = is_public
+
+    def judge(self, host: str) -> Verdict:
+        """Decide on a host from `read_host`."""
+        if any(matches(pattern, name) for name in list_equal_addresses(host) for pattern in self.denied):
+            return "deny"
+        return "allow" if any(matches(pattern, host) for pattern in self.allowed) else "ask"
+
+    def refuses_address(self, host: str, address: str, *, is_approved: bool = False) -> str:
+        """Why an address of an allowed host must not be contacted; empty if it may.
+
+        `is_approved`: a person was asked about the host, which names it as a pattern does.
+        """
+        address = read_address(address.partition("%")[0]) or address
+        denied = [pattern for pattern in self.denied if pattern != "*"]
+        if any(matches(pattern, name) for name in list_equal_addresses(address) for pattern in denied):
+            return f"its address {address} is in deniedDomains"
+        if self.is_public(address) or address in self.allowed:
+            return ""
+        if (is_approved or host in self.allowed) and (host == address or LOCAL_NAME.fullmatch(host)):
+            return ""
+        return f"its address {address} is not public; add the address to sandbox.network.allowedDomains to allow it"
+
+
+def read_patterns(texts: Iterable[str], warn: Callable[[str], None]) -> tuple[str, ...]:
+    """Patterns from settings. One that is not valid is reported and left out."""
+    found = []
+    for text in texts:
+        try:
+            found.append(read_pattern(text))
+        except InvalidHost as exc:
+            warn(f"sandbox.network: {exc}; the entry is ignored")
+    return tuple(dict.fromkeys(found))

@@ -69,11 +69,6 @@ async def read_http(reader: asyncio.StreamReader) -> ProxyRequest:
         raise BadRequest("the request is incomplete") from None
     except asyncio.LimitOverrunError:
         raise BadRequest(f"the request head is longer than {MAX_HEAD_BYTES} bytes") from None
-    return parse_head(head)
-
-
-def parse_head(head: bytes) -> ProxyRequest:
-    """Parse a request head with its empty line. Raises BadRequest."""
     first, *lines = head[:-4].split(b"\r\n")
     words = first.split(b" ")
     if len(words) != 3 or not TOKEN.fullmatch(words[0]) or not TARGET.fullmatch(words[1]):
@@ -123,7 +118,7 @@ def body_length(headers: list[tuple[bytes, bytes]]) -> int | None:
 
 
 def split_authority(authority: bytes, default_port: int | None) -> tuple[str, int]:
-    """Host and port. Raises BadRequest. The host is checked by `policy.read_host`."""
+    """Host and port. Raises BadRequest. The host is checked by `proxy.read_host`."""
     text = authority.decode("latin-1")
     if "@" in text:
         raise BadRequest("the URL contains a user name")
