@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 
-from parley.errors import SessionError, UsageError
+from parley.errors import SessionError, UsageError, explain_os_errors
 
 SECRET_VARIABLE = "PARLEY_CLUSTER_SECRET"
 SHORTEST = 16
@@ -68,11 +68,8 @@ def read_cluster_secret(path: str, value: str) -> ClusterSecret:
     secret, source = value.encode(), SECRET_VARIABLE
     if path:
         source = f"the file {path} of '--cluster-secret'"
-        try:
-            with open(path, "rb") as file:
-                mode, secret = os.fstat(file.fileno()).st_mode, file.read().strip()
-        except OSError as exc:
-            raise UsageError(f"cannot read {source}: {exc.strerror}") from None
+        with explain_os_errors(f"cannot read {source}", UsageError), open(path, "rb") as file:
+            mode, secret = os.fstat(file.fileno()).st_mode, file.read().strip()
         if mode & 0o007:
             raise UsageError(f"other users can read {source}; run: chmod 600 {path}")
     if (path or value) and len(secret) < SHORTEST:

@@ -1,45 +1,47 @@
 """A host: the gateway's hub without a listener. It owns shards and runs their sessions.
 
-    host = Host(cluster, settings, log)
-    host.app            the ASGI application of the hub; requests get to it over the bus
+    host = ClusterHost(cluster, prefix, settings, log)
     host.sessions       loads sessions, see `host_sessions.py`
-    host.services       what else is done for each shard: append the bridge before `run`
-    await host.run(stop, stop_now)
+    host.bridge         passes the requests of gateways to the application of the hub, see `bridge/host.py`
+    await host.run(stop, on_ready)
 
-`NEW_SESSION_ID` is set around a request that creates a session: the id that the gateway has chosen.
+`run_host` runs one in this process. `host NAME is ready` is written to stderr when it takes shards. At SIGTERM or
+SIGINT it lets running turns finish, hands its shards over and ends. A second signal ends it at once: other hosts
+continue when its leases have expired.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import signal
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import cached_property
+from pathlib import Path
 
 import msgspec
-from starlette.types import ASGIApp
+import uvloop
 
-from parley.cluster.base import Cluster, ClusterError, SessionKey
-from parley.cluster.cluster_hub import NEW_SESSION_ID
-from parley.cluster.host_info import HostInfo, host_key
-from parley.cluster.host_sessions import HostSessions, ShardService
-from parley.cluster.session_log.batches import VERSION, NewerVersion
+from parley.cluster.base import Cluster, ClusterError
+from parley.cluster.bridge.host import BridgeHost
+from parley.cluster.cluster_tokens import ClusterTokens
+from parley.cluster.host_sessions import HostSessions
+from parley.cluster.join import warn_of_exposure
+from parley.cluster.session_log.batches import VERSION
 from parley.cluster.session_workspaces import SessionWorkspaces
-from parley.cluster.shards import ShardEvents, ShardKeeper, now
-from parley.compose.workspace.server import WorkspaceService
-from parley.gateway.http.auth import Gate
-from parley.gateway.http.routes import Routes
+from parley.cluster.shards import HostInfo, ShardEvents, ShardKeeper, host_key, now
+from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
+from parley.compose.workspace.server import WorkspaceService, format_address, serve_workspace
 from parley.gateway.hub import HubSettings
-from parley.gateway.reporting import ServerLog
-from parley.gateway.security.tokens import Tokens
-from parley.gateway.server import keep_up, measure_lag
+from parley.gateway.reporting import MetricsServer, ServerLog
+from parley.gateway.server import keep_up, measure_lag, prepare, raise_file_limit, watch_signals
 from parley.protocol.base import Struct
 from parley.version import __version__
-from parley.workspace.private_database import IN_MEMORY
+from parley.workspace import private_files
 from parley.workspace.remote.address import SessionWorkspace
-
-__all__ = ["NEW_SESSION_ID", "Host", "HostSettings"]
 
 CLOSE_SECONDS = 5.0
 FIRST_SECONDS = 1.0
@@ -68,35 +70,40 @@ class HostSettings(Struct, frozen=True, kw_only=True):
     """Where probes and Prometheus find it: address and port."""
 
 
-class Host:
+class ClusterHost:
     def __init__(
-        self, cluster: Cluster, settings: HostSettings, log: ServerLog, clock: Callable[[], float] = now
+        self, cluster: Cluster, prefix: str, settings: HostSettings, log: ServerLog, clock: Callable[[], float] = now
     ) -> None:
-        """`clock` measures leases. Raises SessionError."""
+        """`clock` measures leases. Raises SessionError, UsageError."""
         self.cluster = cluster
         self.settings = settings
         self.name = settings.name
         self.log = log
         self.shards = ShardKeeper(cluster.ownership, cluster.registry, settings.name, clock)
         self.sessions = HostSessions(cluster, settings.name, self.shards, settings.hub, log)
-        self.sessions.on_unreadable = self._on_unreadable
         self.hub = self.sessions.hub
         denied = [word for server in cluster.servers for word in ("--disallowed-tools", f"WebFetch(domain:{server})")]
-        self.hub.engine_argv = (*self.hub.engine_argv, *denied)
-        self.hub.default_workspace = msgspec.structs.replace(settings.default_workspace, host=settings.name)
-        self.workspaces = self.hub.workspaces = SessionWorkspaces(
+        self.sessions.engine_argv = (*self.sessions.engine_argv, *denied)
+        self.sessions.default_workspace = msgspec.structs.replace(settings.default_workspace, host=settings.name)
+        self.workspaces = self.sessions.workspaces = SessionWorkspaces(
             cluster.registry, settings.name, settings.workspace_token, self.hub
         )
-        self.gate = Gate(Tokens(IN_MEMORY, None), is_open=True)
-        """Everybody on the bus is the administrator, unless the bridge replaces it."""
-        self.services: list[ShardService] = []
-        self._unreadable: dict[SessionKey, str] = {}
+        if settings.tenant_secrets:
+            self.hub.find_secrets = TenantSecrets(Path(settings.tenant_secrets)).find
+        self._tokens = ClusterTokens(cluster.registry, None, cluster.secret)
+        self.hub.find_quotas = self._tokens.find_quotas
+        self.hub.find_roots = self._tokens.find_roots
+        self._spending = ClusterSpending(self.hub.spending, self.hub.database, cluster.registry, self.name)
+        quotas = read_tenant_quotas(settings.tenant_quotas)
+        self._limits = self.sessions.limits = TenantLimits(cluster.registry, quotas, self._spending, self.hub.database)
+        self.bridge = BridgeHost(cluster, prefix, self.name, self.sessions, self._tokens, self._limits)
         self._leaving: set[asyncio.Task[None]] = set()
 
-    @cached_property
-    def app(self) -> ASGIApp:
-        """The application of the hub, with the gate as it is at the first use."""
-        return Routes(self.gate, self.hub).app()
+    async def start(self) -> None:
+        """Let the gateways of the cluster reach the host. Raises ClusterError."""
+        await self._tokens.start()
+        await self._spending.start()
+        await self.bridge.start()
 
     async def run(self, stop: asyncio.Event, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop` is set, then drain."""
@@ -129,11 +136,13 @@ class Host:
     async def close(self) -> None:
         """End at once. What is in the log is what counts."""
         self.hub.stopped.set()
-        for service in self.services:
-            await service.close()
+        await self.bridge.close()
         with suppress(ClusterError):
             await self.cluster.registry.delete(host_key(self.name))
         await self.sessions.close()
+        self._limits.close()
+        await self._spending.close()
+        await self._tokens.close()
 
     # Shards.
 
@@ -148,32 +157,19 @@ class Host:
         )
 
     async def _on_acquired(self, shard: int) -> None:
-        for service in self.services:
-            await service.serve(shard)
+        await self.bridge.serve(shard)
         await self.sessions.load_interrupted(shard)
         await self.sessions.look_through(shard)
 
     def _on_lost(self, shard: int) -> None:
         self.sessions.lose(shard)
-        task = asyncio.ensure_future(self._leave(shard))
+        task = asyncio.ensure_future(self.bridge.leave(shard))
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
-    async def _leave(self, shard: int) -> None:
-        for service in self.services:
-            with suppress(ClusterError):
-                await service.leave(shard)
-
     async def _release(self, shard: int) -> None:
-        await self._leave(shard)
+        await self.bridge.leave(shard)
         await self.sessions.release(shard)
-
-    def _on_unreadable(self, key: SessionKey, error: ClusterError) -> None:
-        if key not in self._unreadable:
-            self.log.warn(f"the session {key.session} is left alone: {error}")
-        self._unreadable[key] = str(error)
-        if isinstance(error, NewerVersion):
-            self.shards.unreadable.add(key.shard(self.shards.count))
 
     async def _announce(self) -> None:
         ttl_seconds = max(self.cluster.ownership.ttl_seconds, FIRST_SECONDS)
@@ -207,8 +203,78 @@ class Host:
             waiting_writes=sum(hosted.writer.retries > 0 for hosted in self.sessions),
             is_draining=self.shards.is_draining,
             workspace=self.settings.workspace,
-            unreadable={key.session: why for key, why in self._unreadable.items()},
+            unreadable={key.session: why for key, why in self.sessions.unreadable.items()},
             newer_shards=sorted(self.shards.unreadable),
             secret_check=self.cluster.secret.check_value,
             at=time.time(),
         )
+
+
+FOLDER_PREFIX = "parley-host-"
+LEFTOVER_SECONDS = 60
+"""A younger folder may be that of a host that is starting."""
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Delete the folders of hosts that were killed. A host that runs holds a lock on its own."""
+    for folder in parent.glob(f"{FOLDER_PREFIX}*"):
+        try:
+            status = folder.lstat()
+            if status.st_uid != os.getuid() or time.time() - status.st_mtime < LEFTOVER_SECONDS:
+                continue
+            with open(folder / "lock", "rb") as lock:
+                if private_files.lock(lock.fileno(), timeout_seconds=0):
+                    shutil.rmtree(folder, ignore_errors=True)
+        except OSError:  # another host has removed it
+            continue
+
+
+def run_host(connect: Callable[[], Awaitable[Cluster]], prefix: str, settings: HostSettings, log: ServerLog) -> int:
+    """Serve until a signal; returns the exit code. Raises ClusterError or SessionError."""
+    raise_file_limit()
+    prepare()
+    remove_leftovers(Path(tempfile.gettempdir()))
+    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)  # private, and empty: the truth is in the logs
+    hub = msgspec.structs.replace(settings.hub, state=Path(folder))
+    try:
+        uvloop.run(serve_host(connect, prefix, msgspec.structs.replace(settings, hub=hub), log))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+async def serve_host(
+    connect: Callable[[], Awaitable[Cluster]], prefix: str, settings: HostSettings, log: ServerLog
+) -> None:
+    """Raises ClusterError or SessionError."""
+    cluster = await connect()
+    workspace = None
+    try:
+        warn_of_exposure(cluster, log)
+        if settings.workspace_service is not None:
+            hub = settings.hub
+            workspace = await serve_workspace(
+                settings.workspace_service.address,
+                hub.root,
+                settings.workspace_token,
+                hub.environment,
+                certificate=settings.workspace_service.certificate,
+                log=log.warn,
+            )
+            settings = msgspec.structs.replace(settings, workspace=format_address(workspace.address))
+        host = ClusterHost(cluster, prefix, settings, log)
+        await host.start()
+        stop = asyncio.Event()
+        watch_signals(stop, lambda: None)
+        asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
+        metrics = MetricsServer(host.render_metrics, lambda: bool(host.shards.owned()))
+        if settings.metrics is not None:
+            await metrics.start(*settings.metrics)
+        try:
+            await host.run(stop, lambda: log.say(f"host {host.name} is ready", "ready", host=host.name))
+        finally:
+            await metrics.close()
+    finally:
+        if workspace is not None:
+            await workspace.close()
+        await cluster.close()

@@ -15,32 +15,46 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from contextvars import ContextVar
+from pathlib import Path
 from uuid import uuid4
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, SessionKey, Snapshot
-from parley.cluster.cluster_hub import ClusterHub
-from parley.cluster.resting_sessions import RestingSessions
-from parley.cluster.session_log.batches import Batch, LoadedLog, NewerVersion, encode_batch, encode_snapshot, read_log
-from parley.cluster.session_log.engine_store import EngineStore
-from parley.cluster.session_log.writer import SessionWriter, WriterSetup
+from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, LogKey, Snapshot
+from parley.cluster.session_log.batches import LoadedLog, RecordBatch, encode_batch, encode_snapshot, read_log
+from parley.cluster.session_log.writer import EngineStore, SessionWriter, WriterSetup
 from parley.cluster.session_summaries import Summaries
+from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import ShardKeeper
 from parley.cluster.takeovers import HostsFailed, Takeovers
-from parley.engine.recovery.interrupted_turn import find_interrupted_turn
+from parley.cluster.tenants import TenantLimits
+from parley.engine.recovery.recover import find_interrupted_turn
 from parley.errors import SessionError, UsageError
-from parley.gateway.engines import Engine
-from parley.gateway.hub import SERVER, HubSettings
+from parley.gateway.engines import Engine, EngineStart
+from parley.gateway.hub import SERVER, HubSettings, SessionHub
 from parley.gateway.live_session import LiveSession
 from parley.gateway.refusal import Refusal
 from parley.gateway.reporting import ServerLog
-from parley.gateway.session_log.records import AnyRecord, CommandRecord, EngineEndedRecord, LineRecord, OwnerRecord
-from parley.gateway.session_log.state import SessionState, Transcript, transcript_records
+from parley.gateway.security.access import Principal, Quotas
+from parley.gateway.session_log.records import (
+    AnyRecord,
+    CommandRecord,
+    CreatedRecord,
+    EngineEndedRecord,
+    LineRecord,
+    NewerVersion,
+    OwnerRecord,
+    SessionState,
+    StateRecord,
+    encode_records,
+)
+from parley.gateway.session_log.session_log import Follower, SessionLog
+from parley.gateway.session_storage import SessionStorage
 from parley.stores.base import Entry
+from parley.workspace.remote.address import SessionWorkspace
 
 MOVED = "moved"
 """Another host runs the session, or will soon: gateways ask again."""
@@ -57,29 +71,18 @@ LOOK_THROUGH_PAUSE_SECONDS = 0.05
 TRIES = 5
 END_SECONDS = 5.0
 """How long an engine has to end that was killed."""
+NEW_SESSION_ID: ContextVar[str] = ContextVar("new_session_id", default="")
+"""The id of the session that the current request creates. Its shard is the one that the request was sent to."""
 
 
 class NotOwner(ClusterError):
     """The shard of a session is not this host's."""
 
 
-class ShardService(Protocol):
-    """Something that a host does for each shard that it owns: the bridge, which subscribes to its subjects."""
-
-    async def serve(self, shard: int) -> None:
-        """The host has acquired a shard and loads its sessions on demand."""
-
-    async def leave(self, shard: int) -> None:
-        """The host is about to give a shard up, or has lost it. Its sessions are closed after this."""
-
-    async def close(self) -> None:
-        """The host ends."""
-
-
 class HostedSession:
     """A session that this host has loaded."""
 
-    def __init__(self, key: SessionKey, shard: int, hub: ClusterHub, loaded: LoadedLog) -> None:
+    def __init__(self, key: LogKey, shard: int, hub: SessionHub, loaded: LoadedLog) -> None:
         self.key = key
         self.shard = shard
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -95,25 +98,14 @@ class HostedSession:
         self.writer: SessionWriter
         self.store: EngineStore
 
-    def start(self, writer: SessionWriter, store: EngineStore) -> None:
-        self.writer = writer
-        self.store = store
-
     @property
     def live(self) -> LiveSession | None:
         """None if the session does not exist (yet): a request may create it, with the id of the key."""
         return self._hub.get(SERVER, self.key.session) if self.exists else None
 
-    def add(self, record: AnyRecord) -> int:
-        return self.writer.add(record)
-
     async def wait_committed(self) -> None:
         """Wait until everything that has happened so far is in the log."""
         await self.writer.wait_committed(self.writer.position)
-
-    def find_command(self, command_id: str) -> bytes | None:
-        """The reply to a command that was carried out before, also on another host."""
-        return self.state.commands.get(command_id)
 
     def record_command(self, command_id: str, reply: bytes) -> None:
         """Remember the reply. With `writer.hold()` around the command, both are committed together."""
@@ -122,7 +114,10 @@ class HostedSession:
         self.state.apply(record)
 
 
-class HostSessions:
+class HostSessions(SessionStorage):
+    is_shared = True
+    engine_argv: tuple[str, ...] = ("--fsync", "turn")  # an effect waits for the log, and so does a result
+
     def __init__(self, cluster: Cluster, host: str, leases: ShardKeeper, settings: HubSettings, log: ServerLog) -> None:
         """Raises SessionError. The state folder of the settings must be empty."""
         self._cluster = cluster
@@ -130,25 +125,27 @@ class HostSessions:
         self._leases = leases
         self._log = log
         self._idle_seconds = settings.idle_seconds
-        self.hub = ClusterHub(settings, log, self)
-        self.resting = RestingSessions(settings.state, leases.count)
+        self.hub = SessionHub(settings, log, self)
         self.life = uuid4().hex
         self.summaries = Summaries(cluster.registry, host, self.life, leases.count, self.hub)
         self.takeovers = Takeovers(cluster.registry, self.life, leases.count)
-        self.hub.find_stopped = self.takeovers.find_stopped
-        self.on_unreadable: Callable[[SessionKey, ClusterError], None] = lambda key, error: None
-        """Called with a session whose log is damaged, or that only a newer host can run."""
-        self._hosted: dict[SessionKey, HostedSession] = {}
+        self.limits: TenantLimits
+        """What tenants and tokens may use in the whole cluster."""
+        self.workspaces: SessionWorkspaces
+        """Where the files of sessions are."""
+        self.unreadable: dict[LogKey, str] = {}
+        """The sessions whose logs are damaged, or that only a newer host can run, and why."""
+        self._hosted: dict[LogKey, HostedSession] = {}
         self._by_id: dict[str, HostedSession] = {}
         self._by_shard: dict[int, set[HostedSession]] = {}
-        self._busy: dict[SessionKey, asyncio.Task[HostedSession | None]] = {}
+        self._busy: dict[LogKey, asyncio.Task[HostedSession | None]] = {}
         """The sessions that are being loaded or unloaded."""
-        self._due: set[SessionKey] = set()
+        self._due: set[LogKey] = set()
         """The sessions that may have something to do and are not loaded: they were killed, or could not be loaded."""
-        self._copies: dict[str, dict[str, Transcript]] = {}
-        """The transcripts of copies, until their sessions exist."""
+        self._copies: dict[str, list[AnyRecord]] = {}
+        """What was written to the transcripts of copies, until their sessions exist."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._tombstones: list[tuple[float, SessionKey]] = []
+        self._tombstones: list[tuple[float, LogKey]] = []
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
@@ -165,17 +162,19 @@ class HostSessions:
         """Whether a turn of the shard runs that does not wait for an answer."""
         for hosted in self.in_shard(shard):
             live = self.hub.find_live(hosted.key.session)
-            if live is not None and live.is_busy and live.state != "requires_action" and not self._waits(live):
+            if (
+                live is not None
+                and live.is_busy
+                and live.state != "requires_action"
+                and not self.workspaces.is_waiting(live)
+            ):
                 return True
         return False
-
-    def _waits(self, live: LiveSession) -> bool:
-        return self.hub.workspaces is not None and self.hub.workspaces.is_waiting(live)
 
     # Use.
 
     @asynccontextmanager
-    async def use(self, key: SessionKey) -> AsyncIterator[HostedSession]:
+    async def use(self, key: LogKey) -> AsyncIterator[HostedSession]:
         """Load a session. Raises NotOwner if its shard is not this host's, NewerVersion, LogDamaged, ClusterError."""
         hosted = await self.open(key)
         hosted.users += 1
@@ -188,7 +187,7 @@ class HostSessions:
                 self._forget(hosted)  # it was never created
                 hosted.writer.fail(NotOwner("the session does not exist"))
 
-    async def open(self, key: SessionKey) -> HostedSession:
+    async def open(self, key: LogKey) -> HostedSession:
         """The same without the promise that it stays."""
         while True:
             task = self._busy.get(key)
@@ -202,7 +201,7 @@ class HostSessions:
                 return found
 
     def _begin(
-        self, key: SessionKey, work: Coroutine[None, None, HostedSession | None]
+        self, key: LogKey, work: Coroutine[None, None, HostedSession | None]
     ) -> asyncio.Task[HostedSession | None]:
         async def run() -> HostedSession | None:
             try:
@@ -216,7 +215,7 @@ class HostSessions:
 
     # Load.
 
-    async def _load(self, key: SessionKey) -> HostedSession:
+    async def _load(self, key: LogKey) -> HostedSession:
         shard = key.shard(self._leases.count)
         epoch = self._leases.epoch(shard)
         if epoch is None or not self._leases.may_act(shard, epoch):
@@ -237,15 +236,19 @@ class HostSessions:
             if not isinstance(exc, HostsFailed):  # this host lives: it did not die of the session
                 await self.takeovers.abandon(key)
             if isinstance(exc, NewerVersion | LogDamaged | HostsFailed):
-                self.on_unreadable(key, exc)
+                if key not in self.unreadable:
+                    self._log.warn(f"the session {key.session} is left alone: {exc}")
+                self.unreadable[key] = str(exc)
+                if isinstance(exc, NewerVersion):
+                    self._leases.unreadable.add(shard)
             raise
         return hosted
 
-    async def _load_owned(self, key: SessionKey, shard: int, owner: OwnerRecord) -> HostedSession:
+    async def _load_owned(self, key: LogKey, shard: int, owner: OwnerRecord) -> HostedSession:
         loaded, head = await self._take(key, owner)
         state = loaded.state
-        if self.hub.workspaces is not None and state.created is not None:
-            await self.hub.workspaces.look_for(state.created.workspace)
+        if state.created is not None:
+            await self.workspaces.look_for(state.created.workspace)
         if not self._leases.may_act(shard, owner.epoch):
             raise NotOwner(f"shard {shard} of session {key.session} was lost by host {self._host}")
         if state.deleted is not None:
@@ -253,10 +256,7 @@ class HostSessions:
         hosted = HostedSession(key, shard, self.hub, loaded)
         self._start(hosted, head, owner.epoch, None if hosted.exists else owner)
         if hosted.exists:
-            self.resting.forget([key.session])
-            self.hub.adopt(loaded, key.session)
-            self.hub.indexer.reindex(key.session)
-            self.hub.indexer.mark(key.session)
+            self.hub.adopt(write_log(self.hub.log_path(key.session), loaded, self.hub.follow))
         return hosted
 
     async def _stop(self, hosted: HostedSession) -> None:
@@ -274,14 +274,14 @@ class HostSessions:
                 entry = Entry(seq=last.seq + 1, kind="result", at=last.at, message=msgspec.json.decode(line))
                 hosted.store.append(session, "", entry)
 
-    async def _take(self, key: SessionKey, owner: OwnerRecord) -> tuple[LoadedLog, int]:
+    async def _take(self, key: LogKey, owner: OwnerRecord) -> tuple[LoadedLog, int]:
         """The log of a session, and the last message, which is ours. A session that does not exist stays so."""
         log = self._cluster.log
         for _ in range(TRIES):
             loaded = await read_log(log, key)
             if not loaded.state.exists:
                 return loaded, loaded.sequence
-            batch = Batch(epoch=owner.epoch, host=self._host, records=[owner])
+            batch = RecordBatch(epoch=owner.epoch, host=self._host, records=[owner])
             (message,) = encode_batch(batch, log.max_message_bytes)
             with suppress(Fenced):  # another host was faster, or a write of our own arrived late: read again
                 return loaded, await log.append(key, message, expected=loaded.sequence, message_id=uuid4().hex)
@@ -299,7 +299,8 @@ class HostSessions:
         )
         writer = SessionWriter(self._cluster.log, key, head, setup)
         created = hosted.state.created
-        hosted.start(writer, EngineStore(hosted.state.transcripts, writer, "" if created is None else created.cwd))
+        hosted.writer = writer
+        hosted.store = EngineStore(hosted.state.transcripts, writer, "" if created is None else created.cwd)
         self._hosted[key] = hosted
         self._by_shard.setdefault(hosted.shard, set()).add(hosted)
         if hosted.exists:
@@ -321,7 +322,7 @@ class HostSessions:
                 return
             await self._load_work(key)
 
-    async def _load_work(self, key: SessionKey) -> None:
+    async def _load_work(self, key: LogKey) -> None:
         is_new = key not in self._due
         self._due.discard(key)
         try:
@@ -355,22 +356,29 @@ class HostSessions:
                 if key not in listed:  # its host died before it wrote what others see
                     async with self.use(key):
                         await self.summaries.write(key)
-                elif key not in self._hosted and not self.resting.has(key.session):
+                elif key not in self._hosted and not self.hub.has_row(key.session):
                     await self._read_resting(key)
                     await asyncio.sleep(LOOK_THROUGH_PAUSE_SECONDS)
         except SessionError as exc:
             if not self._is_closed:
                 self._log.warn(f"searches may not find all sessions of shard {shard}: {exc}")
 
-    async def _read_resting(self, key: SessionKey) -> None:
+    async def _read_resting(self, key: LogKey) -> None:
         try:
             loaded = await read_log(self._cluster.log, key)
         except (NewerVersion, LogDamaged):  # who uses it is told
             return
-        if loaded.state.exists and not self._is_closed:
-            await self.resting.read(key, loaded)
-            if key in self._hosted or key in self._busy or self._leases.epoch(key.shard(self._leases.count)) is None:
-                self.resting.forget([key.session])
+        if not loaded.state.exists or self._is_closed or key in self._hosted or key in self._busy:
+            return
+        path = self.hub.log_path(key.session)
+        with closing(write_log(path, loaded)) as log:
+            log.state.summary = None  # its words are not in the index
+            self.hub.rows.restore(log, is_spent_here=False)
+        await self.hub.indexer.catch_up(key.session)
+        if key not in self._hosted and key not in self._busy:
+            path.unlink(missing_ok=True)
+            if self._leases.epoch(key.shard(self._leases.count)) is None:
+                self.hub.rows.forget(key.session)
 
     # What the hub asks.
 
@@ -381,65 +389,83 @@ class HostSessions:
             raise SessionError(f"host {self._host} does not have the session {session_id}")
         return hosted
 
+    def add(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
+        hosted = self.find(log.session_id)
+        for record in records:
+            hosted.writer.add(record)
+
     def begin(self, session_id: str, tenant: str) -> None:
-        """A session is created. Raises NotOwner."""
-        key = SessionKey(tenant, session_id)
+        """Raises NotOwner."""
+        key = LogKey(tenant, session_id)
         hosted = self._hosted.get(key)
-        transcripts = self._copies.pop(session_id, {})
+        copied, state = self._copies.pop(session_id, []), SessionState()
+        state.apply_all(copied)
         if hosted is None:
             shard = key.shard(self._leases.count)
             epoch = self._leases.epoch(shard)
             if epoch is None:
                 raise NotOwner(f"shard {shard} of the new session {session_id} is not run by host {self._host}")
-            hosted = HostedSession(key, shard, self.hub, LoadedLog(state=SessionState(transcripts=transcripts)))
+            hosted = HostedSession(key, shard, self.hub, LoadedLog(state=state))
             self._start(hosted, 0, epoch, OwnerRecord(host=self._host, epoch=epoch))
         hosted.exists, self._by_id[session_id] = True, hosted
-        for record in transcript_records(transcripts):
-            hosted.add(record)
+        for record in copied:
+            hosted.writer.add(record)
 
-    def new_id(self, source: str | None) -> str:
+    def new_id(self, source: str | None = None) -> str:
         """An id whose shard is that of another session, or one that this host owns."""
+        if chosen := NEW_SESSION_ID.get():
+            return chosen
         count = self._leases.count
-        allowed = set(self._leases.owned()) if source is None else {SessionKey("", source).shard(count)}
+        allowed = set(self._leases.owned()) if source is None else {LogKey("", source).shard(count)}
         if not allowed:
             raise NotOwner(f"host {self._host} owns no shard")
         while True:
             found = str(uuid4())
-            if SessionKey("", found).shard(count) in allowed:
+            if LogKey("", found).shard(count) in allowed:
                 return found
 
     def begin_copy(self, session_id: str, new_id: str) -> EngineStore:
         """A store with the transcripts of a session. What is written to it becomes the copy's."""
-        source = self.find(session_id).store.transcripts
-        copy = CopyTranscripts(source)
-        self._copies[new_id] = copy.new
-        return EngineStore(copy, None)
+        self._copies[new_id] = []
+        return EngineStore(dict(self.find(session_id).store.transcripts), self._copies[new_id])
 
-    def find_epoch(self, session_id: str) -> int:
+    def engine_store(self, session_id: str) -> EngineStore:
+        return self.find(session_id).store
+
+    def make_engine(self, live: LiveSession, start: EngineStart, chosen: SessionWorkspace) -> Engine:
         """Raises NotOwner. After that nothing is said about the session here, so that gateways ask its next owner."""
-        hosted = self.find(session_id)
+        hosted = self.find(live.id)
         epoch = self._leases.epoch(hosted.shard)
         if epoch is None:
-            error = NotOwner(f"the session {session_id} is leaving the host {self._host}")
+            error = NotOwner(f"the session {live.id} is leaving the host {self._host}")
             hosted.writer.fail(error)
             raise error
-        return epoch
+        return self.workspaces.make_engine(live, start, chosen, epoch)
+
+    def check_session(self, principal: Principal) -> None:
+        self.limits.check_session(principal)
+
+    def check_turn(self, live: LiveSession, created: CreatedRecord, quotas: Quotas) -> None:
+        self.limits.check_turn(created.tenant, created.creator, live.id, quotas)
+
+    def check_load(self, session_id: str) -> None:
+        if reason := self.takeovers.stopped.get(session_id):
+            raise Refusal("hosts_failed", reason)
+
+    async def wait_stored(self, session_id: str) -> None:
+        await self.find(session_id).wait_committed()
 
     async def on_deleted(self, session_id: str) -> None:
-        hosted = self.find_hosted(session_id)
+        hosted = self._by_id.get(session_id)
         if hosted is None:
             return
         hosted.exists = False
         await hosted.wait_committed()
-        self.resting.forget([session_id])
         await self.summaries.remove(hosted.key)
         await self.takeovers.remove(hosted.key)
         self._tombstones.append((time.monotonic() + TOMBSTONE_SECONDS, hosted.key))
         if not hosted.closed.done():
             hosted.closed.set_result(DELETED)
-
-    def find_hosted(self, session_id: str) -> HostedSession | None:
-        return self._by_id.get(session_id)
 
     # Unload.
 
@@ -478,7 +504,9 @@ class HostSessions:
         """Forget all sessions of a shard at once."""
         self.kill(*self.in_shard(shard))
         if not self._is_closed:
-            self.resting.forget_shard(shard)
+            for session_id in self.hub.list_ids():
+                if LogKey("", session_id).shard(self._leases.count) == shard:
+                    self.hub.rows.forget(session_id)
 
     async def _unload(self, hosted: HostedSession, most: int) -> None:
         """Bring everything into the log and forget a session. With more than `most` messages, write a snapshot."""
@@ -495,8 +523,12 @@ class HostSessions:
             live.log.record(EngineEndedRecord())  # the next engine has nothing to look for
         self._close(hosted, MOVED)
         live = self.hub.drop(session_id)
+        rests = False
         try:
-            await self._rest(hosted)
+            with suppress(SessionError):  # then a search does not find it until it is loaded again
+                if hosted.exists:
+                    await self.hub.indexer.catch_up(session_id)
+                    rests = True
             await hosted.wait_committed()
             if hosted.tail + hosted.writer.messages >= most and hosted.exists and hosted.writer.is_settled:
                 await self._save_snapshot(hosted)
@@ -505,17 +537,10 @@ class HostSessions:
                 await self.summaries.write(hosted.key)
             await hosted.writer.close()
         finally:
-            self._forget(hosted)
+            self._forget(hosted, rests=rests and self._leases.epoch(hosted.shard) is not None)
             hosted.writer.fail(NotOwner(f"session {session_id} was unloaded"))
         if live is not None and live.engine is not None:
             await self._end_engine(live.engine)
-
-    async def _rest(self, hosted: HostedSession) -> None:
-        """Keep the words of a session that is unloaded, unless its shard leaves."""
-        if hosted.exists and self._leases.epoch(hosted.shard) is not None:
-            with suppress(SessionError):  # then a search does not find it until it is loaded again
-                await self.hub.indexer.catch_up(hosted.key.session)
-                self.resting.take_from(self.hub.database, hosted.key.session)
 
     def kill(self, *sessions: HostedSession) -> None:
         """Forget sessions at once: they have another owner, or soon will have."""
@@ -545,15 +570,20 @@ class HostSessions:
         if not hosted.closed.done():
             hosted.closed.set_result(reason)
 
-    def _forget(self, hosted: HostedSession) -> None:
-        """Remove a session from memory and from the files of the hub."""
+    def _forget(self, hosted: HostedSession, *, rests: bool = False) -> None:
+        """Remove a session from memory and from the files of the hub.
+
+        `rests`: its rows stay, for searches and costs, because this host would load it again.
+        """
         key = hosted.key
         if self._hosted.get(key) is hosted:
             del self._hosted[key]
             self._by_shard[hosted.shard].discard(hosted)
         if self._by_id.get(key.session) is hosted:
             del self._by_id[key.session]
-            self.hub.rows.forget(key.session)
+            self.hub.indexer.forget(key.session)
+            if not rests:
+                self.hub.rows.forget(key.session)
             self.hub.log_path(key.session).unlink(missing_ok=True)
         self.summaries.forget(key)
         self.takeovers.forget(key)
@@ -562,14 +592,11 @@ class HostSessions:
         """Nothing may be under way: the files of the hub are the state at the last message."""
         session_id = hosted.key.session
         with self.hub.open_log(session_id) as log:
-            records = [
-                *log.state.records(),
-                *(record for record in log.all_records() if isinstance(record, LineRecord)),
-                *transcript_records(hosted.store.transcripts),
-                *(CommandRecord(id=id, reply=reply) for id, reply in hosted.state.commands.items()),
-            ]
-        if (summary := self.hub.indexer.summarize(session_id)) is not None:
-            records.append(summary)
+            state = without_lines(log.state)
+            state.transcripts, state.commands = hosted.store.transcripts, hosted.state.commands
+            state.summary = self.hub.indexer.summarize(session_id)
+            lines = (record for record in log.all_records() if isinstance(record, LineRecord))
+            records = encode_records([StateRecord(state=state), *lines])
         head = hosted.writer.head
         hosted.tail = -hosted.writer.messages
         data = await asyncio.to_thread(encode_snapshot, records)
@@ -585,18 +612,18 @@ class HostSessions:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self.hub.close()
-        self.resting.close()
 
 
-class CopyTranscripts(dict[str, Transcript]):
-    """The transcripts of a session, and separately those that are added."""
+def write_log(path: Path, loaded: LoadedLog, follow: Follower = lambda log, records: None) -> SessionLog:
+    """A log file with what the log of the cluster says, without the transcripts. Raises SessionError."""
+    path.unlink(missing_ok=True)
+    log = SessionLog(path, follow)
+    state = without_lines(loaded.state)
+    state.transcripts, state.commands = {}, {}
+    log.restore([StateRecord(state=state)], *([line] for line in loaded.lines))
+    return log
 
-    def __init__(self, source: dict[str, Transcript]) -> None:
-        super().__init__(source)
-        self.new: dict[str, Transcript] = {}
 
-    def setdefault(self, session: str, default: Transcript) -> Transcript:
-        found = super().setdefault(session, default)
-        if found is default:
-            self.new[session] = found
-        return found
+def without_lines(state: SessionState) -> SessionState:
+    """A copy whose lines are to follow."""
+    return msgspec.structs.replace(state, last_line=0, line_bytes=0)

@@ -73,7 +73,9 @@ async def join_cluster(
         check_config(used, wanted)
         check_secret(used, secret, wanted)
         try:
-            cluster = await open_nats(address, with_config(options, used))
+            cluster = await open_nats(
+                address, msgspec.structs.replace(options, shards=used.shards, ttl_seconds=used.lease_seconds)
+            )
             break
         except StreamsDiffer:
             if found is not None or time.monotonic() > deadline:
@@ -120,10 +122,6 @@ def check_secret(found: ClusterConfig, secret: ClusterSecret, wanted: Wanted) ->
             "the given secret is not that of the cluster. To give the cluster a new one, stop its hosts and gateways "
             "and run: parley cluster sign-tokens --new-secret"
         )
-
-
-def with_config(options: NatsClusterOptions, config: ClusterConfig) -> NatsClusterOptions:
-    return msgspec.structs.replace(options, shards=config.shards, ttl_seconds=config.lease_seconds)
 
 
 async def find_config(address: NatsAddress, prefix: str) -> ClusterConfig | None:

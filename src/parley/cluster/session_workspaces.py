@@ -7,25 +7,23 @@ would touch files fails with the reason. When it is back, engines are started ag
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import msgspec
 
-from parley.cluster.base import Registry
-from parley.cluster.host_info import list_hosts
+from parley.cluster.base import ClusterRegistry
+from parley.cluster.shards import list_hosts
 from parley.compose.permissions import AWAY_VARIABLE
 from parley.compose.workspace.remote import EPOCH_VARIABLE, TOKEN_VARIABLE
 from parley.compose.workspace.server import is_listening
-from parley.gateway.engines import Engine, EngineStart, EngineTask
+from parley.gateway.engines import Engine, EngineStart, TaskEngine
+from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession
 from parley.protocol.base import Struct
 from parley.workspace import private_files
 from parley.workspace.remote.address import SessionWorkspace, WorkspaceAway, find_options, read_workspace
-
-if TYPE_CHECKING:
-    from parley.cluster.cluster_hub import ClusterHub
 
 AWAY, BACK = "workspace_away", "workspace_back"
 
@@ -39,11 +37,12 @@ class UsedWorkspace(Struct):
     epoch: int
     options: list[str] | None
     """None while the host with the files is away."""
-    waiting: WaitingEngine | None = None
+    begins: asyncio.Future[EngineStart] | None = None
+    """Set if its prompts wait for the host."""
 
 
 class SessionWorkspaces:
-    def __init__(self, registry: Registry, host: str, token: str, hub: ClusterHub) -> None:
+    def __init__(self, registry: ClusterRegistry, host: str, token: str, hub: SessionHub) -> None:
         self._registry = registry
         self._host = host
         self._token = token
@@ -62,22 +61,22 @@ class SessionWorkspaces:
         if chosen.kind == "local" and chosen.host != self._host:
             self._used[live.id] = used
         if options is not None:
-            return self._start(used, options)
+            return TaskEngine(self._with_files(used, options))
         if chosen.wait:
             self._tell(live, AWAY, f"{reason}; until then, prompts wait")
-            used.waiting = WaitingEngine(start)
-            return used.waiting
+            used.begins = asyncio.get_running_loop().create_future()
+            return TaskEngine(start, used.begins)
         self._tell(live, AWAY, reason)
         folder = self._hub.settings.state / "away"  # an empty one: files of this host are not those of the session
         with private_files.open_folder(folder, below=1, make=True):
             pass
         environment = {**start.environment, AWAY_VARIABLE: reason}
-        return EngineTask(msgspec.structs.replace(start, cwd=str(folder), environment=environment))
+        return TaskEngine(msgspec.structs.replace(start, cwd=str(folder), environment=environment))
 
     def is_waiting(self, live: LiveSession) -> bool:
         """Whether the prompts of a session wait for a host."""
         used = self._used.get(live.id)
-        return used is not None and used.live is live and used.waiting is not None and used.options is None
+        return used is not None and used.live is live and used.begins is not None and used.options is None
 
     def _find_options(self, chosen: SessionWorkspace, cwd: str) -> tuple[list[str] | None, str]:
         """The options of an engine, or why there are none."""
@@ -86,12 +85,13 @@ class SessionWorkspaces:
         except WorkspaceAway as exc:
             return None, str(exc)
 
-    def _start(self, used: UsedWorkspace, options: list[str]) -> Engine:
+    def _with_files(self, used: UsedWorkspace, options: list[str]) -> EngineStart:
+        """What the engine of a session is started with on its files."""
         start, own = used.start, {EPOCH_VARIABLE: str(used.epoch)}
         if self._token and (used.chosen.kind == "local" or TOKEN_VARIABLE not in start.environment):
             own[TOKEN_VARIABLE] = self._token  # a tenant may have a token for a workspace of its own
         environment = {**start.environment, **own} if options else start.environment
-        return EngineTask(msgspec.structs.replace(start, argv=(*start.argv, *options), environment=environment))
+        return msgspec.structs.replace(start, argv=(*start.argv, *options), environment=environment)
 
     # Hosts come and go.
 
@@ -136,11 +136,12 @@ class SessionWorkspaces:
             self._tell(live, AWAY, reason)
         elif used.options is None:
             self._tell(live, BACK, f"the host {used.chosen.host} is back: the session uses its files again")
-        if options is not None and used.options is None and used.waiting is not None:
+        if options is not None and used.options is None and used.begins is not None:
             used.options = options
-            used.waiting.begin(self._start(used, options))
+            if not used.begins.done():  # or the engine was closed
+                used.begins.set_result(self._with_files(used, options))
             return
-        used.options, used.waiting = options, None
+        used.options, used.begins = options, None
         if engine is not None:
             await live.unload(engine)  # the next one is started with what is there then
 
@@ -148,45 +149,3 @@ class SessionWorkspaces:
         if self._told.get(live) != code:
             self._told[live] = code
             live.publish_notice(code, text)
-
-
-class WaitingEngine:
-    """Keeps what is written until there is an engine to read it."""
-
-    def __init__(self, start: EngineStart) -> None:
-        self._on_end = start.on_end
-        self._early: list[bytes] = []
-        self._engine: Engine | None = None
-        self._is_ended = False
-
-    def begin(self, engine: Engine) -> None:
-        self._engine = engine
-        for data in self._early:
-            engine.write(data)
-
-    def write(self, data: bytes) -> None:
-        if self._engine is None:
-            self._early.append(data)
-        else:
-            self._engine.write(data)
-
-    async def close(self) -> None:
-        if self._engine is not None:
-            await self._engine.close()
-        elif not self._is_ended:
-            self._is_ended = True
-            self._on_end("")
-
-    def stop(self) -> None:
-        if self._engine is not None:
-            self._engine.stop()
-
-    async def kill(self) -> None:
-        self.silence()
-        if self._engine is not None:
-            await self._engine.kill()
-
-    def silence(self) -> None:
-        self._is_ended = True
-        if self._engine is not None:
-            self._engine.silence()

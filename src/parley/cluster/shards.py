@@ -2,7 +2,8 @@
 
 A lease counts from before its renewal was sent, and ends a margin before its time: then the sessions of the shard are
 stopped at once, whatever the network does. Each host claims its share, ceil(shards / hosts), and gives up what it has
-above that, shards without a running turn first. There is no coordinator: all read the same rows.
+above that, shards without a running turn first. There is no coordinator: all read the same rows of the registry, in
+which hosts describe themselves and operators say what they want.
 
 See also: `host.py` says what happens to the sessions of a shard.
 """
@@ -15,9 +16,78 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from zlib import crc32
 
-from parley.cluster.base import ClusterError, Lease, LeaseLost, Ownership, Registry
-from parley.cluster.host_info import HostInfo, list_drained, list_hosts, list_moves
+import msgspec
+
+from parley.cluster.base import ClusterError, ClusterRegistry, LeaseLost, Ownership, ShardLease
+from parley.cluster.subjects import decode_token, encode_token
 from parley.protocol.base import Struct
+
+
+class HostInfo(Struct, frozen=True, kw_only=True):
+    """A host that lives. Its row disappears when it has not renewed it for the TTL of a lease."""
+
+    name: str
+    life: str = ""
+    """The id of its process. A host that is started again has another one."""
+    version: str
+    """The release of Parley."""
+    records: int
+    """The newest version of records that it can read."""
+    shards: list[int]
+    sessions: int
+    """How many it has loaded."""
+    turns: int
+    """How many turns run."""
+    lag_seconds: float = 0.0
+    """Delay of its event loop, 99th percentile."""
+    waiting_writes: int = 0
+    """How many sessions wait for the log, which does not answer."""
+    is_draining: bool = False
+    workspace: str = ""
+    """The address of its workspace service, if it has one."""
+    unreadable: dict[str, str] = {}
+    """Sessions that it cannot run, and why: their logs are damaged, or only a newer host can read them."""
+    newer_shards: list[int] = []
+    """The shards with sessions that only a newer host can read."""
+    secret_check: str = ""
+    """`ClusterSecret.check_value` of its secret."""
+    at: float = 0.0
+    """When it wrote this, by its own clock."""
+
+
+def host_key(name: str) -> str:
+    return f"hosts.{encode_token(name)}"
+
+
+def drain_key(name: str) -> str:
+    """A row that makes a host give up its shards, for as long as it exists."""
+    return f"drain.{encode_token(name)}"
+
+
+def move_key(shard: int) -> str:
+    """A row with the name of the host that is to run a shard."""
+    return f"moves.{shard}"
+
+
+async def list_hosts(registry: ClusterRegistry) -> dict[str, HostInfo]:
+    """The hosts that live, by name. Raises ClusterError."""
+    found: dict[str, HostInfo] = {}
+    for row in await registry.rows("hosts.*"):
+        with suppress(msgspec.MsgspecError):
+            info = msgspec.json.decode(row.value, type=HostInfo)
+            found[info.name] = info
+    return found
+
+
+async def list_moves(registry: ClusterRegistry) -> dict[int, str]:
+    """Which host is to run which shard. Raises ClusterError."""
+    return {int(row.key.rpartition(".")[2]): row.value.decode() for row in await registry.rows("moves.*")}
+
+
+async def list_drained(registry: ClusterRegistry) -> frozenset[str]:
+    """The hosts that are to give up their shards. Raises ClusterError."""
+    return frozenset(decode_token(row.key.rpartition(".")[2]) for row in await registry.rows("drain.*"))
+
 
 MARGIN_SHARE = 0.2
 """The part of the TTL that is kept for stopping."""
@@ -57,7 +127,7 @@ class ShardEvents(Struct, frozen=True, kw_only=True):
 class Held(Struct):
     """A shard that this host has."""
 
-    lease: Lease
+    lease: ShardLease
     ends_at: float
     """When this host stops acting on it, unless it is renewed."""
     is_leaving: bool = False
@@ -79,7 +149,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     """The shards without an owner for a while: a host that counts does not claim its share."""
 
 
-class Plan(Struct, frozen=True):
+class ShardPlan(Struct, frozen=True):
     """What a host does next."""
 
     claims: list[int]
@@ -91,13 +161,13 @@ class Plan(Struct, frozen=True):
     """How many of these it should give up."""
 
 
-def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
+def make_plan(seen: Situation, mine: Collection[int]) -> ShardPlan:
     """The shards to claim and to give up."""
     if seen.host not in seen.hosts:  # its own row is not visible yet, which says nothing
-        return Plan([], [], [], 0)
+        return ShardPlan([], [], [], 0)
     active = {name for name, info in seen.hosts.items() if not info.is_draining} - set(seen.drained)
     if seen.host not in active:
-        return Plan([], sorted(mine), [], 0)
+        return ShardPlan([], sorted(mine), [], 0)
     share = -(-seen.shards // len(active))
     shunned = {name: find_shunned(seen, name, active) for name in active}
     moves = {shard: host for shard, host in seen.moves.items() if host in active and shard not in shunned[host]}
@@ -110,7 +180,7 @@ def make_plan(seen: Situation, mine: Collection[int]) -> Plan:
     room = max(share - (len(mine) - len(gives)), wanted)
     spare = sorted(set(mine).difference(moves, *shunned.values()))
     surplus = min(len(spare), max(0, len(mine) - len(gives) - share))
-    return Plan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, spare, surplus)
+    return ShardPlan([*free[:room], *(shard for shard in free[room:] if shard in seen.overdue)], gives, spare, surplus)
 
 
 def find_shunned(seen: Situation, host: str, active: Collection[str]) -> frozenset[int]:
@@ -128,7 +198,9 @@ def find_living(hosts: Mapping[str, HostInfo], holders: Collection[str]) -> dict
 
 
 class ShardKeeper:
-    def __init__(self, ownership: Ownership, registry: Registry, host: str, clock: Callable[[], float] = now) -> None:
+    def __init__(
+        self, ownership: Ownership, registry: ClusterRegistry, host: str, clock: Callable[[], float] = now
+    ) -> None:
         self.count = ownership.shards
         self.is_draining = False
         self.unreadable: set[int] = set()

@@ -11,10 +11,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 
-from parley.cluster.base import Cluster, ClusterError, Lease, Registry, SessionKey
-from parley.cluster.host_info import HostInfo, drain_key, list_drained, list_hosts, list_moves, move_key
+from parley.cluster.base import Cluster, ClusterError, LogKey, ShardLease
 from parley.cluster.join import CONFIG_KEY, decode_config
 from parley.cluster.session_summaries import ClusterSession, list_summaries
+from parley.cluster.shards import HostInfo, drain_key, list_drained, list_hosts, list_moves, move_key
 from parley.cluster.takeovers import list_stopped
 from parley.errors import UsageError
 from parley.protocol.base import Struct
@@ -70,6 +70,7 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
 async def read_status(cluster: Cluster) -> ClusterStatus:
     """Raises ClusterError."""
     ownership, registry = cluster.ownership, cluster.registry
+    row = await registry.get(CONFIG_KEY)
     return summarize(
         await list_hosts(registry),
         await ownership.leases(),
@@ -80,7 +81,7 @@ async def read_status(cluster: Cluster) -> ClusterStatus:
             moves=await list_moves(registry),
             drained=await list_drained(registry),
             stopped=await list_stopped(registry),
-            secret_check=await read_secret_check(registry),
+            secret_check="" if row is None else decode_config(row.value).secret_check,
         ),
     )
 
@@ -96,15 +97,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     secret_check: str = ""
 
 
-async def read_secret_check(registry: Registry) -> str:
-    """Raises ClusterError."""
-    row = await registry.get(CONFIG_KEY)
-    return "" if row is None else decode_config(row.value).secret_check
-
-
 def summarize(
     hosts: Mapping[str, HostInfo],
-    leases: Mapping[int, Lease],
+    leases: Mapping[int, ShardLease],
     sessions: Iterable[ClusterSession],
     settings: Settings,
 ) -> ClusterStatus:
@@ -146,18 +141,9 @@ def summarize(
 def describe_host(name: str, info: HostInfo | None, shards: int, is_drained: bool) -> HostStatus:
     if info is None:
         return HostStatus(name=name, state=MISSING, shards=shards)
-    return HostStatus(
-        name=name,
-        state=DRAINING if info.is_draining or is_drained else LIVE,
-        version=info.version,
-        records=info.records,
-        shards=shards,
-        sessions=info.sessions,
-        turns=info.turns,
-        lag_seconds=info.lag_seconds,
-        waiting_writes=info.waiting_writes,
-        workspace=info.workspace,
-    )
+    state = DRAINING if info.is_draining or is_drained else LIVE
+    said = {field: getattr(info, field) for field in HostStatus.__struct_fields__ if field not in ("state", "shards")}
+    return HostStatus(state=state, shards=shards, **said)
 
 
 def find_problems(
@@ -212,7 +198,7 @@ def find_shard(cluster: Cluster, word: str) -> int:
     """The shard that a word names: its number, or a session in it. Raises UsageError."""
     shards = cluster.ownership.shards
     if not word.isdigit():
-        return SessionKey("", word).shard(shards)
+        return LogKey("", word).shard(shards)
     if int(word) >= shards:
         raise UsageError(f"there is no shard {word}; the cluster has {shards}, from 0 to {shards - 1}")
     return int(word)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from parley.cluster.base import SessionKey
+from parley.cluster.base import LogKey
 
 DEFAULT_PREFIX = "parley"
 _OTHER = re.compile(rb"[^A-Za-z0-9_-]")
@@ -27,18 +27,23 @@ def decode_token(token: str) -> str:
     return _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), token.encode()).decode()
 
 
-def session_tokens(key: SessionKey, shards: int) -> str:
+def session_tokens(key: LogKey, shards: int) -> str:
     """`<shard>.<tenant>.<session>`: what every subject and key of a session ends with."""
     return f"{key.shard(shards)}.{encode_token(key.tenant)}.{encode_token(key.session)}"
 
 
-def parse_session_tokens(tokens: str) -> tuple[int, SessionKey]:
-    """The shard and the session of a subject or key that ends with `session_tokens`."""
-    shard, tenant, session = tokens.split(".")[-3:]
-    return int(shard), SessionKey(decode_token(tenant), decode_token(session))
+def row_key(kind: str, key: LogKey, shards: int) -> str:
+    """The row of a session in the registry. `kind`: `sessions`, `work` or `stopped`."""
+    return f"{kind}.{session_tokens(key, shards)}"
 
 
-def command_subject(prefix: str, key: SessionKey, shards: int) -> str:
+def parse_session_tokens(tokens: str) -> LogKey:
+    """The session of a subject or key that ends with `session_tokens`."""
+    tenant, session = tokens.split(".")[-2:]
+    return LogKey(decode_token(tenant), decode_token(session))
+
+
+def command_subject(prefix: str, key: LogKey, shards: int) -> str:
     """Where the owner of a session receives requests."""
     return f"{prefix}.cmd.{session_tokens(key, shards)}"
 
@@ -62,11 +67,6 @@ def owner_subject(prefix: str, shard: int | str) -> str:
 def host_subject(prefix: str, host: str) -> str:
     """Where one host receives requests."""
     return f"{prefix}.host.{encode_token(host)}"
-
-
-def all_hosts_subject(prefix: str) -> str:
-    """Where every host receives requests."""
-    return f"{prefix}.all"
 
 
 def matches(pattern: str, subject: str) -> bool:

@@ -18,9 +18,9 @@ from contextlib import suppress
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, Registry, SessionKey
-from parley.cluster.host_info import list_hosts
-from parley.cluster.subjects import encode_token, parse_session_tokens, session_tokens
+from parley.cluster.base import Cluster, ClusterError, ClusterRegistry, LogKey
+from parley.cluster.shards import list_hosts
+from parley.cluster.subjects import encode_token, parse_session_tokens, row_key
 from parley.errors import UsageError
 from parley.protocol.base import Struct
 
@@ -70,30 +70,25 @@ class _Trial(Struct):
 
 
 class Takeovers:
-    def __init__(self, registry: Registry, life: str, shards: int) -> None:
+    def __init__(self, registry: ClusterRegistry, life: str, shards: int) -> None:
         """`life`: the id of this process."""
         self._registry = registry
         self._life = life
         self._shards = shards
-        self._trials: dict[SessionKey, _Trial] = {}
-        self._renewals: dict[SessionKey, float] = {}
+        self._trials: dict[LogKey, _Trial] = {}
+        self._renewals: dict[LogKey, float] = {}
         """When the host that left a session had last renewed its row, when this one first looked."""
         self.stopped: dict[str, str] = {}
         """The sessions that take no prompt, with the reason."""
 
-    def work_key(self, key: SessionKey) -> str:
-        return f"work.{session_tokens(key, self._shards)}"
-
-    def _stopped_key(self, key: SessionKey) -> str:
-        return f"stopped.{session_tokens(key, self._shards)}"
-
-    async def begin(self, key: SessionKey) -> str | None:
+    async def begin(self, key: LogKey) -> str | None:
         """Before a session is loaded: returns the prompt that it must not continue, if any.
 
         Raises HostsFailed if hosts died when they loaded it, ClusterError if it has to wait for its turn.
         """
         work, stopped = await asyncio.gather(
-            self._registry.get(self.work_key(key)), self._registry.get(self._stopped_key(key))
+            self._registry.get(row_key("work", key, self._shards)),
+            self._registry.get(row_key("stopped", key, self._shards)),
         )
         before = Work() if work is None else read_work(work.value)
         if stopped is not None:
@@ -116,7 +111,7 @@ class Takeovers:
         await self._write(key, trial)
         return None
 
-    async def _find_dead(self, key: SessionKey, lives: list[str]) -> list[str]:
+    async def _find_dead(self, key: LogKey, lives: list[str]) -> list[str]:
         """Those of the processes that have died. Raises ClusterError as long as that is not known of the last one."""
         renewals = {info.life: info.at for info in (await list_hosts(self._registry)).values()}
         renewed_at = renewals.get(lives[-1])
@@ -126,7 +121,7 @@ class Takeovers:
         self._renewals.pop(key, None)
         return [life for life in lives if life not in renewals]
 
-    async def abandon(self, key: SessionKey) -> None:
+    async def abandon(self, key: LogKey) -> None:
         """The session could not be loaded, but this host lives."""
         with suppress(ClusterError):
             await self.clear(key)
@@ -145,15 +140,15 @@ class Takeovers:
             await self._registry.update(row.key, value, row.revision)
         return False
 
-    async def _write(self, key: SessionKey, trial: _Trial) -> None:
+    async def _write(self, key: LogKey, trial: _Trial) -> None:
         work = Work(life=self._life, left=trial.left, prompt=trial.prompt, is_alone=trial.is_alone)
-        trial.revision = await self._registry.put(self.work_key(key), msgspec.json.encode(work))
+        trial.revision = await self._registry.put(row_key("work", key, self._shards), msgspec.json.encode(work))
 
-    def has(self, key: SessionKey) -> bool:
+    def has(self, key: LogKey) -> bool:
         """Whether this host has taken the work of a session over."""
         return key in self._trials
 
-    async def loaded(self, key: SessionKey, prompt: str | None) -> None:
+    async def loaded(self, key: LogKey, prompt: str | None) -> None:
         """The session is loaded; `prompt` is the first without a result, which is about to be continued."""
         trial = self._trials.get(key)
         if trial is None:
@@ -164,7 +159,7 @@ class Takeovers:
             trial.started_at, trial.prompt = time.monotonic(), prompt
             await self._write(key, trial)
 
-    async def settle(self, first_prompts: dict[SessionKey, str | None]) -> None:
+    async def settle(self, first_prompts: dict[LogKey, str | None]) -> None:
         """Clear what the host has survived. Raises ClusterError.
 
         `first_prompts`: of the sessions that are loaded, the first prompt without a result.
@@ -175,50 +170,46 @@ class Takeovers:
                 await self.clear(key)
         if self.stopped:
             rows = await self._registry.rows("stopped.>")
-            kept = {parse_session_tokens(row.key)[1].session for row in rows}
+            kept = {parse_session_tokens(row.key).session for row in rows}
             self.stopped = {session: why for session, why in self.stopped.items() if session in kept}
 
-    async def clear(self, key: SessionKey) -> None:
+    async def clear(self, key: LogKey) -> None:
         """The host did not die of a session. Raises ClusterError."""
         if (trial := self._trials.get(key)) is not None:
             if trial.revision:  # nothing happens if the row was deleted, because the work is done
                 own = msgspec.json.encode(Work(life=self._life))
-                await self._registry.update(self.work_key(key), own, trial.revision)
+                await self._registry.update(row_key("work", key, self._shards), own, trial.revision)
             self.forget(key)
 
-    def forget(self, key: SessionKey) -> None:
+    def forget(self, key: LogKey) -> None:
         """The session is not loaded any more."""
         self._trials.pop(key, None)
 
-    async def stop(self, key: SessionKey) -> str:
+    async def stop(self, key: LogKey) -> str:
         """Take no further prompt of a session; returns the reason. Raises ClusterError."""
         reason = await self._write_stopped(key)
-        await self._registry.put(self.work_key(key), b"")
+        await self._registry.put(row_key("work", key, self._shards), b"")
         return reason
 
-    async def _write_stopped(self, key: SessionKey) -> str:
+    async def _write_stopped(self, key: LogKey) -> str:
         reason = (
             f"hosts of the cluster failed one after the other while they ran the session {key.session}, so it was "
             f"stopped; `parley cluster release {key.session}` lets it continue"
         )
-        await self._registry.put(self._stopped_key(key), reason.encode())
+        await self._registry.put(row_key("stopped", key, self._shards), reason.encode())
         self.stopped[key.session] = reason
         return reason
 
-    def find_stopped(self, session: str) -> str | None:
-        """Why a session takes no prompt."""
-        return self.stopped.get(session)
-
-    async def remove(self, key: SessionKey) -> None:
+    async def remove(self, key: LogKey) -> None:
         """The session is deleted. Raises ClusterError."""
-        await self._registry.delete(self._stopped_key(key))
+        await self._registry.delete(row_key("stopped", key, self._shards))
         self.stopped.pop(key.session, None)
 
 
-async def list_stopped(registry: Registry) -> dict[str, str]:
+async def list_stopped(registry: ClusterRegistry) -> dict[str, str]:
     """The sessions that were stopped because hosts died of them, and why. Raises ClusterError."""
     rows = await registry.rows("stopped.>")
-    return {parse_session_tokens(row.key)[1].session: row.value.decode() for row in rows}
+    return {parse_session_tokens(row.key).session: row.value.decode() for row in rows}
 
 
 async def release_session(cluster: Cluster, session: str) -> None:

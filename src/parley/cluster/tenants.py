@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from parley.cluster.base import ClusterError, Registry, Row
-from parley.cluster.session_summaries import ClusterSession
+from parley.cluster.base import ClusterError, ClusterRegistry, RegistryRow
+from parley.cluster.session_summaries import ClusterSession, decode_session
 from parley.cluster.subjects import decode_token, encode_token
 from parley.errors import UsageError
 from parley.gateway.database import Database
@@ -53,22 +53,14 @@ def read_tenant_quotas(path: str) -> dict[str, TenantQuotas]:
         raise UsageError(f"the quotas of tenants {path} are wrong: {exc}") from None
 
 
-class SessionFigures(Struct, frozen=True):
-    """What the registry says of a session."""
-
-    creator: str
-    has_work: bool
-    stored_bytes: int
-
-
 class TenantSessions:
     """The sessions of one tenant in the whole cluster."""
 
-    def __init__(self, registry: Registry, tenant: str) -> None:
-        self._rows: dict[str, SessionFigures] = {}
-        self._is_read = asyncio.Event()
+    def __init__(self, registry: ClusterRegistry, tenant: str) -> None:
+        self._rows: dict[str, ClusterSession] = {}
+        self.is_read = asyncio.Event()
         self._watching = asyncio.create_task(
-            watch_rows(registry, f"sessions.*.{encode_token(tenant)}.*", self._on_row, self._is_read.set)
+            watch_rows(registry, f"sessions.*.{encode_token(tenant)}.*", self._on_row, self.is_read.set)
         )
 
     def _on_row(self, key: str, value: bytes | None) -> None:
@@ -76,11 +68,7 @@ class TenantSessions:
         self._rows.pop(session, None)
         if value is not None:
             with suppress(msgspec.MsgspecError):  # a newer version wrote it
-                found = _sessions.decode(value)
-                self._rows[session] = SessionFigures(found.creator, found.has_work, found.stored_bytes)
-
-    async def wait_read(self) -> None:
-        await self._is_read.wait()
+                self._rows[session] = decode_session(value)
 
     def count(self, own: Iterable[str], creator: str | None = None) -> int:
         """How many there are. `own`: those that this host has, of which the registry may not know yet."""
@@ -102,7 +90,7 @@ class TenantSessions:
 class ClusterSpending:
     """What the sessions of each token have used on all hosts. A row of the registry has what one host has counted."""
 
-    def __init__(self, spending: Spending, database: Database, registry: Registry, host: str) -> None:
+    def __init__(self, spending: Spending, database: Database, registry: ClusterRegistry, host: str) -> None:
         self._spending = spending
         self._database = database
         self._registry = registry
@@ -179,7 +167,11 @@ class TenantLimits:
     """Whether a tenant, or one of its tokens, may use more."""
 
     def __init__(
-        self, registry: Registry, quotas: Mapping[str, TenantQuotas], spending: ClusterSpending, database: Database
+        self,
+        registry: ClusterRegistry,
+        quotas: Mapping[str, TenantQuotas],
+        spending: ClusterSpending,
+        database: Database,
     ) -> None:
         self._registry = registry
         self._quotas = quotas
@@ -192,7 +184,7 @@ class TenantLimits:
         found = self._sessions.get(tenant)
         if found is None:
             found = self._sessions[tenant] = TenantSessions(self._registry, tenant)
-        await found.wait_read()
+        await found.is_read.wait()
 
     def check_session(self, principal: Principal) -> None:
         """Raises Refusal if a principal may not create another session."""
@@ -247,7 +239,7 @@ def add_use(uses: Iterable[Use]) -> Use:
 
 
 async def watch_rows(
-    registry: Registry,
+    registry: ClusterRegistry,
     pattern: str,
     on_row: Callable[[str, bytes | None], None],
     on_read: Callable[[], None],
@@ -263,7 +255,7 @@ async def watch_rows(
                         on_row(key, None)
                     known = found
                     on_read()
-                elif isinstance(change, Row):
+                elif isinstance(change, RegistryRow):
                     found.add(change.key)
                     on_row(change.key, change.value)
                 else:
@@ -271,9 +263,6 @@ async def watch_rows(
                     on_row(change, None)
         known = known | found
         await asyncio.sleep(RETRY_SECONDS)
-
-
-_sessions = msgspec.json.Decoder(ClusterSession)
 
 
 class TenantSecrets:

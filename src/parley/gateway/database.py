@@ -1,19 +1,44 @@
-"""SQLite files of the gateway.
+"""The projections of a gateway in SQLite: what is read across sessions, such as lists, the inbox, search and costs.
 
-`projections.db` has what is read across sessions: lists, the inbox, search, costs. All of it follows from the logs of
-the sessions (`session_log/`), so a file of another version is deleted and filled again.
+    rows.follow(log, records)    something was recorded
+    rows.restore(log)            write the rows of a session as its state says
+    rows.forget(session_id)
+
+All of `projections.db` follows from the logs of the sessions (`session_log/`), so a file of another version is deleted
+and filled again. A row is written as the state has it after the record: there is one fold, `SessionState`. What is
+found in the text of lines comes later (`index/`).
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from parley.errors import SessionError
-from parley.workspace.private_database import COMPANIONS, Schema, open_database
+from parley.gateway.session_log.records import (
+    AnyRecord,
+    AskedRecord,
+    CopiedRecord,
+    CreatedRecord,
+    DecidedRecord,
+    DelegatedRecord,
+    DeletedRecord,
+    EngineStartedRecord,
+    PromptCancelledRecord,
+    PromptFinishedRecord,
+    PromptTakenRecord,
+    SessionSummary,
+    TitledRecord,
+    UsedRecord,
+    WithdrawnRecord,
+)
+from parley.gateway.session_log.session_log import SessionLog
+from parley.workspace.private_database import COMPANIONS, Schema, open_database, translate_errors
 
 PROJECTIONS = Schema(
     "projections",
@@ -127,8 +152,11 @@ CREATE TABLE usage (
 
 
 class Database:
+    """Statements are short, so they run on the event loop."""
+
     def __init__(self, path: Path, schema: Schema) -> None:
         """Open the file, or create it. Raises SessionError."""
+        self.name = f"the database {path}"
         try:
             self._connection = open_database(path, schema)
             self._connection.row_factory = sqlite3.Row
@@ -140,20 +168,23 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit several changes together, or none of them. Nothing may be awaited inside. Raises SessionError."""
-        self.change("BEGIN")
+        self.run("BEGIN IMMEDIATE")
         try:
             yield
-            self.change("COMMIT")
+            self.run("COMMIT")
         except BaseException:
             self._connection.rollback()
             raise
 
+    def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        """`values`: those of the statement, or a dict with their names. Raises SessionError."""
+        given = values[0] if values and isinstance(values[0], dict) else values
+        with translate_errors(self.name):
+            return self._connection.execute(statement, given)
+
     def change(self, statement: str, *values: Any) -> int:
         """Execute a statement; returns the number of rows that it changed. Raises SessionError."""
-        try:
-            return self._connection.execute(statement, values).rowcount
-        except sqlite3.Error as exc:
-            raise SessionError(f"the database of the gateway failed: {exc}") from None
+        return self.run(statement, *values).rowcount
 
     def insert(self, table: str, row: dict[str, Any]) -> None:
         """Insert a row, or replace the one with its key. Raises SessionError."""
@@ -162,10 +193,8 @@ class Database:
 
     def rows(self, statement: str, *values: Any) -> list[sqlite3.Row]:
         """Raises SessionError."""
-        try:
-            return self._connection.execute(statement, values).fetchall()
-        except sqlite3.Error as exc:
-            raise SessionError(f"the database of the gateway failed: {exc}") from None
+        with translate_errors(self.name):
+            return self.run(statement, *values).fetchall()
 
     def row(self, statement: str, *values: Any) -> sqlite3.Row | None:
         """The first row. Raises SessionError."""
@@ -185,3 +214,112 @@ def open_projections(path: Path) -> Database:
     for ending in ("", *COMPANIONS):
         path.with_name(path.name + ending).unlink(missing_ok=True)
     return Database(path, PROJECTIONS)
+
+
+OF_SESSION = frozenset(
+    {
+        CreatedRecord,
+        CopiedRecord,
+        TitledRecord,
+        EngineStartedRecord,
+        PromptTakenRecord,
+        PromptFinishedRecord,
+        PromptCancelledRecord,
+    }
+)
+"""The records that change the row of a session."""
+OF_QUESTION = AskedRecord | DelegatedRecord | DecidedRecord | WithdrawnRecord
+
+
+class SessionRows:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.behind: set[str] = set()
+        """The sessions of which something was recorded that the database did not take."""
+
+    def follow(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
+        """Raises SessionError."""
+        kinds = {type(record) for record in records}
+        if not kinds.isdisjoint(OF_SESSION):
+            self._save_session(log)
+        for record in records:
+            if isinstance(record, OF_QUESTION):
+                self._save_question(log, record.request_id)
+            elif isinstance(record, UsedRecord):
+                self._add_spending(log, record.tokens, record.usd)
+            elif isinstance(record, DeletedRecord):
+                self._save_deleted(log, record)
+
+    def restore(self, log: SessionLog, *, is_spent_here: bool = True) -> None:
+        """Write all rows of a session, and nothing that was found in its lines. Raises SessionError.
+
+        `is_spent_here`: whether what it has used counts here, and not on another host.
+        """
+        state = log.state
+        self.behind.discard(log.session_id)
+        with self._database.transaction():
+            self.forget(log.session_id)
+            if is_spent_here:
+                self._database.change("DELETE FROM spending WHERE session=?", log.session_id)
+                self._add_spending(log, state.spent_tokens, state.spent_usd)
+            if state.deleted is not None:
+                self._save_deleted(log, state.deleted)
+            elif state.created is not None:
+                self._save_session(log)
+                for request_id in state.questions:
+                    self._save_question(log, request_id)
+                if state.summary is not None:
+                    self.save_summary(log.session_id, state.summary)
+
+    def save_summary(self, session_id: str, summary: SessionSummary, log_bytes: int = 0) -> None:
+        """`log_bytes`: how long the log is if all of it is indexed. Raises SessionError."""
+        fields = {**msgspec.structs.asdict(summary), "log_bytes": log_bytes}
+        marks = ", ".join(f"{name}=?" for name in fields)
+        self._database.change(f"UPDATE sessions SET {marks} WHERE id=?", *fields.values(), session_id)
+
+    def forget(self, session_id: str) -> None:
+        """Delete the rows of a session, but not what it has spent. Raises SessionError."""
+        self._database.change("DELETE FROM sessions WHERE id=?", session_id)
+        self._database.change("DELETE FROM turns WHERE session=?", session_id)
+
+    def _save_session(self, log: SessionLog) -> None:
+        state, created = log.state, log.state.created
+        if created is None:
+            return
+        self._database.change(
+            "INSERT INTO sessions (id, tenant, creator, cwd, options, workspace, title, created_at, used_at,"
+            " open_prompts, copied_lines) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+            " title=CASE excluded.title WHEN '' THEN title ELSE excluded.title END,"
+            " used_at=max(used_at, excluded.used_at), open_prompts=excluded.open_prompts,"
+            " copied_lines=excluded.copied_lines",
+            *(log.session_id, created.tenant, created.creator, created.cwd, created.options, created.workspace),
+            *(state.title, created.at, state.used_at, len(state.open_prompts)),
+            0 if state.copied is None else state.copied.lines,
+        )
+
+    def _save_question(self, log: SessionLog, request_id: str) -> None:
+        question = log.state.questions[request_id]
+        key = {"session": log.session_id, "request_id": request_id}
+        row = {**msgspec.structs.asdict(question), **key, "line": log.line(question.line)}
+        self._database.insert("questions", row)
+
+    def _add_spending(self, log: SessionLog, tokens: int, usd: float) -> None:
+        if log.state.created is not None and (tokens or usd):
+            self._database.change(
+                "INSERT INTO spending (session, name, tokens, usd) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (session) DO UPDATE SET tokens=tokens+excluded.tokens, usd=usd+excluded.usd",
+                *(log.session_id, log.state.created.creator, tokens, usd),
+            )
+
+    def _save_deleted(self, log: SessionLog, record: DeletedRecord) -> None:
+        """Turns stay when their session is deleted: the money is spent."""
+        self._database.change("DELETE FROM sessions WHERE id=?", log.session_id)
+        tenant = "" if log.state.created is None else log.state.created.tenant
+        for turn in record.turns:
+            row = msgspec.structs.asdict(turn)
+            del row["uses"]
+            self._database.insert("turns", {**row, "session": log.session_id, "tenant": tenant, "title": record.title})
+            for use in turn.uses:
+                names = ("model", "usd", "input_tokens", "output_tokens", "cache_read_tokens")
+                used = dict(zip(names, use, strict=True))
+                self._database.insert("usage", {"session": log.session_id, "number": turn.number, **used})

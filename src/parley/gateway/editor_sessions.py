@@ -1,53 +1,53 @@
-"""The sessions of a gateway, as editors reach them: the host behind `/acp`.
+"""Editors of a gateway: the host of sessions behind `/acp`, and the connection of an editor.
 
 An editor is a client of the session like any other: it needs the same scopes, sees what others do, and its questions
 are in the inbox. A session continues when the editor disconnects. The files and terminals of the editor are not used,
-because they are those of another machine.
+because they are those of another machine. On its WebSocket, a frame is one message of the Agent Client Protocol.
 
-See also: `acp/host.py` for the interface, `http/editors.py` for the connection.
+See also: `acp/host.py` for the interface.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
 
 import msgspec
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.utils import ClientDisconnected
 
-from parley.acp.host import Editor, SessionLink, SessionSummary
+from parley.acp.agent import AcpAgent
+from parley.acp.host import Editor, ListedSession, SessionLink
 from parley.acp.prompts import convert_servers, convert_system_prompt
 from parley.acp.schema import NewSessionParams, OpenSessionParams, unknown_session
 from parley.errors import SessionError, UsageError
+from parley.gateway.http.auth import ADMITTED, Admitted
+from parley.gateway.http.frames import EXTENSION, FrameSocket
+from parley.gateway.http.sockets import read_lines
 from parley.gateway.hub import SessionHub
 from parley.gateway.index.session_list import SessionQuery
-from parley.gateway.live_session import Client, LiveSession
+from parley.gateway.live_session import LiveSession, SessionClient
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
-from parley.gateway.session_log.state import OPEN
+from parley.gateway.security.quotas import Unsent
+from parley.gateway.session_log.records import OPEN
 from parley.gateway.session_options import SessionOptions, SessionRequest, require
-from parley.gateway.subscriber import REPLY
-from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
+from parley.gateway.subscriber import REPLY, Numbered
+from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, RpcConnection, RpcError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
+from parley.protocol.peek import peek
+from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.transport import Ended
 
-GATEWAY = b'{"type":"gateway"'
-QUESTION = b'{"type":"control_request"'
-WITHDRAWN = b'{"type":"control_cancel_request"'
+NOT_HISTORY = frozenset({"gateway", "control_request", "control_cancel_request"})
 HISTORY_SHOWN = b""
 """Marks the place in the queue of a client; it is not a line."""
 FORBIDDEN = -32003
 """The error code of what the token does not allow."""
-
-
-class _Ids(msgspec.Struct):
-    request_id: Any = ""
-
-
-_ids = msgspec.json.Decoder(_Ids)
 
 
 class HubSessions(Struct, frozen=True):
@@ -81,12 +81,12 @@ class HubSessions(Struct, frozen=True):
             title = self.hub.describe(self.principal, session.id).title
         return self._link(session, servers, title)
 
-    async def list(self, cwd: str | None, offset: int, limit: int) -> list[SessionSummary]:
+    async def list(self, cwd: str | None, offset: int, limit: int) -> list[ListedSession]:
         with refusals():
             require(self.principal, Scope.VIEW, "listing sessions")
             query = SessionQuery(limit=limit, offset=offset, cwd="" if cwd is None else resolve_folder(cwd))
             found, _ = self.hub.find_sessions(self.principal, query)
-        return [SessionSummary(id=info.id, cwd=info.cwd, title=info.title, updated_at=info.used_at) for info in found]
+        return [ListedSession(id=info.id, cwd=info.cwd, title=info.title, updated_at=info.used_at) for info in found]
 
     async def find_title(self, session_id: str, cwd: str) -> str:
         with refusals(session_id):
@@ -157,97 +157,105 @@ class HubSessions(Struct, frozen=True):
         return self.hub.find_directory(path, self.principal)
 
 
-class HubWire:
-    """A client of a session of the hub, as the SDK's connection to an engine.
+class EditorWire:
+    """A client of a session, as the SDK's connection to an engine. A subclass says how it reaches the session.
 
     Until the history has been shown, only replies pass, so that new messages come after it.
     """
 
     pid = None
 
-    def __init__(self, session: LiveSession, principal: Principal, hub: SessionHub) -> None:
-        self._session = session
-        self._principal = principal
-        self._hub = hub
-        self._client: Client | None = None
-        self._last_shown = 0
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
+        self.last_shown = 0
         """The number of the last line of the history."""
         self._held: list[bytes] | None = []
         """New lines that wait until the history has been shown; None when it has."""
-        self._asked: set[object] = set()
+        self._asked: set[str] = set()
         """The questions that were passed on."""
 
-    async def open(self) -> None:
-        from parley.sdk.errors import CLIConnectionError
+    # How the session is reached.
 
+    async def connect(self) -> int:
+        """Become a client; returns the number of the line after which its lines begin. Raises Refusal, SessionError."""
+        raise NotImplementedError
+
+    async def take(self) -> list[Numbered]:
+        """Wait for lines; empty when the connection has ended."""
+        raise NotImplementedError
+
+    def send_back(self, line: bytes) -> None:
+        """Put a line of ours behind those that wait to be taken."""
+        raise NotImplementedError
+
+    def pages(self) -> AsyncIterator[list[bytes]]:
+        """The lines up to `last_shown`, oldest first."""
+        raise NotImplementedError
+
+    async def open_questions(self) -> list[tuple[str, Json]]:
+        """The ids and the requests of the questions that wait for an answer."""
+        raise NotImplementedError
+
+    async def is_open(self, request_id: str) -> bool:
+        """Whether a question waits for an answer."""
+        raise NotImplementedError
+
+    def write(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        raise NotImplementedError
+
+    # What an editor sees of it.
+
+    async def open(self) -> None:
         try:
-            last = self._session.log.last
-            self._client = self._session.attach(self._principal, last, lambda line: not line.startswith(GATEWAY))
+            self.last_shown = await self.connect()
         except (Refusal, SessionError) as exc:
             raise CLIConnectionError(str(exc)) from None
-        self._last_shown = self._client.subscriber.cursor
 
     async def read_history(self) -> AsyncIterator[Sequence[bytes]]:
         """The messages before this client connected. Questions that are still open come later."""
-        number = 0
-        # Not in a thread, because the session may be deleted, which closes its file.
-        while number < self._last_shown and self._client in self._session.clients:
-            lines = self._session.log.read(number)
-            yield [
-                line
-                for number, line in lines
-                if number <= self._last_shown and not line.startswith((GATEWAY, QUESTION, WITHDRAWN))
-            ]
-            number = lines[-1][0] if lines else self._last_shown
-            await asyncio.sleep(0)  # others wait for the loop
+        async for page in self.pages():
+            yield [line for line in page if peek(line).type not in NOT_HISTORY]
 
     def show_new(self) -> None:
         """The history has been shown: from here on, new lines are passed on."""
-        assert self._client is not None
-        self._client.subscriber.send(HISTORY_SHOWN)
+        self.send_back(HISTORY_SHOWN)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        assert self._client is not None
-        while lines := await self._client.subscriber.take():
+        while lines := await self.take():
             for number, line in lines:
-                for passed in self._take(number, line):
-                    if self._passes(passed):
+                for passed in await self._select(number, line):
+                    if await self._passes(passed):
                         yield passed + b"\n"
 
-    def _take(self, number: int | None, line: bytes) -> Iterator[bytes]:
+    async def _select(self, number: int | None, line: bytes) -> list[bytes]:
         """The lines that can be passed on after another one has come."""
         if line == HISTORY_SHOWN:
-            held, self._held = self._held or (), None
-            yield from self._open_questions()
-            yield from held
-        elif self._held is None or number == REPLY:
-            yield line
-        else:
-            self._held.append(line)
+            held, self._held = self._held or [], None
+            asked = [
+                {"type": "control_request", "request_id": request_id, "request": request}
+                for request_id, request in await self.open_questions()
+            ]
+            return [*map(msgspec.json.encode, asked), *held]
+        if self._held is None or number == REPLY:
+            return [line]
+        self._held.append(line)
+        return []
 
-    def _open_questions(self) -> Iterator[bytes]:
-        questions = self._hub.questions
-        for session, request_id in questions.list_open_ids(self._principal, self._session.id):
-            if (found := questions.find(session, request_id)) is not None:
-                asked = {"type": "control_request", "request_id": request_id, "request": found.request}
-                yield msgspec.json.encode(asked)
-
-    def _passes(self, line: bytes) -> bool:
+    async def _passes(self, line: bytes) -> bool:
         """Whether the editor gets a line: a question only once, and only if its answer could count."""
-        if line.startswith(QUESTION):
-            request_id = str(_ids.decode(line).request_id)
-            question = self._hub.questions.find(self._session.id, request_id)
-            if question is None or question.state != OPEN or request_id in self._asked:
-                return False
-            self._asked.add(request_id)
-            return self._principal.may(Scope.APPROVE)
-        if line.startswith(WITHDRAWN):
-            self._asked.discard(str(_ids.decode(line).request_id))
-        return True
-
-    def write(self, data: bytes) -> None:
-        assert self._client is not None
-        self._session.receive(self._client, data)
+        head = peek(line)
+        request_id = str(head.request_id)
+        if head.type == "control_cancel_request":
+            self._asked.discard(request_id)
+        if head.type != "control_request":
+            return head.type != "gateway"
+        if request_id in self._asked or not await self.is_open(request_id):
+            return False
+        self._asked.add(request_id)
+        return self.principal.may(Scope.APPROVE)
 
     async def flush(self) -> None:
         """Nothing is buffered."""
@@ -261,6 +269,49 @@ class HubWire:
     async def close(self, busy: bool) -> Ended:
         self.abandon()
         return Ended()
+
+
+class HubWire(EditorWire):
+    """A client of a session of the hub."""
+
+    def __init__(self, session: LiveSession, principal: Principal, hub: SessionHub) -> None:
+        super().__init__(principal)
+        self._session = session
+        self._questions = hub.questions
+        self._client: SessionClient | None = None
+
+    async def connect(self) -> int:
+        self._client = self._session.attach(self.principal, self._session.log.last, lambda line: True)
+        return self._client.subscriber.cursor
+
+    async def take(self) -> list[Numbered]:
+        return [] if self._client is None else await self._client.subscriber.take()
+
+    def send_back(self, line: bytes) -> None:
+        assert self._client is not None
+        self._client.subscriber.send(line)
+
+    async def pages(self) -> AsyncIterator[list[bytes]]:
+        number = 0
+        # Not in a thread, because the session may be deleted, which closes its file.
+        while number < self.last_shown and self._client in self._session.clients:
+            lines = self._session.log.read(number)
+            yield [line for number, line in lines if number <= self.last_shown]
+            number = lines[-1][0] if lines else self.last_shown
+            await asyncio.sleep(0)  # others wait for the loop
+
+    async def open_questions(self) -> list[tuple[str, Json]]:
+        open_ids = self._questions.list_open_ids(self.principal, self._session.id)
+        found = [self._questions.find(session, request_id) for session, request_id in open_ids]
+        return [(question.request_id, question.request) for question in found if question is not None]
+
+    async def is_open(self, request_id: str) -> bool:
+        question = self._questions.find(self._session.id, request_id)
+        return question is not None and question.state == OPEN
+
+    def write(self, data: bytes) -> None:
+        assert self._client is not None
+        self._session.receive(self._client, data)
 
     def abandon(self) -> None:
         if self._client is not None:
@@ -284,3 +335,67 @@ def refusals(session_id: str = "") -> Iterator[None]:
         raise RpcError(code, str(refusal), {"code": refusal.code}) from None
     except (SessionError, UsageError) as exc:
         raise RpcError(INTERNAL_ERROR, str(exc)) from None
+
+
+MAX_WAITING_BYTES = 16 * 1024 * 1024
+"""How much may wait for a slow client. One that is slower is disconnected; it can load its sessions again."""
+DRAINED_BYTES = 256 * 1024
+"""How much may wait when the next message of the client is handled, or more of a history is read."""
+
+
+async def relay_editor(socket: WebSocket, make_agent: Callable[[RpcConnection], AcpAgent]) -> None:
+    """Pass messages between an editor and its agent in both directions."""
+    waiting: deque[bytes] = deque()
+    waiting_bytes = 0
+    changed = asyncio.Condition()
+
+    def write(line: bytes) -> None:
+        nonlocal waiting_bytes
+        waiting.append(line)
+        waiting_bytes += len(line)
+        if waiting_bytes > MAX_WAITING_BYTES or unsent.is_refused(waiting_bytes):
+            reader.cancel()
+        unsent.set(waiting_bytes)
+        came.set()
+
+    async def wait_written() -> None:
+        """Wait until little waits for the editor."""
+        async with changed:
+            await changed.wait_for(lambda: waiting_bytes < DRAINED_BYTES)
+
+    async def write_messages() -> None:
+        nonlocal waiting_bytes
+        with suppress(ClientDisconnected):
+            while True:
+                while not waiting:
+                    came.clear()
+                    await came.wait()
+                line = waiting.popleft()
+                await frames.write_message(line.rstrip(b"\n"))
+                waiting_bytes -= len(line)
+                unsent.set(waiting_bytes)
+                async with changed:
+                    changed.notify_all()
+
+    async def read_messages() -> None:
+        with suppress(WebSocketDisconnect):
+            async for line, refusal in read_lines(socket):
+                error = None if refusal is None else RpcError(INVALID_REQUEST, str(refusal), {"code": refusal.code})
+                connection.receive(line, error)
+                await wait_written()
+
+    came = asyncio.Event()
+    frames: FrameSocket = socket.scope["extensions"][EXTENSION]["socket"]
+    admitted: Admitted = socket.scope[ADMITTED]
+    unsent = Unsent(admitted.use)
+    connection = RpcConnection(write, wait_written)
+    agent = make_agent(connection)
+    reader, writer = asyncio.create_task(read_messages()), asyncio.create_task(write_messages())
+    try:
+        await asyncio.wait([reader, writer], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        reader.cancel()
+        writer.cancel()
+        await asyncio.gather(reader, writer, return_exceptions=True)
+        await agent.close()
+        unsent.set(0)

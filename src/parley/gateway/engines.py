@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
@@ -35,6 +36,8 @@ class EngineStart(Struct, frozen=True):
     environment: Mapping[str, str]
     on_lines: Callable[[bytes], None]
     """Receives whole lines."""
+    on_input: Callable[[bytes], None]
+    """Called with what is written to it."""
     on_end: Callable[[str], None]
     """Called once, after the last line, with what the engine wrote to stderr."""
     store: Store | None = None
@@ -58,25 +61,40 @@ class Engine(Protocol):
         """Begin to end it, as `kill` does: from now on it says nothing, not even that it has ended."""
 
 
-class EngineTask:
-    """An engine in this process."""
+class RunningEngine(ABC):
+    """A task that runs until the engine has ended."""
 
     def __init__(self, start: EngineStart) -> None:
         self._start = start
-        self._engine = LocalEngine([*STREAM, *start.argv], start.cwd, start.environment, start.store)
-        self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_killed = False
         self._task = asyncio.create_task(self._run())
 
     def write(self, data: bytes) -> None:
-        self._incoming.put_nowait(data)
+        self._start.on_input(data)
+        self._write(data)
 
-    def stop(self) -> None:
-        self._engine.stop()
+    @abstractmethod
+    def _write(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    async def _run(self) -> None: ...
+
+    @abstractmethod
+    def _end_input(self) -> None: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    @abstractmethod
+    def _abort(self) -> None:
+        """End it at once; it still says that it has ended."""
+
+    @abstractmethod
+    def silence(self) -> None: ...
 
     async def close(self) -> None:
-        self._incoming.put_nowait(None)
-        for give_up in (self._engine.stop, self._task.cancel):
+        self._end_input()
+        for give_up in (self.stop, self._abort):
             done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
             if done:
                 return
@@ -87,6 +105,36 @@ class EngineTask:
         self.silence()
         await asyncio.wait([self._task])
 
+    def _on_lines(self, data: bytes) -> None:
+        if not self._is_killed:
+            self._start.on_lines(data)
+
+
+class TaskEngine(RunningEngine):
+    """An engine in this process."""
+
+    def __init__(self, start: EngineStart, begins: asyncio.Future[EngineStart] | None = None) -> None:
+        """`begins`: gets what the engine is really started with, later. Until then, what is written waits."""
+        self._engine: LocalEngine | None = None
+        self._begins = begins
+        self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
+        super().__init__(start)
+
+    def _write(self, data: bytes) -> None:
+        self._incoming.put_nowait(data)
+
+    def stop(self) -> None:
+        if self._engine is not None:
+            self._engine.stop()
+
+    def _end_input(self) -> None:
+        self._incoming.put_nowait(None)
+        if self._begins is not None:
+            self._begins.cancel()
+
+    def _abort(self) -> None:
+        self._task.cancel()
+
     def silence(self) -> None:
         if not self._is_killed:  # a second one would interrupt the end of its processes and connections
             self._is_killed = True
@@ -94,20 +142,19 @@ class EngineTask:
 
     async def _run(self) -> None:
         try:
-            await self._engine.run(TaskTransport(self._incoming, self._on_lines))
-        except Exception as exc:
-            self._engine.warn(f"internal error: {type(exc).__name__}: {exc}")
+            start = self._start if self._begins is None else await self._begins
+            engine = self._engine = LocalEngine([*STREAM, *start.argv], start.cwd, start.environment, start.store)
+            try:
+                await engine.run(TaskTransport(self._incoming, self._on_lines))
+            except Exception as exc:
+                engine.warn(f"internal error: {type(exc).__name__}: {exc}")
         finally:
             if not self._is_killed:
-                self._start.on_end(self._engine.stderr())
-
-    def _on_lines(self, data: bytes) -> None:
-        if not self._is_killed:
-            self._start.on_lines(data)
+                self._start.on_end("" if self._engine is None else self._engine.stderr())
 
 
 class TaskTransport:
-    """The transport of an `EngineTask`."""
+    """The transport of a `TaskEngine`."""
 
     def __init__(self, incoming: asyncio.Queue[bytes | None], write: Callable[[bytes], None]) -> None:
         self._incoming = incoming
@@ -124,18 +171,16 @@ class TaskTransport:
         """The task ends with the session."""
 
 
-class EngineProcess:
+class ProcessEngine(RunningEngine):
     """An engine in a process of its own."""
 
     def __init__(self, start: EngineStart) -> None:
-        self._start = start
         self._process: asyncio.subprocess.Process | None = None
         self._early: list[bytes] = []
         """What was written before the process was there."""
-        self._is_killed = False
-        self._task = asyncio.create_task(self._run())
+        super().__init__(start)
 
-    def write(self, data: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         if self._process is None:
             self._early.append(data)
         elif self._process.stdin is not None and not self._process.stdin.is_closing():
@@ -144,18 +189,11 @@ class EngineProcess:
     def stop(self) -> None:
         self._signal(signal.SIGTERM)
 
-    async def close(self) -> None:
-        self.write(END_SESSION)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
-            if done:
-                return
-            self._signal(number)
-        await asyncio.wait([self._task])
+    def _end_input(self) -> None:
+        self._write(END_SESSION)
 
-    async def kill(self) -> None:
-        self.silence()
-        await asyncio.wait([self._task])
+    def _abort(self) -> None:
+        self._signal(signal.SIGKILL)
 
     def silence(self) -> None:
         self._is_killed = True
@@ -205,8 +243,7 @@ class EngineProcess:
         while chunk := await process.stdout.read(CHUNK_BYTES):
             whole, end, rest = chunk.rpartition(b"\n")
             if end:
-                if not self._is_killed:
-                    self._start.on_lines(b"".join([*started, whole, end]))
+                self._on_lines(b"".join([*started, whole, end]))
                 started.clear()
             started.append(rest)
 

@@ -23,20 +23,21 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.engine.recovery.interrupted_turn import find_interrupted_turn
-from parley.errors import SessionError, UsageError
-from parley.gateway.database import open_projections
-from parley.gateway.engines import Engine, EngineProcess, EngineStart, EngineTask
+from parley.compose.stores import SessionStores
+from parley.engine.recovery.recover import find_interrupted_turn
+from parley.errors import SessionError, UsageError, explain_os_errors
+from parley.gateway.database import SessionRows, open_projections
+from parley.gateway.engines import Engine, EngineStart, ProcessEngine, TaskEngine
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.index.session_list import (
     SELECT_SESSIONS,
-    SessionEvents,
     SessionInfo,
+    SessionListEvents,
     SessionQuery,
     describe_session,
 )
 from parley.gateway.live_session import LiveSession, Services
-from parley.gateway.questions import Questions
+from parley.gateway.questions import QuestionInbox
 from parley.gateway.refusal import Refusal
 from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import Principal, Quotas, Scope
@@ -46,20 +47,29 @@ from parley.gateway.session_log.records import (
     CreatedRecord,
     DeletedRecord,
     EngineStartedRecord,
+    SessionState,
     TitledRecord,
     UsedRecord,
 )
-from parley.gateway.session_log.rows import SessionRows
 from parley.gateway.session_log.session_log import SessionLog
-from parley.gateway.session_log.state import SessionState
 from parley.gateway.session_options import SessionRequest, choose_workspace, format_options, require
-from parley.gateway.transcript import Source, copy_session, discard_copy, missing_lines, open_stores, open_transcript
-from parley.gateway.wire_log import WIRE_BYTES, RecordedEngine, WireLog, record_output
+from parley.gateway.session_storage import SessionStorage
+from parley.gateway.transcript import (
+    CopySource,
+    copy_session,
+    discard_copy,
+    missing_lines,
+    open_stores,
+    open_transcript,
+)
+from parley.gateway.wire_log import WIRE_BYTES, WireLog
 from parley.models.base import MODEL_ROOTS, find_model_file
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions, parse
 from parley.settings.env_vars import is_truthy
+from parley.settings.secret_variables import COMMANDS
 from parley.stores.base import Entry, Store
+from parley.stores.wire_recording import Direction
 from parley.workspace import private_files
 from parley.workspace.remote.address import SessionWorkspace, read_workspace
 
@@ -100,21 +110,24 @@ class HubSettings(Struct, frozen=True, kw_only=True):
 
 
 class SessionHub:
-    def __init__(self, settings: HubSettings, log: ServerLog | None = None) -> None:
+    def __init__(
+        self, settings: HubSettings, log: ServerLog | None = None, storage: SessionStorage | None = None
+    ) -> None:
         """Raises SessionError."""
         self.settings = settings
+        self.storage = SessionStorage() if storage is None else storage
         self.log = log or ServerLog(lambda line: None)
         refuse_older_state(settings.state)
-        try:
+        with explain_os_errors(f"cannot create {settings.state}"):
             settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in ("logs", "wire"):
                 (settings.state / name).mkdir(mode=0o700, exist_ok=True)
-        except OSError as exc:
-            raise SessionError(f"cannot create {settings.state}: {exc.strerror}") from None
         self._lock = lock_folder(settings.state)
         self.database = open_projections(settings.state / "projections.db")
+        if self.storage.is_shared:
+            self.database.change("PRAGMA synchronous=OFF")  # its file is not used again after a power failure
         self.rows = SessionRows(self.database)
-        self.questions = Questions(self.database, settings.question_seconds)
+        self.questions = QuestionInbox(self.database, settings.question_seconds)
         self.audit = AuditLog(settings.audit or settings.state / "audit.jsonl")
         self.spending = Spending(self.database)
         self.connections = OpenConnections()
@@ -129,31 +142,17 @@ class SessionHub:
         self.is_draining = False
         self.stopped = asyncio.Event()
         """Set when no more lines will come: event streams end."""
-        self.events = SessionEvents()
+        self.events = SessionListEvents()
         self.indexer = Indexer(self.database, self.rows, self.open_log, self._report_change)
         self._services = Services(
             *(self.questions, self.audit, self.spending, self.connections),
             *(self.metrics, self.log, self.indexer.mark),
         )
         self._sessions: dict[str, LiveSession] = {}
-        self._wires: dict[str, WireLog] = {}
         self._unloaded = 0
         """How many sessions were unloaded since the last collection of garbage."""
         self._deleted: set[str] = set()
         """Sessions whose engines are being stopped."""
-
-    # What a hub in a cluster does in its own way.
-
-    continues_turns = False
-    """Whether a turn that was interrupted continues when its session is loaded, and does not fail."""
-    engine_argv: tuple[str, ...] = ()
-    """Options of every engine, whatever those of its session say."""
-    default_workspace: SessionWorkspace | None = None
-    """Where the files of new sessions are; None for here, and nowhere else."""
-
-    def new_id(self, source: str | None = None) -> str:
-        """The id of a new session. `source`: the session that it is a copy of."""
-        return str(uuid4())
 
     def follow(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
         """Something was recorded in the log of a session: the database follows.
@@ -161,6 +160,7 @@ class SessionHub:
         The record is true whatever happens here. If the database fails, the rows are written again when the session is
         indexed, or when the server starts.
         """
+        self.storage.add(log, records)
         try:
             self.rows.follow(log, records)
         except SessionError as exc:
@@ -169,22 +169,13 @@ class SessionHub:
         if any(isinstance(record, UsedRecord) for record in records):
             self.spending.on_recorded(log.session_id)
 
-    def prepare_log(self, session_id: str, tenant: str) -> None:
-        """A log is about to begin. Raises SessionError."""
-
-    def engine_store(self, session_id: str) -> Store | None:
-        """Where the engine of a session keeps its transcripts; None for where its options say."""
-        return None
-
-    def copy_store(self, session_id: str, new_id: str) -> Store | None:
-        """Where the transcript of a copy is kept; None for where the options of the session say."""
-        return None
-
-    def make_engine(self, live: LiveSession, start: EngineStart, chosen: SessionWorkspace | None) -> Engine:
+    def _make_engine(self, live: LiveSession, start: EngineStart, chosen: SessionWorkspace | None) -> Engine:
         """Start an engine on the files of its session."""
+        if chosen is not None and (engine := self.storage.make_engine(live, start, chosen)) is not None:
+            return engine
         if chosen is not None and chosen.kind == "remote":
             start = msgspec.structs.replace(start, argv=(*start.argv, "--workspace", chosen.address))
-        return EngineProcess(start) if self.settings.isolation == "process" else EngineTask(start)
+        return ProcessEngine(start) if self.settings.isolation == "process" else TaskEngine(start)
 
     # Sessions.
 
@@ -194,15 +185,15 @@ class SessionHub:
         `checked`: further options of the command line, which the caller has found to be allowed.
         """
         require(principal, Scope.CREATE, "creating a session")
-        self._check_draining()
-        workspace = choose_workspace(wanted.workspace, self.default_workspace, principal)
+        self.check_draining()
+        workspace = choose_workspace(wanted.workspace, self.storage.default_workspace, principal)
         if workspace is not None and workspace.kind == "remote" and wanted.cwd:
             raise Refusal("invalid_options", "cwd: the folder of a remote workspace is a part of its address")
         cwd = self.find_directory(wanted.cwd or ".", principal)
         argv = [*format_options(wanted, principal), *checked]
         self._check_models(argv, cwd, principal)
         self._check_session_quota(principal)
-        session_id = self.new_id()
+        session_id = self.storage.new_id()
         self.audit.write("create", principal, session=session_id, cwd=cwd)
         created = CreatedRecord(
             tenant=principal.tenant,
@@ -217,7 +208,7 @@ class SessionHub:
 
     def _begin(self, session_id: str, created: CreatedRecord) -> LiveSession:
         """Open the log of a new session. Raises SessionError."""
-        self.prepare_log(session_id, created.tenant)
+        self.storage.begin(session_id, created.tenant)
         log = SessionLog(self.log_path(session_id), self.follow)
         live = self._add_live(log)
         if log.state.created is None:
@@ -227,6 +218,11 @@ class SessionHub:
         self.indexer.mark(session_id)
         return live
 
+    def open_stores(self, live: LiveSession, given: Store | None) -> SessionStores:
+        """The stores that the options of a session name, unless one is given. Raises UsageError."""
+        created = require_created(live.log.state)
+        return open_stores(self._argv(created.options), self.settings.environment, created.cwd, given)
+
     async def fork(self, principal: Principal, session_id: str, uuid: str | None, title: str) -> LiveSession:
         """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
 
@@ -234,16 +230,14 @@ class SessionHub:
         """
         require(principal, Scope.CREATE, "forking a session")
         row = self._row(principal, session_id)
-        self._check_draining()
+        self.check_draining()
         self.find_directory(row["cwd"], principal, may_be_away=row["workspace"] is not None)
         self._check_session_quota(principal)
-        new_id, live = self.new_id(session_id), self.get(principal, session_id)
+        new_id, live = self.storage.new_id(session_id), self.get(principal, session_id)
         self.audit.write("fork", principal, session=new_id, source=session_id, uuid=uuid)
         created = require_created(live.log.state)
-        stores = open_stores(
-            self._argv(created.options), self.settings.environment, created.cwd, self.copy_store(session_id, new_id)
-        )
-        source = Source(stores, live.log, live.engine_id, live.log.last)
+        stores = self.open_stores(live, self.storage.begin_copy(session_id, new_id))
+        source = CopySource(stores, live.log, live.engine_id, live.log.last)
         path = self.log_path(new_id)
         new_title = shorten_title(title or (f"{row['title']} (fork)" if row["title"] else ""))
         first = msgspec.structs.replace(created, creator=principal.name, title=new_title, at=time.time())
@@ -254,6 +248,7 @@ class SessionHub:
         except BaseException:
             discard_copy(stores, new_id, path)
             raise
+        await self.storage.wait_stored(copy.id)
         return copy
 
     def get(self, principal: Principal, session_id: str) -> LiveSession:
@@ -263,7 +258,8 @@ class SessionHub:
         return self._add_live(SessionLog(self.log_path(session_id), self.follow)) if live is None else live
 
     def _add_live(self, log: SessionLog) -> LiveSession:
-        live = LiveSession(log.session_id, log, self._services, self._load, self._admit, self.find_directory)
+        wire = WireLog(self.settings.state / "wire" / log.session_id, self.settings.wire_bytes)
+        live = LiveSession(log, wire, self._services, self._load, self._admit, self.find_directory)
         self._sessions[live.id] = live
         return live
 
@@ -291,16 +287,6 @@ class SessionHub:
         if self.events.has_watchers and (row := self._find_row(session_id)) is not None:
             self.events.report(row["tenant"], describe_session(row, self._sessions.get(session_id)))
 
-    def wire(self, session_id: str) -> WireLog | None:
-        """What a session and its engine say to each other; None if that is not kept."""
-        if not self.settings.wire_bytes:
-            return None
-        wire = self._wires.get(session_id)
-        if wire is None:
-            folder = self.settings.state / "wire" / session_id
-            wire = self._wires[session_id] = WireLog(folder, self.settings.wire_bytes)
-        return wire
-
     @contextmanager
     def open_log(self, session_id: str) -> Iterator[SessionLog]:
         """The log of a session, whether it is live or not. Raises SessionError."""
@@ -313,6 +299,59 @@ class SessionHub:
             yield stored
         finally:
             stored.close()
+
+    def find_live(self, session_id: str) -> LiveSession | None:
+        """The session, if it is in use."""
+        return self._sessions.get(session_id)
+
+    def has_row(self, session_id: str) -> bool:
+        return self.database.row("SELECT 1 FROM sessions WHERE id=?", session_id) is not None
+
+    def list_ids(self) -> list[str]:
+        """All sessions of which the database has something."""
+        return [row["id"] for row in self.database.rows("SELECT id FROM sessions")]
+
+    def stored_bytes(self, session_id: str) -> int:
+        """How long the lines of a session are."""
+        if not self.log_path(session_id).exists():
+            return 0
+        with self.open_log(session_id) as log:
+            return log.state.line_bytes
+
+    def first_prompt(self, session_id: str) -> str | None:
+        """The first prompt of a session that has no result."""
+        live = self.find_live(session_id)  # one that is busy is not evicted
+        return None if live is None else next(iter(live.log.state.open_prompts), None)
+
+    def has_work(self, session_id: str) -> bool:
+        """Whether a session has a turn that runs or waits to run, or an open question."""
+        row = self.database.row(
+            "SELECT open_prompts > 0 OR EXISTS (SELECT 1 FROM questions WHERE session=id AND state='open') AS is_busy"
+            " FROM sessions WHERE id=?",
+            session_id,
+        )
+        live = self.find_live(session_id)
+        return bool(row is not None and row["is_busy"]) or (live is not None and live.state != "idle")
+
+    def adopt(self, log: SessionLog) -> LiveSession:
+        """Take a session over that another host may have run. Raises SessionError."""
+        self.rows.restore(log, is_spent_here=False)
+        self.indexer.reindex(log.session_id)
+        self.indexer.mark(log.session_id)
+        return self._add_live(log)
+
+    def drop(self, session_id: str) -> LiveSession | None:
+        """Forget a session without a word to anybody: its connections end, its engine says nothing more."""
+        live = self._sessions.pop(session_id, None)
+        if live is not None:
+            self._unloaded += 1
+            if live.engine is not None:
+                live.engine.silence()
+            for client in list(live.clients):
+                live.detach(client)
+            live.log.close()
+            live.wire.remove()
+        return live
 
     def may_see(self, principal: Principal, session_id: str) -> bool:
         row = self.database.row("SELECT tenant FROM sessions WHERE id=?", session_id)
@@ -356,17 +395,19 @@ class SessionHub:
         finally:
             self._deleted.discard(session_id)
         self.bury(live.log)
-        if (wire := self.wire(session_id)) is not None:
-            wire.remove()
-            self._wires.pop(session_id, None)
+        live.wire.remove()
         self._sessions.pop(session_id, None)
         for client in list(live.clients):
             live.detach(client)
         live.drop_replies()
         self.events.report_deleted(tenant, session_id)
+        await self.storage.on_deleted(session_id)
 
     def bury(self, log: SessionLog) -> None:
         """Replace the log of a deleted session by one that has only what it has cost. Raises SessionError."""
+        if self.storage.is_shared:
+            log.remove()
+            return
         state = log.state
         log.close()
         if state.created is None or state.deleted is None:
@@ -402,15 +443,12 @@ class SessionHub:
         if "\0" in given:
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         path = os.path.realpath(os.path.join(self.settings.root, given))
-        if not (is_below(path, [self.settings.root]) and is_below(path, self._find_roots(principal))):
+        roots = [os.path.join(self.settings.root, each) for each in principal.roots] or [self.settings.root]
+        if not (is_below(path, [self.settings.root]) and is_below(path, roots)):
             raise Refusal("outside_roots", f"the directory {given!r} is outside the roots that the token allows")
         if not may_be_away and not os.path.isdir(path):
             raise Refusal("unknown_directory", f"there is no directory {given!r}")
         return path
-
-    def _find_roots(self, principal: Principal) -> list[str]:
-        root = self.settings.root
-        return [os.path.join(root, each) for each in principal.roots] or [root]
 
     def _model_roots(self, roots: Sequence[str] | None, cwd: str) -> dict[str, str]:
         """The variable that says where the model files of a session may be.
@@ -433,6 +471,7 @@ class SessionHub:
                 raise Refusal("outside_roots", str(exc)) from None
 
     def _check_session_quota(self, principal: Principal) -> None:
+        self.storage.check_session(principal)
         most = principal.quotas.sessions
         if most is None:
             return
@@ -445,10 +484,10 @@ class SessionHub:
 
         `joins_turn`: in the turn that runs, if there is one.
         """
-        self._check_draining()
+        self.check_draining()
         self._check_current(live)
-        creator = require_created(live.log.state).creator
-        quotas = self.find_quotas(creator)
+        created = require_created(live.log.state)
+        creator, quotas = created.creator, self.find_quotas(created.creator)
         self.spending.check(creator, quotas)
         if quotas.concurrent_turns is not None and not (joins_turn and live.has_turn):
             busy = self.database.row("SELECT count(*) AS n FROM sessions WHERE creator=? AND open_prompts > 0", creator)
@@ -457,6 +496,7 @@ class SessionHub:
             if aside + (0 if busy is None else busy["n"]) >= quotas.concurrent_turns:
                 text = f"the token {creator!r} has reached its limit of {quotas.concurrent_turns} turns at a time"
                 raise Refusal("quota_exceeded", text)
+        self.storage.check_turn(live, created, quotas)
 
     def _check_current(self, live: LiveSession) -> None:
         """Raises SessionError if a session was unloaded while something for it arrived, Refusal if it is deleted."""
@@ -465,7 +505,8 @@ class SessionHub:
         if self._sessions.get(live.id) is not live:
             raise SessionError("the session was unloaded meanwhile; send this again")
 
-    def _check_draining(self) -> None:
+    def check_draining(self) -> None:
+        """Raises Refusal."""
         if self.is_draining:
             raise Refusal("shutting_down", "the server is shutting down; connect again to continue")
 
@@ -473,33 +514,33 @@ class SessionHub:
 
     def _load(self, live: LiveSession) -> Engine:
         """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
-        self._check_draining()
+        self.check_draining()
         self._check_current(live)
+        self.storage.check_load(live.id)
         created = require_created(live.log.state)
-        wire = self.wire(live.id)
         start = EngineStart(
             argv=self._argv(created.options),
             cwd=created.cwd,
             environment={
                 CHECKPOINTS: "1",
+                COMMANDS: "",  # a server has variables that are not meant for its users
                 **self.settings.environment,
                 **self.find_secrets(created.tenant),
                 STATE_EVENTS: "1",
-                **({CONTINUES: "1"} if self.continues_turns else {}),
+                **({CONTINUES: "1"} if self.storage.is_shared else {}),
                 **self._model_roots(self.find_roots(created.creator), created.cwd),
             },
-            on_lines=live.on_lines if wire is None else record_output(wire, live.on_lines),
+            on_lines=live.on_lines,
+            on_input=partial(live.wire.add, Direction.IN),
             on_end=live.on_end,
-            store=self.engine_store(live.id),
+            store=self.storage.engine_store(live.id),
         )
         is_stored, unsent = self._restore(live, start)
         which = "--resume" if is_stored else "--session-id"
         start = msgspec.structs.replace(
-            start, argv=(*start.argv, *ASKS_CLIENTS, *self.engine_argv, which, live.engine_id)
+            start, argv=(*start.argv, *ASKS_CLIENTS, *self.storage.engine_argv, which, live.engine_id)
         )
-        engine = self.make_engine(live, start, read_workspace(created.workspace))
-        if wire is not None:
-            engine = RecordedEngine(engine, wire)
+        engine = self._make_engine(live, start, read_workspace(created.workspace))
         self.metrics.count("parley_engine_starts_total")
         self.log.note("engine_start", session=live.id)
         live.log.record(EngineStartedRecord(at=time.time()))
@@ -519,20 +560,24 @@ class SessionHub:
         cannot continue is ended.
         """
         entries = open_transcript(start, live.engine_id)
-        if not live.log.state.is_loaded and not live.unfinished_prompts():
+        if not live.log.state.is_loaded and not live.log.state.open_prompts:
             return entries is not None, ()
         stored = [] if entries is None else list(entries)
         for line in missing_lines(iter(stored), live.log):
             live.publish_missing(line)
-        known = {uuid for entry in stored for uuid in (entry.message.get("uuid"), *listed_uuids(entry.message))}
-        started = [uuid for uuid in live.unfinished_prompts() if uuid in known]
-        if self.continues_turns:
+        known = {
+            uuid
+            for entry in stored
+            for uuid in (entry.message.get("uuid"), *(entry.message.get("user_message_uuids") or ()))
+        }
+        started = [uuid for uuid in live.log.state.open_prompts if uuid in known]
+        if self.storage.is_shared:
             turn = find_interrupted_turn(stored)
             started = [uuid for uuid in started if turn is None or uuid not in turn.prompts]
         if started and not waits_for_answer(stored):
             live.fail_prompts("the server stopped during this turn", started)
         prompts = live.log.state.prompts
-        unsent = [live.log.line(prompts[uuid].line) for uuid in live.unfinished_prompts() if uuid not in known]
+        unsent = [live.log.line(prompts[uuid].line) for uuid in live.log.state.open_prompts if uuid not in known]
         return entries is not None, unsent
 
     def load_interrupted(self, report: Callable[[str], None]) -> None:
@@ -584,8 +629,7 @@ class SessionHub:
                 live.drop_replies()
                 self._save_size(live.log)
                 live.log.close()
-                if (wire := self._wires.pop(live.id, None)) is not None:
-                    wire.flush()
+                live.wire.flush()
 
     def _save_size(self, log: SessionLog) -> None:
         """Note how much of a log the database follows, once everything of it is indexed."""
@@ -662,10 +706,9 @@ class SessionHub:
     def close(self) -> None:
         self.threads.close()
         self.indexer.close()
-        for wire in self._wires.values():
-            wire.flush()
         self.audit.close()
         for live in self._sessions.values():
+            live.wire.flush()
             self._save_size(live.log)
             live.log.close()
         self.database.close()
@@ -675,10 +718,8 @@ class SessionHub:
 def lock_folder(folder: Path) -> int:
     """A descriptor that keeps other servers out for as long as it is open. Raises SessionError."""
     path = folder / "lock"
-    try:
+    with explain_os_errors(f"cannot open {path}"):
         descriptor = private_files.open_file(path, os.O_RDWR | os.O_CREAT)
-    except OSError as exc:
-        raise SessionError(f"cannot open {path}: {exc.strerror}") from None
     if not private_files.lock(descriptor, timeout_seconds=0):
         os.close(descriptor)
         raise SessionError(f"another server uses {folder}; stop it, or use another --state")

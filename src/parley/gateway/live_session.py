@@ -27,16 +27,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import Any
 from uuid import UUID, uuid4
 
 import msgspec
 
+from parley.engine.clock import Clock
 from parley.engine.control.routes import asks_a_model
+from parley.engine.session.no_session import no_session_result
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
 from parley.gateway.own_messages import QuestionDecided
-from parley.gateway.questions import EXPIRED, Questions, find_answer, read_behavior
+from parley.gateway.questions import EXPIRED, QuestionInbox, find_answer, read_behavior
 from parley.gateway.refusal import Refusal
 from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import (
@@ -57,18 +58,18 @@ from parley.gateway.session_log.records import (
     PromptFinishedRecord,
     PromptReadRecord,
     PromptTakenRecord,
+    StoredPrompt,
 )
 from parley.gateway.session_log.session_log import SessionLog
-from parley.gateway.session_log.state import Prompt
-from parley.gateway.subscriber import UNREAD_REPLY_BYTES, Batch, Numbered, Subscriber
+from parley.gateway.subscriber import UNREAD_REPLY_BYTES, LineBatch, Numbered, Subscriber
+from parley.gateway.wire_log import WireLog
 from parley.protocol.base import UNSET, Json, Struct, encode
 from parley.protocol.messages.occasional import WorkerShuttingDown
+from parley.protocol.peek import Head, peek
+from parley.stores.wire_recording import Direction
 
 LIVE_ONLY = frozenset({"stream_event", "keep_alive", "tool_progress"})
 """Messages that are not logged: parts of others, and signs of life."""
-STREAM_EVENT = b'{"type":"stream_event"'
-REQUESTING = b'{"type":"system","subtype":"status","status":"requesting"'
-"""Engines send this before each model call if they send stream events."""
 CALLBACKS = frozenset({"hook_callback", "mcp_message"})
 """Requests that only the client can answer that declared the callback or the server."""
 ENVIRONMENT_REFUSED = "a session of a server does not take `update_environment_variables`; it has those of the server"
@@ -78,28 +79,10 @@ BEHAVIORS = frozenset({"allow", "deny", "accept", "decline", "cancel"})
 STATES = frozenset({"idle", "running", "requires_action"})
 
 
-class Head(Struct):
-    """What routing needs to know of a line."""
-
-    type: Any = UNSET
-    subtype: Any = UNSET
-    request_id: Any = UNSET
-    request: Any = UNSET
-    response: Any = UNSET
-    uuid: Any = UNSET
-    session_id: Any = UNSET
-    state: Any = UNSET
-    command_uuid: Any = UNSET
-    user_message_uuids: Any = UNSET
-
-
-_head = msgspec.json.Decoder(Head)
-
-
 class Services(Struct, frozen=True):
     """What the sessions of a server share."""
 
-    questions: Questions
+    questions: QuestionInbox
     audit: AuditLog
     spending: Spending
     connections: OpenConnections
@@ -109,14 +92,14 @@ class Services(Struct, frozen=True):
     """Called with the id of a session that has changed."""
 
 
-class Client:
+class SessionClient:
     """One connection to a session."""
 
     def __init__(self, number: int, principal: Principal, subscriber: Subscriber) -> None:
         self.number = number
         self.principal = principal
         self.subscriber = subscriber
-        self.successor: Client | None = None
+        self.successor: SessionClient | None = None
         """The connection that continues this one."""
 
     def send(self, line: bytes) -> None:
@@ -131,13 +114,13 @@ class Client:
         return f"{self.number}-{request_id}"
 
 
-class TakenPrompt(Struct, frozen=True):
+class AcceptedPrompt(Struct, frozen=True, kw_only=True):
     uuid: str
     after: int
-    """The number of the last line before it."""
+    """The number of the last line before the prompt: the lines after it are what the prompt leads to."""
 
 
-class PendingRequest(Struct):
+class OpenRequest(Struct):
     """A control request that the engine has not answered."""
 
     reply: Callable[[bytes], None]
@@ -157,8 +140,8 @@ class PendingRequest(Struct):
 class LiveSession:
     def __init__(
         self,
-        id: str,
         log: SessionLog,
+        wire: WireLog,
         services: Services,
         load: Callable[[LiveSession], Engine],
         admit: Callable[[LiveSession, bool], None],
@@ -169,22 +152,24 @@ class LiveSession:
         The second argument of `admit`: whether it is asked in the turn of the session, if one runs.
         `check_directory` raises Refusal if the sessions of a principal may not work there.
         """
-        self.id = id
+        self.id = log.session_id
         self.log = log
+        self.wire = wire
+        """What the session and its engine say to each other."""
         self.questions = services.questions
         self.state = "idle"
         """`idle`, `running` or `requires_action`."""
-        self.clients: list[Client] = []
+        self.clients: list[SessionClient] = []
         self.engine: Engine | None = None
         self.used_at = time.monotonic()
         self._services = services
         self._load = load
         self._admit = admit
         self._check_directory = check_directory
-        self._requests: dict[str, PendingRequest] = {}
+        self._requests: dict[str, OpenRequest] = {}
         """The open control requests of clients, by the id that the engine knows."""
         self._clients_seen = 0
-        self._owner: Client | None = None
+        self._owner: SessionClient | None = None
         """The client that declared callbacks."""
         self._callbacks: dict[str, bytes] = {}
         """The open requests to the owner."""
@@ -195,12 +180,12 @@ class LiveSession:
         self._subscribers: list[Subscriber] = []
         self._cwd: str | None = None
         """The directory of the last `set_cwd`; None before it was looked up."""
-        self._stream_clients: dict[str, Client] = {}
+        self._stream_clients: dict[str, SessionClient] = {}
         """The last client with an event stream, by token."""
 
     # Clients.
 
-    def attach(self, principal: Principal, after: int | None, wants: Callable[[bytes], bool]) -> Client:
+    def attach(self, principal: Principal, after: int | None, wants: Callable[[bytes], bool]) -> SessionClient:
         """Connect a client: with the lines after a number, or with new lines only. Raises Refusal.
 
         New are also those after a prompt that the same token has posted, until a connection of the token has got its
@@ -220,7 +205,7 @@ class LiveSession:
         self._services.mark(self.id)
         return client
 
-    def _mark_read(self, client: Client, start: int, cursor: int) -> None:
+    def _mark_read(self, client: SessionClient, start: int, cursor: int) -> None:
         """A client has got the lines from after one number to another."""
         unread = self._unread(client.principal.name)
         read = [uuid for uuid, prompt in unread if prompt.result is not None and start < prompt.result <= cursor]
@@ -229,7 +214,7 @@ class LiveSession:
         if len(read) == len(unread):
             client.subscriber.on_advance = None
 
-    def _unread(self, name: str) -> list[tuple[str, Prompt]]:
+    def _unread(self, name: str) -> list[tuple[str, StoredPrompt]]:
         """The prompts that a token has posted and whose results no connection of it has got."""
         state = self.log.state
         unread = [(uuid, state.prompts[uuid]) for uuid in state.unread_prompts]
@@ -241,12 +226,12 @@ class LiveSession:
         after: int,
         wants: Callable[[bytes], bool] = lambda line: True,
         free_bytes: int = FREE_BYTES,
-    ) -> Client:
+    ) -> SessionClient:
         self._clients_seen += 1
         unsent = Unsent(self._services.connections.use_of(principal), free_bytes)
-        return Client(self._clients_seen, principal, Subscriber(self.log, after, wants, unsent=unsent))
+        return SessionClient(self._clients_seen, principal, Subscriber(self.log, after, wants, unsent=unsent))
 
-    def attach_stream(self, principal: Principal, after: int, wants: Callable[[bytes], bool]) -> Client:
+    def attach_stream(self, principal: Principal, after: int, wants: Callable[[bytes], bool]) -> SessionClient:
         """Connect an official client with an event stream. Raises Refusal.
 
         Such a client connects again by itself, without a new `initialize`. It continues what it declared and asked.
@@ -263,7 +248,7 @@ class LiveSession:
                 client.subscriber.send(waiting)
         return client
 
-    def stream_client(self, principal: Principal) -> Client:
+    def stream_client(self, principal: Principal) -> SessionClient:
         """Who sends what is posted without a connection. Replies wait for its event stream."""
         client = self._stream_clients.get(principal.name)
         if client is None:
@@ -283,7 +268,7 @@ class LiveSession:
         for client in self._stream_clients.values():
             client.subscriber.take_replies()
 
-    def detach(self, client: Client) -> None:
+    def detach(self, client: SessionClient) -> None:
         """Disconnect a client. Its callbacks wait for it to come back."""
         client.subscriber.close()
         if client not in self._stream_clients.values():
@@ -296,26 +281,26 @@ class LiveSession:
         self.used_at = time.monotonic()
         self._services.mark(self.id)
 
-    def receive(self, client: Client, data: bytes) -> None:
+    def receive(self, client: SessionClient, data: bytes) -> None:
         """Handle lines of a client. What is wrong with one is reported to it."""
         self.used_at = time.monotonic()
         for line in data.split(b"\n"):
             if line := line.strip():
                 self._receive_line(client, line)
 
-    def refuse(self, client: Client, line: bytes, refusal: Refusal) -> None:
+    def refuse(self, client: SessionClient, line: bytes, refusal: Refusal) -> None:
         """Tell a client that a line of it is not taken."""
         if (head := self._read_head(client, line)) is not None:
             self._reject(client, head, refusal)
 
-    def _read_head(self, client: Client, line: bytes) -> Head | None:
+    def _read_head(self, client: SessionClient, line: bytes) -> Head | None:
         try:
-            return _head.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+            return peek(line)
+        except msgspec.DecodeError as exc:
             self._report(client, Refusal("invalid_line", f"the line is not a JSON object: {exc}"))
             return None
 
-    def _receive_line(self, client: Client, line: bytes) -> None:
+    def _receive_line(self, client: SessionClient, line: bytes) -> None:
         head = self._read_head(client, line)
         if head is None:
             return
@@ -341,12 +326,12 @@ class LiveSession:
         except (SessionError, UsageError) as exc:
             self._reject(client, head, Refusal("storage_error", str(exc)))
 
-    def _receive_request(self, client: Client, head: Head, line: bytes) -> None:
-        request = head.request
-        if not (isinstance(request, dict) and isinstance(request.get("subtype"), str)):
+    def _receive_request(self, client: SessionClient, head: Head, line: bytes) -> None:
+        if head.request.subtype is None:
             raise Refusal("invalid_line", "a control request needs the field `request`, with a `subtype`")
-        if not isinstance(head.request_id, str | int) or isinstance(head.request_id, bool):
+        if head.request_id is None:
             raise Refusal("invalid_line", "a control request needs the field `request_id`")
+        request = msgspec.json.decode(line)["request"]
         self._check_request(client.principal, request)
         if request["subtype"] == "initialize":
             request = self._declare(client, request)
@@ -360,7 +345,7 @@ class LiveSession:
 
         self._send_request(request, reply, asked, client.request_key(asked), wants_progress=True)
 
-    def _declare(self, client: Client, request: Json) -> Json:
+    def _declare(self, client: SessionClient, request: Json) -> Json:
         """The `initialize` request as the engine gets it. Raises Refusal.
 
         The last one applies, also to engines that are started later. So hooks and MCP servers stay with the token that
@@ -419,7 +404,7 @@ class LiveSession:
         asks_model = asks_a_model(request["subtype"])
         if asks_model:
             self._admit(self, False)
-        self._requests[key] = PendingRequest(
+        self._requests[key] = OpenRequest(
             reply, msgspec.json.encode(key), msgspec.json.encode(asked), wants_progress, asks_model
         )
         self._write(msgspec.json.encode({"type": "control_request", "request_id": key, "request": request}))
@@ -429,30 +414,29 @@ class LiveSession:
         """How many control requests ask a model now."""
         return sum(pending.asks_model for pending in self._requests.values())
 
-    def _cancel_request(self, client: Client, head: Head) -> None:
+    def _cancel_request(self, client: SessionClient, head: Head) -> None:
         key = client.request_key(head.request_id)
         if key in self._requests:
             self._write(msgspec.json.encode({"type": "control_cancel_request", "request_id": key}))
 
-    def _receive_response(self, client: Client, head: Head, line: bytes) -> None:
-        response = head.response if isinstance(head.response, dict) else {}
-        request_id = response.get("request_id")
+    def _receive_response(self, client: SessionClient, head: Head, line: bytes) -> None:
+        request_id = head.response.request_id
         if not isinstance(request_id, str):
             raise Refusal("invalid_line", "a control response needs `request_id` inside the field `response`")
         if request_id in self._callbacks:
             if client is not self._owner:
                 raise Refusal("forbidden", "only the client that declared this callback can answer the request")
-            self._check_settings(client.principal, response)
+            self._check_settings(client.principal, msgspec.json.decode(line)["response"])
             del self._callbacks[request_id]
             self._write(line)
-        elif response.get("subtype") == "error":
+        elif head.response.subtype == "error":
             # A client without a callback for questions says so. Others may have one.
             if request_id not in self.log.state.questions:
                 raise Refusal("unknown_question", f"the session has no question {request_id!r}")
         else:
             self.answer(client.principal, request_id, line, client)
 
-    def answer(self, principal: Principal, request_id: str, line: bytes, sender: Client | None = None) -> None:
+    def answer(self, principal: Principal, request_id: str, line: bytes, sender: SessionClient | None = None) -> None:
         """Decide a question. Raises Refusal if it was decided before."""
         self._check(principal, Scope.APPROVE)
         self._check_settings(principal, msgspec.json.decode(line).get("response"))
@@ -465,7 +449,7 @@ class LiveSession:
         """Decide a question that was not answered in time."""
         self._decide(request_id, line, EXPIRED, None)
 
-    def _decide(self, request_id: str, line: bytes, who: str, sender: Client | None) -> None:
+    def _decide(self, request_id: str, line: bytes, who: str, sender: SessionClient | None) -> None:
         question = self.log.state.questions.get(request_id)
         if question is None:
             raise Refusal("unknown_question", f"the session has no question {request_id!r}")
@@ -490,7 +474,7 @@ class LiveSession:
 
     # Prompts.
 
-    def prompt(self, principal: Principal, line: bytes, sender: Client | None = None) -> TakenPrompt:
+    def prompt(self, principal: Principal, line: bytes, sender: SessionClient | None = None) -> AcceptedPrompt:
         """Take a prompt. A repeated prompt is not run again. Raises Refusal.
 
         `sender`: the connection that it came on; None if it was posted, so that another one will read what follows.
@@ -511,10 +495,10 @@ class LiveSession:
                 raise Refusal("duplicate_prompt", f"another prompt has the id {uuid!r:.80}; give this one a new id")
             if known.result is None:
                 self.ensure_loaded()
-            return TakenPrompt(uuid, known.line - 1)
+            return AcceptedPrompt(uuid=uuid, after=known.line - 1)
         self._admit(self, True)
         self.ensure_loaded()  # before the prompt is recorded: a refused one may be sent again
-        taken = TakenPrompt(uuid, self.log.last)
+        taken = AcceptedPrompt(uuid=uuid, after=self.log.last)
         if has_only_tool_results(message["message"]):  # part of a turn that runs, and not a prompt with a result
             self._publish(line, sender)
             self._write(line)
@@ -546,10 +530,6 @@ class LiveSession:
             return self._finished([uuid])
         return [PromptCancelledRecord(uuid=str(uuid))] if state == "cancelled" else []
 
-    def unfinished_prompts(self) -> list[str]:
-        """The ids of the prompts without a result, oldest first."""
-        return list(self.log.state.open_prompts)
-
     # The engine.
 
     def ensure_loaded(self) -> Engine:
@@ -575,34 +555,33 @@ class LiveSession:
 
     def on_lines(self, data: bytes) -> None:
         """Handle lines of the engine."""
+        self.wire.add(Direction.OUT, data)
         events: list[Numbered] = []
-        for line in data.split(b"\n"):
-            if line.startswith(STREAM_EVENT):
+        for line in filter(None, data.split(b"\n")):
+            head = peek(line)
+            if head.type == "stream_event":
                 events.append((None, line))
                 continue
             if events:
                 self._offer(events)
                 events = []
-            if not line:
-                continue
             try:
-                self._on_line(line)
+                self._on_line(head, line)
             except SessionError as exc:  # a full device must not stop the engine
                 self._offer([(None, self._make_notice("storage_error", str(exc)))])
         if events:
             self._offer(events)
 
-    def _on_line(self, line: bytes) -> None:
-        head = _head.decode(line)
+    def _on_line(self, head: Head, line: bytes) -> None:
         kind = head.type
-        if kind in LIVE_ONLY or line.startswith(REQUESTING):
+        if kind in LIVE_ONLY or is_requesting(head):
             self._offer([(None, line)])
         elif kind == "control_response":
             self._on_response(head, line)
         elif kind == "control_request":
             self._on_request(head, line)
         elif head.subtype == "control_request_progress":
-            pending = self._requests.get(head.request_id)
+            pending = self._requests.get(str(head.request_id))
             if pending is not None and pending.wants_progress:
                 pending.send(line)
         elif kind == "command_lifecycle" and is_own_uuid(head.command_uuid):
@@ -618,10 +597,10 @@ class LiveSession:
     def _track(self, head: Head) -> list[AnyRecord]:
         """Keep up with what a message says about the session; returns what is recorded with it."""
         match head.type, head.subtype:
-            case "system", "session_state_changed":
-                self.state = head.state if head.state in STATES else self.state
-            case "system", "init" if isinstance(head.session_id, str) and head.session_id != self.engine_id:
-                return [EngineChangedRecord(engine_id=head.session_id)]
+            case "system", "session_state_changed" if head.state in STATES:
+                self.state = head.state or "idle"
+            case "system", "init" if head.session_id not in (None, self.engine_id):
+                return [EngineChangedRecord(engine_id=head.session_id or "")]
             case "result", _:
                 return self._finished(head.user_message_uuids)
             case "command_lifecycle", _:
@@ -637,8 +616,7 @@ class LiveSession:
         return self.log.state.engine_id or self.id
 
     def _on_response(self, head: Head, line: bytes) -> None:
-        request_id = head.response.get("request_id")
-        pending = self._requests.pop(request_id, None)
+        pending = self._requests.pop(str(head.response.request_id), None)
         if pending is None:
             return
         if pending.asks_model and self.engine is not None and self._held is None:
@@ -658,7 +636,7 @@ class LiveSession:
         self._send_request({"subtype": "get_usage"}, record, "", uuid4().hex, wants_progress=False)
 
     def _on_request(self, head: Head, line: bytes) -> None:
-        subtype, request_id = str(head.request.get("subtype")), str(head.request_id)
+        subtype, request_id = str(head.request.subtype), str(head.request_id)
         if subtype in CALLBACKS:
             self._callbacks[request_id] = line
             if self._owner is not None:
@@ -710,7 +688,7 @@ class LiveSession:
     def fail_prompts(self, reason: str, uuids: list[str] | None = None) -> None:
         """End the turns of prompts, by default of all that are unfinished."""
         if uuids is None:
-            uuids = self.unfinished_prompts()
+            uuids = list(self.log.state.open_prompts)
         if uuids:
             self._publish(make_failure(reason, self.id, uuids), records=self._finished(uuids))
 
@@ -726,7 +704,7 @@ class LiveSession:
 
     def publish_missing(self, line: bytes) -> None:
         """Publish a message that an earlier engine wrote to the transcript and could not send."""
-        self._publish(line, records=self._track(_head.decode(line)))
+        self._publish(line, records=self._track(peek(line)))
 
     def publish_notice(self, code: str, text: str) -> None:
         """Tell the clients, also later ones, something about the session."""
@@ -744,7 +722,7 @@ class LiveSession:
         if records:
             self.log.record(*records)
 
-    def _publish(self, line: bytes, sender: Client | None = None, records: Sequence[AnyRecord] = ()) -> None:
+    def _publish(self, line: bytes, sender: SessionClient | None = None, records: Sequence[AnyRecord] = ()) -> None:
         """Log a line with the records that belong to it, then send it to all clients but its sender."""
         try:
             number = self.log.add_line(line, *records)
@@ -752,7 +730,7 @@ class LiveSession:
             number = None  # the device is full: clients that are connected still get it
         self._show(number, line, sender)
 
-    def _show(self, number: int | None, line: bytes, sender: Client | None = None) -> None:
+    def _show(self, number: int | None, line: bytes, sender: SessionClient | None = None) -> None:
         """Send a line that is in the log to all clients but its sender."""
         self._services.metrics.count("parley_lines_total")
         self._services.mark(self.id)
@@ -761,16 +739,16 @@ class LiveSession:
     def _offer(self, lines: list[Numbered], skipped: Subscriber | None = None) -> None:
         if not self._subscribers:
             return
-        batch = Batch(lines)
+        batch = LineBatch(lines)
         for subscriber in self._subscribers:
             if subscriber is skipped:
                 subscriber.skip(batch)
             else:
                 subscriber.offer(batch)
 
-    def _reject(self, client: Client, head: Head, refusal: Refusal) -> None:
+    def _reject(self, client: SessionClient, head: Head, refusal: Refusal) -> None:
         """Report a refusal in the form that the client waits for."""
-        if head.type == "control_request" and isinstance(head.request_id, str | int):
+        if head.type == "control_request" and head.request_id is not None:
             failure = {
                 "subtype": "error",
                 "request_id": head.request_id,
@@ -780,12 +758,12 @@ class LiveSession:
             client.subscriber.send(msgspec.json.encode({"type": "control_response", "response": failure}))
         elif head.type == "user":
             # The id of a duplicate is that of another prompt, which has a result of its own.
-            uuids = [head.uuid] if isinstance(head.uuid, str) and refusal.code != "duplicate_prompt" else []
+            uuids = [head.uuid] if head.uuid is not None and refusal.code != "duplicate_prompt" else []
             client.subscriber.send(make_failure(str(refusal), self.id, uuids))
         else:
             self._report(client, refusal)
 
-    def _report(self, client: Client, refusal: Refusal) -> None:
+    def _report(self, client: SessionClient, refusal: Refusal) -> None:
         client.subscriber.send(self._make_notice(refusal.code, str(refusal)))
 
     def _make_notice(self, code: str, text: str) -> bytes:
@@ -827,6 +805,11 @@ class LiveSession:
             raise Refusal("forbidden", f"the token {principal.name!r} does not have the scope '{scope}'")
 
 
+def is_requesting(head: Head) -> bool:
+    """Engines say this before each model call if they send stream events."""
+    return (head.type, head.subtype, head.status) == ("system", "status", "requesting")
+
+
 def make_own_uuid() -> str:
     """An id for a prompt without one. It is of version 8, so that every process knows that no client made it."""
     return str(UUID(int=uuid4().int & ~(0xF << 76) | 8 << 76))
@@ -858,7 +841,4 @@ def is_declaration(request: Json) -> bool:
 
 def make_failure(reason: str, session_id: str, uuids: list[str]) -> bytes:
     """The line of a result that says why a turn could not run to its end."""
-    from parley.engine.clock import Clock
-    from parley.engine.session.no_session import no_session_result
-
     return encode(no_session_result(reason, session_id, Clock(), uuids or UNSET))

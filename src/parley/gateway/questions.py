@@ -16,8 +16,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from sqlite3 import Row
 from typing import TYPE_CHECKING
 
@@ -25,9 +28,15 @@ import msgspec
 
 from parley.gateway.database import Database
 from parley.gateway.security.access import Principal, Scope
-from parley.gateway.session_log.records import AskedRecord, DecidedRecord, DelegatedRecord, WithdrawnRecord
+from parley.gateway.session_log.records import (
+    DECIDED,
+    OPEN,
+    AskedRecord,
+    DecidedRecord,
+    DelegatedRecord,
+    WithdrawnRecord,
+)
 from parley.gateway.session_log.session_log import SessionLog
-from parley.gateway.session_log.state import DECIDED, OPEN
 from parley.protocol.base import Json, Struct
 
 if TYPE_CHECKING:
@@ -66,19 +75,8 @@ class Question(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_row(cls, row: Row) -> Question:
-        return cls(
-            session=row["session"],
-            request_id=row["request_id"],
-            kind=row["kind"],
-            request=msgspec.json.decode(row["line"])["request"],
-            asked_at=row["asked_at"],
-            expires_at=row["expires_at"],
-            delegate=row["delegate"],
-            state=row["state"],
-            decided_by=row["decided_by"],
-            decided_at=row["decided_at"],
-            behavior=read_behavior(row["answer"]),
-        )
+        made = {"request": msgspec.json.decode(row["line"])["request"], "behavior": read_behavior(row["answer"])}
+        return cls(**made, **{name: row[name] for name in cls.__struct_fields__ if name not in made})
 
 
 class QuestionList(Struct, frozen=True, omit_defaults=True):
@@ -87,7 +85,7 @@ class QuestionList(Struct, frozen=True, omit_defaults=True):
     """Whether there are more, which did not fit; absent if not. The event stream of the questions has all of them."""
 
 
-class Questions:
+class QuestionInbox:
     """The inbox: all questions of all sessions."""
 
     def __init__(self, database: Database, seconds: float | None = None) -> None:
@@ -221,7 +219,7 @@ class Notifier:
         """The questions that were notified: a resumed session asks them again."""
 
     def on_question(self, question: Question) -> None:
-        """A listener of `Questions`."""
+        """A listener of `QuestionInbox`."""
         key = question.session, question.request_id
         if question.state != OPEN:
             self._told.discard(key)
@@ -281,22 +279,14 @@ class Notifier:
             async with asyncio.timeout(COMMAND_SECONDS):
                 _, errors = await process.communicate(body)
         except TimeoutError:
-            kill_group(process.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             self._report(f"--notify-command: the command did not end within {COMMAND_SECONDS} seconds and was killed")
             return
         if process.returncode:
             said = errors.decode(errors="replace").strip()[:500]
             self._report(f"--notify-command: the command exited with {process.returncode}: {said}")
-
-
-def kill_group(pid: int) -> None:
-    import os
-    import signal
-    from contextlib import suppress
-
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def sign(secret: bytes, body: bytes, at: int | None = None) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from parley.errors import SessionError, UsageError
+from parley.errors import UsageError, explain_os_errors
 from parley.gateway.security.access import Principal
 
 WHO = "parley.who"
@@ -132,21 +132,17 @@ class AuditLog:
     def __init__(self, path: Path) -> None:
         """Raises SessionError."""
         self._path = path
-        try:
+        with explain_os_errors(f"cannot open {path}"):
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        except OSError as exc:
-            raise SessionError(f"cannot open {path}: {exc.strerror}") from None
 
     def write(self, act: str, principal: Principal, **details: Any) -> None:
         """Record an act before it has an effect. Raises SessionError."""
         details = {key: value[:MAX_CHARS] if isinstance(value, str) else value for key, value in details.items()}
         line = {"at": time.time(), "who": principal.name, "tenant": principal.tenant, "act": act, **details}
         data = msgspec.json.encode(line) + b"\n"
-        try:
+        with explain_os_errors(f"cannot write {self._path}"):
             if os.write(self._file, data) != len(data):
                 raise OSError(None, "the device is full")
-        except OSError as exc:
-            raise SessionError(f"cannot write {self._path}: {exc.strerror}") from None
 
     def close(self) -> None:
         os.close(self._file)
@@ -211,10 +207,8 @@ class MetricsServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port. Raises UsageError."""
-        try:
+        with explain_os_errors(f"option '{self._option}': cannot listen on {host}:{port}", UsageError):
             self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES)
-        except OSError as exc:
-            raise UsageError(f"option '{self._option}': cannot listen on {host}:{port}: {exc.strerror}") from None
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:

@@ -15,23 +15,25 @@ import signal
 import socket
 import ssl
 import stat
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+import uvloop
 from starlette.types import ASGIApp
 
 from parley.errors import UsageError
+from parley.gateway.http.app import Api, route
 from parley.gateway.http.auth import LOOPBACK, Gate
 from parley.gateway.http.connections import limit_connections
 from parley.gateway.http.frames import TOKEN_BYTES
 from parley.gateway.http.replies import PREFIX_PATH, PathPrefix
-from parley.gateway.http.routes import Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.questions import Notifier, NotifySettings
 from parley.gateway.reporting import Metrics, ServerLog, health_checks
-from parley.gateway.security.tokens import Tokens, read_existing, read_token_file
+from parley.gateway.security.tokens import ServerTokens, read_existing, read_token_file
 from parley.gateway.server_config import ServerConfig, read_config
 from parley.protocol.base import Struct
 
@@ -47,7 +49,7 @@ GC_THRESHOLD = (10_000, 50, 100)
 """With the default, a full collection stops all sessions for up to half a second."""
 
 
-class Address(Struct, frozen=True):
+class ListenAddress(Struct, frozen=True):
     """Where to listen: a host and a port, or the path of a Unix socket."""
 
     host: str = ""
@@ -55,7 +57,7 @@ class Address(Struct, frozen=True):
     path: str = ""
 
     @classmethod
-    def parse(cls, text: str, option: str = "--listen") -> Address:
+    def parse(cls, text: str, option: str = "--listen") -> ListenAddress:
         """Raises UsageError."""
         if text.startswith("unix:"):
             return cls(path=os.path.abspath(text.removeprefix("unix:")))
@@ -68,7 +70,7 @@ class Address(Struct, frozen=True):
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
     hub: HubSettings
-    address: Address
+    address: ListenAddress
     token: str = ""
     """The token of the administrator, instead of a file."""
     token_file: str = ""
@@ -86,19 +88,28 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     """The addresses whose X-Forwarded headers are believed; empty for this machine."""
     path_prefix: str = ""
     """The path before ours in URLs, behind a proxy that serves something else, too."""
-    health: Address | None = None
+    health: ListenAddress | None = None
     """Where to answer health checks besides the other requests; None for nowhere."""
+
+
+Serve = Callable[[socket.socket, str | None], Coroutine[Any, Any, None]]
+"""Serves at a socket, with the token of the administrator, until a signal."""
 
 
 def run_server(
     settings: ServerSettings, log: ServerLog, on_ready: Callable[[SessionHub, str], None] = lambda hub, url: None
 ) -> int:
-    """Serve until a signal; returns the exit code. Raises UsageError.
+    """Serve the sessions of this machine until a signal; returns the exit code. Raises UsageError.
 
     `on_ready` is called with the URL when the server listens.
     """
-    import uvloop
+    return listen_and_serve(
+        settings, log, lambda listener, token: serve(settings, listener, token, log, on_ready), prepare
+    )
 
+
+def listen_and_serve(settings: ServerSettings, log: ServerLog, run: Serve, prepare: Callable[[], None]) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError."""
     token = find_token(settings, log)
     read_config(settings.config)
     check_certificate(settings)
@@ -106,7 +117,7 @@ def run_server(
     raise_file_limit()
     prepare()
     try:
-        uvloop.run(serve(settings, listener, token, log, on_ready))
+        uvloop.run(run(listener, token))
     finally:
         listener.close()
         if settings.address.path:
@@ -115,12 +126,17 @@ def run_server(
 
 
 def prepare() -> None:
-    """Load what sessions need now, so that the first ones do not hold up the others, and collect garbage less often."""
+    """Load what sessions need now, so that the first ones do not hold up the others."""
     import parley.compose.composer
     import parley.engine.session.pump  # noqa: F401
     from parley.compose.preload import preload_served
 
     preload_served()
+    collect_less()
+
+
+def collect_less() -> None:
+    """Collect garbage less often, and never look at what is there now."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLD)
@@ -167,7 +183,7 @@ def find_token(settings: ServerSettings, log: ServerLog) -> str | None:
     return token
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: ListenAddress) -> socket.socket:
     """Raises UsageError."""
     try:
         if address.path:
@@ -195,8 +211,8 @@ def notice_lost_peers(listener: socket.socket) -> None:
 
 def listen_unix(path: str) -> socket.socket:
     """A socket that only its owner can connect to."""
-    with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(os.lstat(path).st_mode) and not is_served(path):
+    with suppress(FileNotFoundError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        if stat.S_ISSOCK(os.lstat(path).st_mode) and probe.connect_ex(path) != 0:
             os.unlink(path)  # a server that was killed left it
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o077)
@@ -208,9 +224,49 @@ def listen_unix(path: str) -> socket.socket:
     return listener
 
 
-def is_served(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        return probe.connect_ex(path) == 0
+class GatewayServer:
+    """The listening part of a gateway: it lets clients in and follows its configuration."""
+
+    def __init__(self, settings: ServerSettings, gate: Gate, app: ASGIApp, log: ServerLog) -> None:
+        """Raises UsageError."""
+        self._settings = settings
+        self._gate = gate
+        self._log = log
+        apply_config(gate, settings)
+        self._config = make_config(settings, gate, app)
+        self._server = QuietServer(self._config)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, listener: socket.socket) -> str:
+        """Listen; returns the address."""
+        self._tasks = [
+            asyncio.create_task(self._server.serve(sockets=[listener])),
+            asyncio.create_task(keep_up(self._gate.end_invalid, "end the connections of expired tokens", self._log)),
+        ]
+        address = describe(self._settings, listener)
+        self._log.say(f"listening on {address}", "listening", address=address)
+        return address
+
+    async def wait(self, stop: asyncio.Event) -> None:
+        """Wait until it is to stop, or the server has ended by itself."""
+        waiting = asyncio.create_task(stop.wait())
+        await asyncio.wait([self._tasks[0], waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    def reload(self) -> None:
+        try:
+            reload_settings(self._settings, self._gate, self._config.ssl)
+        except UsageError as exc:
+            self._log.say(f"nothing was reloaded: {exc}", "reload", level="error")
+        else:
+            self._log.say("reloaded", "reload")
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        serving, upkeep = self._tasks
+        upkeep.cancel()
+        await asyncio.wait([upkeep])
+        await serving
 
 
 async def serve(
@@ -221,52 +277,32 @@ async def serve(
     on_ready: Callable[[SessionHub, str], None],
 ) -> None:
     hub = SessionHub(settings.hub, log)
-    tokens = Tokens(settings.hub.state / "tokens.db", token)
+    tokens = ServerTokens(settings.hub.state / "tokens.db", token)
     hub.find_quotas = tokens.find_quotas
     hub.find_roots = tokens.find_roots
     gate = Gate(tokens, is_open=token is None, connections=hub.connections)
-    apply_config(gate, settings)
-    config = make_config(settings, gate, Routes(gate, hub).app())
-    server = QuietServer(config)
+    server = GatewayServer(settings, gate, Api(gate, hub).app(route), log)
     stop = asyncio.Event()
-
-    def reload() -> None:
-        try:
-            reload_settings(settings, gate, config.ssl)
-        except UsageError as exc:
-            log.say(f"nothing was reloaded: {exc}", "reload", level="error")
-        else:
-            log.say("reloaded", "reload")
-
-    async def end_connections() -> None:
-        gate.connections.end_invalid()
-
-    watch_signals(stop, reload)
+    watch_signals(stop, server.reload)
     hub.catch_up(log.warn)
     hub.load_interrupted(log.warn)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
     upkeep = asyncio.gather(
         keep_up(hub.evict_idle, "unload idle sessions", log),
         keep_up(hub.expire_questions, "expire questions", log),
-        keep_up(end_connections, "end the connections of expired tokens", log),
         measure_lag(hub.metrics),
         notify(settings.notify, hub, log),
     )
     async with answer_probes(settings, lambda: not hub.is_draining):
-        address = describe(settings, listener)
-        log.say(f"listening on {address}", "listening", address=address)
-        on_ready(hub, address)
-        waiting = asyncio.create_task(stop.wait())
-        await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+        on_ready(hub, await server.start(listener))
+        await server.wait(stop)
         upkeep.cancel()
         with suppress(asyncio.CancelledError):
             await upkeep
         log.note("draining", seconds=settings.drain_seconds)
         await hub.drain(settings.drain_seconds)
-        server.should_exit = True
-        await serving
+        await server.stop()
     hub.close()
-    tokens.close_database()
+    await tokens.close()
     log.note("stopped")
 
 
@@ -337,7 +373,7 @@ def apply_config(gate: Gate, settings: ServerSettings, config: ServerConfig | No
     gate.limits = config.limits
 
 
-def known_hosts(address: Address, named: frozenset[str]) -> frozenset[str] | None:
+def known_hosts(address: ListenAddress, named: frozenset[str]) -> frozenset[str] | None:
     """The host names that the server answers to. On other addresses than loopback, names are the operator's choice."""
     if address.path or (address.host not in LOOPBACK and not named):
         return None

@@ -1,4 +1,4 @@
-"""The options that a client may give a new session, and the scope that each needs.
+"""The options that a client may give a new session. Their rows in `protocol/options.py` have the scope that each needs.
 
 A client without the scope 'approve' cannot create a session that asks less than the server's own defaults. The command
 line itself is for administrators: it can name settings, hooks and MCP servers, which run commands.
@@ -6,33 +6,29 @@ line itself is for administrators: it can name settings, hooks and MCP servers, 
 
 from __future__ import annotations
 
-import msgspec
+from typing import TYPE_CHECKING
 
 from parley.errors import UsageError
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope, is_asking
-from parley.protocol.base import UNSET, Struct, UnsetType
-from parley.protocol.options import CliOptions, format_args, parse
+from parley.protocol.base import UNSET, Struct, UnsetType, to_builtins
+from parley.protocol.option_kinds import add_options
+from parley.protocol.options import FIELDS, CliOptions, format_args, parse
 from parley.workspace.remote.address import Kind, SessionWorkspace, check_address
 
 
-class SessionOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    model: str | UnsetType = UNSET
-    fallback_model: str | UnsetType = UNSET
-    permission_mode: str | UnsetType = UNSET
-    """Modes that ask less than 'default' need the scope 'approve'."""
-    allowed_tools: list[str] | UnsetType = UNSET
-    """Needs the scope 'approve'."""
-    disallowed_tools: list[str] | UnsetType = UNSET
-    system_prompt: str | UnsetType = UNSET
-    append_system_prompt: str | UnsetType = UNSET
-    max_turns: int | UnsetType = UNSET
-    max_budget_usd: float | UnsetType = UNSET
-    effort: str | UnsetType = UNSET
-    include_partial_messages: bool = False
-    """Clients get stream events unless they connect with `?partial=false`."""
+class ArgsOption(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     args: list[str] | UnsetType = UNSET
     """Any further options of the command line. Needs the scope 'admin'."""
+
+
+if TYPE_CHECKING:
+    SessionOptions = ArgsOption
+else:
+    SessionOptions = add_options(
+        ArgsOption, "SessionOptions", {row.field: row.json_type() for row in FIELDS.values() if row.gateway}
+    )
+    """With the options that have a scope of their own in the table."""
 
 
 class WorkspaceRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -61,19 +57,19 @@ class SessionRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def format_options(wanted: SessionRequest, principal: Principal) -> list[str]:
     """The options as a command line. Raises Refusal."""
-    options = wanted.options or SessionOptions()
+    given = {} if wanted.options is None else to_builtins(wanted.options)
     if wanted.permission_mode is not UNSET:
-        options = msgspec.structs.replace(options, permission_mode=wanted.permission_mode)
-    if options.args is not UNSET:
+        given["permission_mode"] = wanted.permission_mode
+    if "args" in given:
         require(principal, Scope.ADMIN, "options.args")
-    if options.allowed_tools:
-        require(principal, Scope.APPROVE, "options.allowed_tools")
-    if options.permission_mode is not UNSET and not is_asking(options.permission_mode):
-        require(principal, Scope.APPROVE, f"options.permission_mode {options.permission_mode!r}")
-    fields = msgspec.structs.asdict(options)
-    given = {name: value for name, value in fields.items() if value is not UNSET and value is not False and value != []}
     args = given.pop("args", [])
-    argv = [*format_args(CliOptions(**given)), *args]
+    for name, value in given.items():
+        if value:
+            require(principal, Scope(FIELDS[name].gateway), f"options.{name}")
+    mode = given.get("permission_mode")
+    if mode is not None and not is_asking(mode):
+        require(principal, Scope.APPROVE, f"options.permission_mode {mode!r}")
+    argv = [*format_args(CliOptions(**{name: value for name, value in given.items() if value != []})), *args]
     try:
         unknown = parse(argv).unknown
     except UsageError as exc:

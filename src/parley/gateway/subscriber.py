@@ -26,21 +26,21 @@ Numbered = tuple[int | None, bytes]
 Wants = Callable[[bytes], bool]
 
 
-class Batch:
+class LineBatch:
     """Lines that are offered together. What is made of them for one subscriber serves all others."""
 
     def __init__(self, lines: list[Numbered]) -> None:
         self.lines = lines
-        self._parts: dict[Wants, Batch | None] = {}
+        self._parts: dict[Wants, LineBatch | None] = {}
         """The lines that pass a filter; None for all of them."""
         self._encoded: dict[Callable[[list[Numbered]], bytes], bytes] = {}
         self.size_bytes = sum([len(line) for _, line in lines])
 
-    def select(self, wants: Wants) -> Batch:
+    def select(self, wants: Wants) -> LineBatch:
         """The lines that a subscriber wants."""
         if wants not in self._parts:
             kept = [one for one in self.lines if wants(one[1])]
-            self._parts[wants] = None if len(kept) == len(self.lines) else Batch(kept)
+            self._parts[wants] = None if len(kept) == len(self.lines) else LineBatch(kept)
         return self._parts[wants] or self
 
     def encode(self, encoder: Callable[[list[Numbered]], bytes]) -> bytes:
@@ -64,7 +64,7 @@ class Subscriber:
         """The number of the last line that was taken from the log or the queue."""
         self.resyncs = 0
         """How often it was too slow."""
-        self.write_now: Callable[[Batch], bool] | None = None
+        self.write_now: Callable[[LineBatch], bool] | None = None
         """Sends new lines at once, without waking the task that takes them; False if they have to wait."""
         self.on_advance: Callable[[int], None] | None = None
         """Called with the number of the last line that was taken or sent."""
@@ -73,7 +73,8 @@ class Subscriber:
         self._max_bytes = max_bytes
         self._queue: list[Numbered] = []
         self._queued_bytes = 0
-        self._reply_bytes = 0
+        self.reply_bytes = 0
+        """How many bytes of replies wait."""
         self._taken_bytes = 0
         """Of the lines that were taken last, which are being sent."""
         self._unsent = unsent or Unsent(TokenUse())
@@ -88,7 +89,7 @@ class Subscriber:
         self._taken = asyncio.Event()
         """Set when lines are taken."""
 
-    def offer(self, batch: Batch) -> None:
+    def offer(self, batch: LineBatch) -> None:
         """Add new lines. Never waits."""
         if self._is_live:
             batch = batch.select(self._wants)
@@ -109,33 +110,26 @@ class Subscriber:
         self._wake.set()
 
     def _count(self) -> None:
-        self._unsent.set(self._queued_bytes + self._reply_bytes + self._taken_bytes)
+        self._unsent.set(self._queued_bytes + self.reply_bytes + self._taken_bytes)
 
-    def skip(self, batch: Batch) -> None:
+    def skip(self, batch: LineBatch) -> None:
         """Leave out lines that are in the log, because this subscriber sent them."""
         self._skipped.update(number for number, _ in batch.lines if number)
 
     def send(self, line: bytes) -> None:
         """Add a line for this subscriber alone: a reply to it."""
         self._queue.append((REPLY, line))
-        self._reply_bytes += len(line)
-        if self._reply_bytes > MAX_REPLY_BYTES or self._unsent.is_refused(
-            self._reply_bytes
-        ):  # it asks and does not read
+        self.reply_bytes += len(line)
+        if self.reply_bytes > MAX_REPLY_BYTES or self._unsent.is_refused(self.reply_bytes):  # it asks and does not read
             self._queue.clear()
-            self._queued_bytes = self._reply_bytes = 0
+            self._queued_bytes = self.reply_bytes = 0
             self.close()
         self._count()
         self._wake.set()
 
-    @property
-    def reply_bytes(self) -> int:
-        """How many bytes of replies wait."""
-        return self._reply_bytes
-
     async def wait_replies_taken(self) -> None:
         """Wait until few replies wait: who asks must read."""
-        while self._reply_bytes > UNREAD_REPLY_BYTES and not self._is_closed:
+        while self.reply_bytes > UNREAD_REPLY_BYTES and not self._is_closed:
             self._taken.clear()
             await self._taken.wait()
 
@@ -143,7 +137,7 @@ class Subscriber:
         """The replies that were not taken yet."""
         replies = [line for number, line in self._queue if number == REPLY]
         self._queue = [kept for kept in self._queue if kept[0] != REPLY]
-        self._reply_bytes = 0
+        self.reply_bytes = 0
         self._count()
         return replies
 
@@ -152,8 +146,8 @@ class Subscriber:
         self._taken_bytes = 0
         while not self._is_closed:
             if self._queue:
-                self._taken_bytes = self._queued_bytes + self._reply_bytes
-                batch, self._queue, self._queued_bytes, self._reply_bytes = self._queue, [], 0, 0
+                self._taken_bytes = self._queued_bytes + self.reply_bytes
+                batch, self._queue, self._queued_bytes, self.reply_bytes = self._queue, [], 0, 0
                 self._taken.set()
                 self._count()
                 self._advance(last_number(batch) or self.cursor)

@@ -24,26 +24,23 @@ from parley.gateway.engines import STREAM, EngineStart
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.quotas import read_use
 from parley.gateway.session_log.records import CopiedRecord, CreatedRecord, LineRecord
-from parley.gateway.session_log.session_log import SessionLog, read_uuid
+from parley.gateway.session_log.session_log import SessionLog
 from parley.protocol.base import Json, Struct, convert, encode_json
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.result import Result
 from parley.protocol.options import parse
+from parley.protocol.peek import Head, peek
 from parley.stores.base import Entry, Store, copy_entries
 from parley.stores.export import import_session
+from parley.stores.request_usage import RequestUsage, list_requests
 from parley.stores.session_open import entries_about_answers, entries_before_cut
 from parley.workspace import private_files
 
 KINDS = {"user": User, "assistant": Assistant, "result": Result}
 STAYS = frozenset({"question", "answered", "deferred", "elicitation", "elicited", "schedule", "worktree"})
 """The entries about what the process of a session waits for or owns. They stay with the session."""
-OF_THE_MOMENT = (
-    b'{"type":"control_request"',
-    b'{"type":"control_cancel_request"',
-    b'{"type":"gateway"',
-    b'{"type":"system","subtype":"session_state_changed"',
-)
-"""Lines that say what the session waited for. A reader of the copy would take them for questions that are open."""
+OF_THE_MOMENT = frozenset({"control_request", "control_cancel_request", "gateway"})
+"""Types of lines that say what the session waited for. A reader of the copy would take them for open questions."""
 
 
 def open_stores(
@@ -58,6 +55,12 @@ def open_transcript(start: EngineStart, session_id: str) -> Iterator[Entry] | No
     """The entries of a session; None if it has no transcript yet. Raises UsageError or SessionError."""
     store = start.store or open_stores(start.argv, start.environment, start.cwd).store(session_id)
     return store.read(session_id) if store.exists(session_id) else None
+
+
+def read_requests(stores: SessionStores, session_id: str) -> list[RequestUsage]:
+    """The requests of a session, oldest first. Raises UsageError or SessionError."""
+    store = stores.store(session_id)
+    return [*list_requests(store.read(session_id))] if store.exists(session_id) else []
 
 
 def missing_lines(entries: Iterator[Entry], log: SessionLog) -> Iterator[bytes]:
@@ -80,11 +83,11 @@ def logged_uuids(log: SessionLog) -> set[str]:
         number = lines[-1][0]
         for _, line in lines:
             with suppress(msgspec.DecodeError):  # damaged by a power failure
-                found.add(read_uuid(line))
+                found.add(peek(line).uuid or "")
     return found
 
 
-class Source(Struct, frozen=True):
+class CopySource(Struct, frozen=True):
     """The session to copy."""
 
     stores: SessionStores
@@ -95,7 +98,7 @@ class Source(Struct, frozen=True):
     """The number of its last line when the copy began."""
 
 
-def copy_session(source: Source, new_id: str, path: Path, created: CreatedRecord, uuid: str | None) -> None:
+def copy_session(source: CopySource, new_id: str, path: Path, created: CreatedRecord, uuid: str | None) -> None:
     """Copy a session up to a message and including it; None for all of it. Raises Refusal or SessionError.
 
     The log of the copy is at its path when it is complete. A message is stored before it is sent, so the entries have
@@ -106,8 +109,9 @@ def copy_session(source: Source, new_id: str, path: Path, created: CreatedRecord
     if not entries and (uuid is not None or source.last):
         raise Refusal("unknown_message", "the session has no stored conversation to fork")
     if entries:
-        kept = (entry for entry in entries if entry.kind not in STAYS)
-        import_session(store, new_id, copy_entries(renumber(kept), new_id))
+        kept = [entry for entry in entries if entry.kind not in STAYS]
+        numbered = (msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(kept))
+        import_session(store, new_id, copy_entries(numbered, new_id))
         source.stores.inherit(new_id, source.engine_id)
     unfinished = path.with_suffix(".copy")
     try:
@@ -153,18 +157,18 @@ def last_result(entries: list[Entry]) -> Json:
     return found
 
 
-def renumber(entries: Iterator[Entry]) -> Iterator[Entry]:
-    return (msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries))
-
-
-def copied_lines(source: Source, new_id: str, uuid: str | None) -> Iterator[bytes]:
+def copied_lines(source: CopySource, new_id: str, uuid: str | None) -> Iterator[bytes]:
     """The lines up to a message, with the id of the copy; empty if the message was never sent."""
     records = source.log.all_records()
     lines = [record.data for record in records if isinstance(record, LineRecord) and record.number <= source.last]
     if uuid is not None:
-        ends = [index for index, line in enumerate(lines, 1) if read_uuid(line) == uuid]
+        ends = [index for index, line in enumerate(lines, 1) if peek(line).uuid == uuid]
         lines = lines[: ends[0]] if ends else []
     # A quote within a text is escaped, so this is found only where it is a field.
     field = re.compile(rf'"session_id":"(?:{re.escape(source.log.session_id)}|{re.escape(source.engine_id)})"'.encode())
     own = f'"session_id":"{new_id}"'.encode()
-    return (field.sub(own, line) for line in lines if not line.startswith(OF_THE_MOMENT))
+    return (field.sub(own, line) for line in lines if not is_of_the_moment(peek(line)))
+
+
+def is_of_the_moment(head: Head) -> bool:
+    return head.type in OF_THE_MOMENT or (head.type, head.subtype) == ("system", "session_state_changed")

@@ -22,17 +22,16 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from parley.gateway.engines import Engine
-from parley.inspector.recording import Direction, Record
 from parley.protocol.base import Json
 from parley.protocol.options import parse
+from parley.stores.wire_recording import Direction, Record
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +48,8 @@ HEAD = re.compile(rb"#(\d+) (\d+) (in|out)")
 
 class WireLog:
     def __init__(self, folder: Path, max_bytes: int = WIRE_BYTES) -> None:
+        """`max_bytes`: 0 to keep nothing."""
+        self.is_kept = max_bytes > 0
         self._folder = folder
         self._file_bytes = max_bytes // FILES
         self._waiting: list[tuple[float, Direction, bytes]] = []
@@ -59,6 +60,8 @@ class WireLog:
 
     def add(self, direction: Direction, data: bytes) -> None:
         """Add whole lines. Never waits."""
+        if not self.is_kept:
+            return
         self._waiting.append((time.time(), direction, data))
         self._waiting_bytes += len(data)
         if self._waiting_bytes > BUFFER_BYTES:
@@ -165,30 +168,6 @@ def find_last(path: Path) -> int:
         os.truncate(path, size)
     numbers = [number for number, *_ in read_file(path)]
     return numbers[-1] if numbers else int(path.stem) - 1
-
-
-class RecordedEngine:
-    """An engine whose input is recorded. Its output is recorded by `record_output`."""
-
-    def __init__(self, engine: Engine, wire: WireLog) -> None:
-        self._engine = engine
-        self._wire = wire
-        self.close = engine.close
-        self.stop = engine.stop
-        self.kill = engine.kill
-        self.silence = engine.silence
-
-    def write(self, data: bytes) -> None:
-        self._wire.add(Direction.IN, data)
-        self._engine.write(data)
-
-
-def record_output(wire: WireLog, on_lines: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    def record(data: bytes) -> None:
-        wire.add(Direction.OUT, data)
-        on_lines(data)
-
-    return record
 
 
 UNPLAYED = frozenset({"model", "session_id", "resume", "print", "input_format", "output_format", "verbose"})

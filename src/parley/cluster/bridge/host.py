@@ -1,6 +1,6 @@
 """The host's end of the bridge: serve the requests and WebSockets of gateways with the application of the host.
 
-    bridge = BridgeHost(bus, prefix, host, app, sessions, secret)
+    bridge = BridgeHost(cluster, prefix, host, sessions, tokens, limits)
     await bridge.start()            requests about all sessions of the host
     await bridge.serve(shard)       requests about the sessions of a shard; `leave(shard)` ends them
 
@@ -13,45 +13,36 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parley.acp.host import Editor, SessionLink
 from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
-from parley.cluster.base import Bus, ClusterError, SessionKey, Subscription
-from parley.cluster.base import Request as BusRequest
-from parley.cluster.bridge.host_stream import HostStream, ReplyCollector, make_scope
+from parley.cluster.base import BusRequest, Cluster, ClusterError, LogKey, Subscription
+from parley.cluster.bridge.host_stream import HostStream, make_scope
 from parley.cluster.bridge.messages import (
-    ALIVE_SECONDS,
     Accepted,
-    Alive,
-    BusFrame,
     Declined,
-    Peers,
+    ReplyHead,
     SocketClosed,
     StreamEnded,
     WholeReply,
-    decode_message,
     decode_open,
     encode,
-    list_sent,
 )
-from parley.cluster.cluster_hub import NEW_SESSION_ID
-from parley.cluster.cluster_secret import BadSignature, ClusterSecret
+from parley.cluster.bridge.streams import StreamEnds
+from parley.cluster.cluster_secret import BadSignature
 from parley.cluster.cluster_tokens import ClusterTokens
-from parley.cluster.host import Host
-from parley.cluster.host_sessions import MOVED, HostedSession, HostSessions
-from parley.cluster.resting_sessions import RestingSessions
+from parley.cluster.host_sessions import MOVED, NEW_SESSION_ID, HostedSession, HostSessions
 from parley.cluster.session_log.writer import FULL, LogFull
-from parley.cluster.subjects import all_hosts_subject, host_subject, owner_subject, read_shard, shard_subject
-from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
+from parley.cluster.subjects import host_subject, owner_subject, read_shard, shard_subject
+from parley.cluster.tenants import TenantLimits
 from parley.gateway.editor_sessions import HubSessions
-from parley.gateway.http.app import read_days, read_query
+from parley.gateway.http.app import Api, read_query, route
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.replies import error_response, json_response
 from parley.gateway.hub import SessionHub
@@ -86,39 +77,33 @@ class HostGate(Gate):
 
 class BridgeHost:
     def __init__(
-        self, bus: Bus, prefix: str, host: str, app: ASGIApp, sessions: HostSessions, secret: ClusterSecret
+        self,
+        cluster: Cluster,
+        prefix: str,
+        host: str,
+        sessions: HostSessions,
+        tokens: ClusterTokens,
+        limits: TenantLimits,
     ) -> None:
-        self._bus = bus
+        self._bus = cluster.bus
         self._prefix = prefix
         self._host = host
-        self._app = app
+        self._app = HostRoutes(Api(HostGate(tokens), sessions.hub).app(route), sessions.hub)
         self._sessions = sessions
-        self._secret = secret
-        self._inbox = bus.new_inbox()
-        self._peers = Peers()
-        self._streams: dict[str, HostStream] = {}
+        self._secret = cluster.secret
+        self._tokens = tokens
+        self._limits = limits
+        self._ends: StreamEnds[HostStream] = StreamEnds(self._bus, self._secret, "the gateway does not answer any more")
         self._tasks: dict[asyncio.Task[None], int | None] = {}
         """What runs, with its shard."""
         self._running: dict[str, asyncio.Event] = {}
         """The commands that are being carried out, by their ids."""
-        self._subscriptions: list[Subscription] = []
         self._served: set[int] = set()
         self._shards: dict[int, Subscription] = {}
-        self._upkeep: asyncio.Task[None] | None = None
-        self.prepare: Callable[[str], Awaitable[None]] = ignore_tenant
-        """Called with the tenant of each session before it is used."""
-        self.is_valid: Callable[[str], bool] = lambda name: True
-        """Whether there still is a token of a name."""
 
     async def start(self) -> None:
         """Raises ClusterError."""
-        for subject, handler in (
-            (self._inbox, self._on_message),
-            (host_subject(self._prefix, self._host), self._on_open),
-            (all_hosts_subject(self._prefix), self._on_open),
-        ):
-            self._subscriptions.append(await self._bus.subscribe(subject, handler))
-        self._upkeep = asyncio.create_task(self._keep_alive())
+        await self._ends.start({host_subject(self._prefix, self._host): self._on_open})
 
     async def serve(self, shard: int) -> None:
         """The host has acquired a shard. Raises ClusterError."""
@@ -132,7 +117,7 @@ class BridgeHost:
         self._shards[shard] = subscription
         with suppress(ClusterError):  # without the notice, gateways come back later
             subject = owner_subject(self._prefix, shard)
-            await self._bus.publish(subject, self._secret.seal(subject, self._inbox.encode()))
+            await self._bus.publish(subject, self._secret.seal(subject, self._ends.inbox.encode()))
 
     async def leave(self, shard: int) -> None:
         """The host gives a shard up. Gateways dial again."""
@@ -140,20 +125,14 @@ class BridgeHost:
         if (subscription := self._shards.pop(shard, None)) is not None:
             with suppress(ClusterError):
                 await subscription.unsubscribe()
-        for stream in self._streams.values():
+        for stream in self._ends.streams.values():
             if stream.shard == shard:
-                stream.end(MOVED)
+                stream.lose(MOVED)
 
     async def close(self) -> None:
         for shard in list(self._shards):
             await self.leave(shard)
-        for subscription in self._subscriptions:
-            with suppress(ClusterError):
-                await subscription.unsubscribe()
-        if self._upkeep is not None:
-            self._upkeep.cancel()
-        for stream in self._streams.values():
-            stream.end(MOVED)
+        await self._ends.close(MOVED)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -166,46 +145,28 @@ class BridgeHost:
             logger.warning("a request on the bus is refused: %s", exc)
             await request.respond(encode(Declined(str(exc))))
             return
-        if not self.is_valid(opened.principal.name):  # or the host has not heard of it yet: the gateway asks again
+        if not self._tokens.is_valid(opened.principal.name):
+            # Or the host has not heard of it yet: the gateway asks again.
             declined = Declined(f"host {self._host} knows no valid token {opened.principal.name!r}")
             await request.respond(self._secret.seal(opened.stream, encode(declined)))
             return
         shard = read_shard(request.subject)
-        known = self._streams.get(opened.stream)  # the gateway did not hear that it was accepted
+        known = self._ends.streams.get(opened.stream)  # the gateway did not hear that it was accepted
         stream = known or HostStream(self._bus, opened, shard, self._wait_all, self._secret)
-        self._streams[stream.stream] = stream  # before the gateway can send frames
-        accepted = Accepted(self._host, self._inbox, stream.nonce)
+        self._ends.streams[stream.stream] = stream  # before the gateway can send frames
+        accepted = Accepted(self._host, self._ends.inbox, stream.nonce)
         try:
             await request.respond(self._secret.seal(stream.stream, encode(accepted)))
         except ClusterError:
             if known is None:
-                self._streams.pop(stream.stream, None)
+                self._ends.forget(stream)
             raise
         if known is not None:
             return
-        self._peers.add(stream)
+        self._ends.watch(stream)
         task = asyncio.create_task(self._run(stream))
         self._tasks[task] = shard
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
-
-    async def _on_message(self, request: BusRequest) -> None:
-        message = decode_message(self._secret, request)
-        if isinstance(message, BusFrame):
-            if (stream := self._streams.get(message.stream)) is not None:
-                stream.on_frame(message)
-            return
-        for lost in self._peers.hear(message, list(self._streams.values())):
-            lost.end("a message on the bus was lost")
-
-    async def _keep_alive(self) -> None:
-        while True:
-            await asyncio.sleep(ALIVE_SECONDS)
-            for silent in self._peers.find_silent(list(self._streams.values())):
-                silent.end("the gateway does not answer any more")
-            sent = list_sent((each.peer, each.stream, each.sent) for each in self._streams.values())
-            for peer, streams in sent.items():
-                with suppress(ClusterError):
-                    await self._bus.publish(peer, self._secret.seal(peer, encode(Alive(self._inbox, streams))))
 
     async def _wait_all(self) -> None:
         """Wait until what any session has said so far is committed.
@@ -232,7 +193,7 @@ class BridgeHost:
             if key is None:
                 await self._serve(stream, None)
             else:
-                await self.prepare(key.tenant)
+                await self._limits.prepare(key.tenant)
                 async with self._sessions.use(key) as hosted:
                     try:
                         await self._serve(stream, hosted)
@@ -242,14 +203,14 @@ class BridgeHost:
                             # continues from the log as soon as there is room.
                             self._sessions.kill(hosted)
                         if new := stream.opened.new_session:
-                            await self._sessions.summaries.remove(SessionKey(key.tenant, new))
+                            await self._sessions.summaries.remove(LogKey(key.tenant, new))
                         raise
         except ClusterError as exc:
-            is_full = exc.error_code == FULL and is_plain(stream)
+            can_reply = stream.opened.kind == "http" and not stream.sent
+            is_full = exc.error_code == FULL and can_reply
             await stream.finish(make_full_reply(exc) if is_full else StreamEnded(str(exc)))
         finally:
-            self._streams.pop(stream.stream, None)
-            self._peers.forget(stream)
+            self._ends.forget(stream)
 
     async def _serve(self, stream: HostStream, hosted: HostedSession | None) -> None:
         """Serve a stream until either end closes it, or the session moves."""
@@ -290,8 +251,8 @@ class BridgeHost:
         command = stream.opened.command
         while (running := self._running.get(command)) is not None:
             await running.wait()
-        recorded = hosted.find_command(command)
-        if recorded is not None:
+        recorded = hosted.state.commands.get(command)
+        if recorded is not None:  # it was carried out before, perhaps on another host
             stream.put(_replies.decode(recorded))
             return
         if hosted.writer.is_full:
@@ -308,7 +269,7 @@ class BridgeHost:
             if stream.opened.new_session and reply.status < REFUSED:
                 # Lists have it even if this host dies before it writes what others see of its sessions.
                 with suppress(ClusterError):
-                    new = SessionKey(hosted.key.tenant, stream.opened.new_session)
+                    new = LogKey(hosted.key.tenant, stream.opened.new_session)
                     await self._sessions.summaries.write(new)
             stream.put(reply)
         finally:
@@ -316,10 +277,19 @@ class BridgeHost:
             done.set()
 
     async def _collect(self, stream: HostStream) -> WholeReply:
-        collector = ReplyCollector()
+        """The whole reply of the application."""
+        head, parts = ReplyHead(500, []), list[bytes]()
+
+        async def send(message: Message) -> None:
+            nonlocal head
+            if message["type"] == "http.response.start":
+                head = ReplyHead(message["status"], list(message.get("headers", ())))
+            elif message["type"] == "http.response.body":
+                parts.append(message.get("body", b""))
+
         NEW_SESSION_ID.set(stream.opened.new_session)
-        await self._run_app(stream, collector.send)
-        return collector.reply()
+        await self._run_app(stream, send)
+        return WholeReply(head.status, head.headers, b"".join(parts))
 
     async def _run_app(self, stream: HostStream, send: Send) -> None:
         scope = {**make_scope(stream.opened, stream), PRINCIPAL: stream.opened.principal}
@@ -331,57 +301,10 @@ class BridgeHost:
                 stream.put(SocketClosed(1011, "internal_error: a fault of the host, which its log describes"))
 
 
-def is_plain(stream: HostStream) -> bool:
-    """Whether a request can still get one whole reply."""
-    return stream.opened.kind == "http" and not stream.sent
-
-
 def make_full_reply(exc: ClusterError) -> WholeReply:
     """What a client is told if the log has no room: nothing was accepted."""
     code = "cluster_unavailable"
     return WholeReply(STATUS[code], [(b"content-type", b"application/json")], error_body(code, str(exc)))
-
-
-async def ignore_tenant(tenant: str) -> None:
-    """Without quotas, nothing has to be known of tenants."""
-
-
-class HostServices:
-    """What a host needs besides its sessions to be reached by gateways."""
-
-    def __init__(self, tokens: ClusterTokens, spending: ClusterSpending, limits: TenantLimits) -> None:
-        self._tokens = tokens
-        self._spending = spending
-        self._limits = limits
-
-    async def close(self) -> None:
-        self._limits.close()
-        await self._spending.close()
-        await self._tokens.close()
-
-
-async def add_bridge(host: Host, prefix: str) -> HostServices:
-    """Let the gateways of the cluster reach a host. Raises ClusterError, UsageError."""
-    registry, hub = host.cluster.registry, host.hub
-    quotas = read_tenant_quotas(host.settings.tenant_quotas)
-    if host.settings.tenant_secrets:
-        hub.find_secrets = TenantSecrets(Path(host.settings.tenant_secrets)).find
-    tokens = ClusterTokens(registry, None, host.cluster.secret)
-    await tokens.start()
-    spending = ClusterSpending(hub.spending, hub.database, registry, host.name)
-    await spending.start()
-    limits = TenantLimits(registry, quotas, spending, hub.database)
-    host.gate = HostGate(tokens)
-    hub.find_quotas = tokens.find_quotas
-    hub.find_roots = tokens.find_roots
-    hub.limits = limits
-    app = HostRoutes(host.app, hub, host.sessions.resting)
-    bridge = BridgeHost(host.cluster.bus, prefix, host.name, app, host.sessions, host.cluster.secret)
-    bridge.prepare = limits.prepare
-    bridge.is_valid = tokens.is_valid
-    await bridge.start()
-    host.services.append(bridge)
-    return HostServices(tokens, spending, limits)
 
 
 NO_EDITOR = Editor(RpcConnection(lambda line: None), ClientCapabilities())
@@ -409,10 +332,9 @@ class CallError(Struct, frozen=True, kw_only=True):
 class HostRoutes:
     """The application of a host with these routes."""
 
-    def __init__(self, app: ASGIApp, hub: SessionHub, resting: RestingSessions) -> None:
+    def __init__(self, app: ASGIApp, hub: SessionHub) -> None:
         self._app = app
         self._hub = hub
-        self._resting = resting
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PATH):
@@ -429,18 +351,10 @@ class HostRoutes:
         path = request.scope["path"]
         if path.startswith(EDITORS):
             return await self._call(path.removeprefix(EDITORS), principal, await request.body())
-        loaded = [row["id"] for row in self._hub.database.rows("SELECT id FROM sessions")]
+        loaded = self._hub.list_ids()
         if path == f"{PATH}sessions":
-            query = read_query(request.query_params)
-            found, total = self._hub.find_sessions(principal, query)
-            matches = self._resting.search.find(principal, query.search) if query.search else {}
-            return json_response({"loaded": loaded, "sessions": found, "total": total, "matches": matches})
-        if path == f"{PATH}costs":
-            days = read_days(request.query_params)
-            self._hub.indexer.index_marked()
-            costs = self._hub.indexer.turns.costs(principal, days), self._resting.turns.costs(principal, days)
-            budget = {"usd": principal.quotas.usd, "used": self._hub.spending.of(principal.name).usd}
-            return json_response({"costs": costs, "budget": budget})
+            found, total = self._hub.find_sessions(principal, read_query(request.query_params))
+            return json_response({"loaded": loaded, "sessions": found, "total": total})
         if path == f"{PATH}questions":
             page = self._hub.questions.list_open(principal, request.query_params.get("session"))
             return json_response({"loaded": loaded, **msgspec.structs.asdict(page)})

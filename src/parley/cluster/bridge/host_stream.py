@@ -25,14 +25,11 @@ from parley.cluster.bridge.messages import (
     WINDOW_BYTES,
     AttachedAt,
     BodyPart,
-    BusFrame,
     ClientGone,
     ClientMessage,
     Credit,
-    FrameReceiver,
-    FrameSender,
+    FrameContent,
     FromHost,
-    LostFrame,
     OpenStream,
     ReplyHead,
     SessionLines,
@@ -43,21 +40,22 @@ from parley.cluster.bridge.messages import (
     make_stream_keys,
     size_of,
 )
+from parley.cluster.bridge.streams import BusStream
 from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.host_sessions import MOVED, HostedSession
 from parley.cluster.session_log.writer import LogFull
 from parley.gateway.http.frames import EXTENSION, split_lines
 from parley.gateway.questions import is_same_answer
 from parley.gateway.reporting import WHO
-from parley.gateway.subscriber import Batch, Numbered
+from parley.gateway.subscriber import LineBatch, Numbered
+from parley.protocol.peek import peek
 
-RESPONSE = b'{"type":"control_response"'
 PART_BYTES = WINDOW_BYTES // 4
 """How much of a long body is sent at a time."""
 NONCE_BYTES = 16
 
 
-class HostStream:
+class HostStream(BusStream):
     """A stream, as the host sees it. Also the line socket of a WebSocket (`gateway/http/frames.py`)."""
 
     def __init__(
@@ -69,17 +67,13 @@ class HostStream:
         secret: ClusterSecret = NO_SECRET,
     ) -> None:
         """`wait_all` waits until what any session has said so far is committed."""
+        super().__init__(bus, opened.stream, opened.inbox)
         self.opened = opened
-        self.stream = opened.stream
-        self.peer = opened.inbox
         self.shard = shard
-        self._bus = bus
         self._hosted: HostedSession | None = None
         self._wait_all = wait_all
         self.nonce = secrets.token_bytes(NONCE_BYTES) if secret else b""
-        keys = make_stream_keys(secret, opened.stream, self.nonce)
-        self._sender = FrameSender(opened.stream, bus.max_payload_bytes, keys.host)
-        self._receiver = FrameReceiver(keys.gateway)
+        self.receive_key, self.send_key = make_stream_keys(secret, opened.stream, self.nonce)
         self._has_begun = not secret
         self._incoming: deque[ClientMessage] = deque()
         """The messages of the client of a WebSocket."""
@@ -106,14 +100,6 @@ class HostStream:
         self._pump: asyncio.Task[None] | None = None
         self._head: ReplyHead | None = None
 
-    @property
-    def received(self) -> int:
-        return self._receiver.received
-
-    @property
-    def sent(self) -> int:
-        return self._sender.sent
-
     # The life of a stream.
 
     def use(self, hosted: HostedSession | None) -> None:
@@ -121,7 +107,7 @@ class HostStream:
         self._hosted = hosted
         self._pump = asyncio.create_task(self._send_waiting())
 
-    def end(self, reason: str) -> None:
+    def lose(self, reason: str, *, is_silent: bool = False) -> None:
         """End the stream before its time; the gateway is told why."""
         if not self._ended.done():
             self._ended.set_result(reason)
@@ -175,17 +161,11 @@ class HostStream:
     async def finish(self, content: FromHost) -> None:
         """Send a last content now."""
         with suppress(ClusterError):
-            await self._publish(content)
+            await self.publish(content)
 
     # From the gateway.
 
-    def on_frame(self, frame: BusFrame) -> None:
-        """Raises BadSignature if another sender made it."""
-        try:
-            content = self._receiver.join(frame)
-        except (LostFrame, msgspec.MsgspecError) as exc:
-            self.end(str(exc))
-            return
+    def take(self, content: FrameContent) -> None:
         self._has_begun = True
         match content:
             case BodyPart():
@@ -239,11 +219,13 @@ class HostStream:
     def _is_answered(self, line: bytes) -> bool:
         """Whether a line that is sent again is the answer that has decided a question."""
         live = None if self._hosted is None else self._hosted.live
-        if live is None or not line.startswith(RESPONSE):
+        if live is None:
             return False
-        response = msgspec.json.decode(line).get("response")
-        request_id = response.get("request_id") if isinstance(response, dict) else None
-        return is_same_answer(live.log, str(request_id), line, self.opened.principal.name)
+        with suppress(msgspec.DecodeError):
+            head = peek(line)
+            if head.type == "control_response":
+                return is_same_answer(live.log, str(head.response.request_id), line, self.opened.principal.name)
+        return False
 
     # To the gateway.
 
@@ -255,7 +237,7 @@ class HostStream:
             case "http.response.body":
                 await self._send_body(message.get("body", b""), has_more=message.get("more_body", False))
             case "websocket.send":
-                await self._wait_writable()
+                await self._writable.wait()
                 text = message.get("text")
                 self.put(SocketText(text if text is not None else message["bytes"].decode()))
             case "websocket.close":
@@ -269,15 +251,12 @@ class HostStream:
                 return
             self.put(head)
         for start in range(0, len(body), PART_BYTES):
-            await self._wait_writable()
+            await self._writable.wait()
             if self._is_gone:
                 return
             self.put(BodyPart(body[start : start + PART_BYTES], has_more=True))
         if not has_more:
             self.put(BodyPart(b"", has_more=False))
-
-    async def _wait_writable(self) -> None:
-        await self._writable.wait()
 
     @property
     def is_writable(self) -> bool:
@@ -286,12 +265,12 @@ class HostStream:
     def attached(self, cursor: int) -> None:
         self.put(AttachedAt(cursor))
 
-    def write_now(self, batch: Batch, *, numbered: bool) -> None:
+    def write_now(self, batch: LineBatch, *, numbered: bool) -> None:
         self.put(encode_lines(batch.lines))
 
     async def write_lines(self, lines: list[Numbered], *, numbered: bool) -> None:
         for part in split_lines(lines):
-            await self._wait_writable()
+            await self._writable.wait()
             if self._is_gone:
                 raise ClientDisconnected
             self.put(encode_lines(part))
@@ -320,7 +299,7 @@ class HostStream:
                     await self._hosted.writer.wait_committed(position, waits_for_room=not is_reply)
                 else:
                     await self._wait_all()
-                await self._publish(content)
+                await self.publish(content)
             self._is_sending = False
             self._drained.set()
             self._wake.clear()
@@ -337,28 +316,6 @@ class HostStream:
             lines += following.lines
             size += size_of(following)
         return SessionLines(lines)
-
-    async def _publish(self, content: FromHost) -> None:
-        for data in self._sender.cut(content):
-            await self._bus.publish(self.peer, data)
-
-
-class ReplyCollector:
-    """Takes the whole reply of an application."""
-
-    def __init__(self) -> None:
-        self._status = 500
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: list[bytes] = []
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status, self._headers = message["status"], list(message.get("headers", ()))
-        elif message["type"] == "http.response.body":
-            self._body.append(message.get("body", b""))
-
-    def reply(self) -> WholeReply:
-        return WholeReply(self._status, self._headers, b"".join(self._body))
 
 
 def encode_lines(lines: list[Numbered]) -> SessionLines:

@@ -17,24 +17,17 @@ of the gateway, so an `OpenStream` that was recorded and is sent again has no ef
 from __future__ import annotations
 
 import hashlib
-import hmac
-import time
-from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar
+from uuid import uuid4
 
 import msgspec
 
-from parley.cluster.base import Request, SessionKey
+from parley.cluster.base import BusRequest, LogKey
 from parley.cluster.cluster_secret import SEALED, BadSignature, ClusterSecret
 from parley.gateway.security.access import Principal
 from parley.protocol.base import Struct
 
 WINDOW_BYTES = 1024 * 1024
 """How much a host sends on a stream before the gateway has passed it on."""
-ALIVE_SECONDS = 0.5
-"""How often each end says which streams it has."""
-SILENT_SECONDS = 3.0
-"""An end that has not been heard for so long is dead."""
 FRAME_MARGIN_BYTES = 4096
 """What a message on the bus has besides the data of its frame."""
 MAC_BYTES = 16
@@ -49,21 +42,21 @@ Headers = list[tuple[bytes, bytes]]
 class OpenStream(Struct, frozen=True, kw_only=True):
     """A request, or a WebSocket. The principal is what the gateway has found out; headers say nothing about it."""
 
-    stream: str
+    stream: str = ""
     """Another one for each attempt."""
-    command: str
+    command: str = msgspec.field(default_factory=lambda: uuid4().hex)
     """The same for each attempt: the host carries a command out once."""
-    inbox: str
+    inbox: str = ""
     """Where the frames of the host go."""
     principal: Principal
-    kind: str
+    kind: str = "http"
     """`http` or `websocket`."""
     method: str = "GET"
     path: str
     query: bytes = b""
     headers: Headers = []
     scheme: str = "http"
-    key: SessionKey | None = None
+    key: LogKey | None = None
     """The session; None if the request is about all sessions of the host."""
     new_session: str = ""
     """The id of the session that the request creates."""
@@ -199,13 +192,13 @@ encode = msgspec.msgpack.Encoder().encode
 _opens = msgspec.msgpack.Decoder(OpenStream)
 _answers = msgspec.msgpack.Decoder(Accepted | Declined)
 _frames = msgspec.msgpack.Decoder(BusFrame | Alive)
-_contents = msgspec.msgpack.Decoder(FrameContent)
 decode_open = _opens.decode
 decode_answer = _answers.decode
 decode_frame = _frames.decode
+decode_content = msgspec.msgpack.Decoder(FrameContent).decode
 
 
-def decode_message(secret: ClusterSecret, request: Request) -> BusFrame | Alive:
+def decode_message(secret: ClusterSecret, request: BusRequest) -> BusFrame | Alive:
     """A message in an inbox. The receiver of its stream checks a frame. Raises BadSignature, MsgspecError."""
     is_sealed = request.data.startswith(SEALED)
     data = secret.unseal(request.subject, request.data) if is_sealed else request.data
@@ -215,15 +208,9 @@ def decode_message(secret: ClusterSecret, request: Request) -> BusFrame | Alive:
     return message
 
 
-class StreamKeys(Struct, frozen=True):
-    """What the ends of a stream sign their frames with. Empty without a secret of the cluster."""
-
-    gateway: bytes = b""
-    host: bytes = b""
-
-
-def make_stream_keys(secret: ClusterSecret, stream: str, nonce: bytes) -> StreamKeys:
-    return StreamKeys(secret.sign(f"gateway.{stream}", nonce), secret.sign(f"host.{stream}", nonce))
+def make_stream_keys(secret: ClusterSecret, stream: str, nonce: bytes) -> tuple[bytes, bytes]:
+    """What the gateway and the host sign the frames of a stream with. Empty without a secret of the cluster."""
+    return secret.sign(f"gateway.{stream}", nonce), secret.sign(f"host.{stream}", nonce)
 
 
 def make_mac(key: bytes, number: int, data: bytes, is_last: bool) -> bytes:
@@ -232,50 +219,6 @@ def make_mac(key: bytes, number: int, data: bytes, is_last: bool) -> bytes:
     mac = hashlib.blake2b(b"%d.%d." % (number, is_last), key=key, digest_size=MAC_BYTES)
     mac.update(data)
     return mac.digest()
-
-
-class FrameSender:
-    """Numbers the frames of one end of a stream."""
-
-    def __init__(self, stream: str, max_bytes: int, key: bytes = b"") -> None:
-        self.stream = stream
-        self.key = key
-        self.sent = 0
-        self._max_bytes = max(1, max_bytes - FRAME_MARGIN_BYTES)
-
-    def cut(self, content: FrameContent) -> Iterator[bytes]:
-        """The messages for the bus that carry the content."""
-        data = encode(content)
-        for start in range(0, len(data), self._max_bytes):
-            part = data[start : start + self._max_bytes]
-            self.sent += 1
-            is_last = start + len(part) == len(data)
-            yield encode(BusFrame(self.stream, self.sent, part, is_last, make_mac(self.key, self.sent, part, is_last)))
-
-
-class FrameReceiver:
-    """Joins the frames of the other end of a stream."""
-
-    def __init__(self, key: bytes = b"") -> None:
-        self.key = key
-        self.received = 0
-        self._parts: list[bytes] = []
-
-    def join(self, frame: BusFrame) -> FrameContent | None:
-        """The content that a frame completes, if any. Raises LostFrame, BadSignature."""
-        mac = make_mac(self.key, frame.number, frame.data, frame.is_last)
-        if self.key and not hmac.compare_digest(frame.mac, mac):
-            raise BadSignature(f"a frame of the stream {frame.stream} does not have the signature of its other end")
-        if frame.number != self.received + 1:
-            raise LostFrame(f"frame {self.received + 1} of a stream was lost on the bus")
-        self.received += 1
-        self._parts.append(frame.data)
-        if not frame.is_last:
-            return None
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts = []
-        content: FrameContent = _contents.decode(data)
-        return content
 
 
 def is_final(content: FrameContent) -> bool:
@@ -293,79 +236,3 @@ def size_of(content: FrameContent) -> int:
         case SocketText():
             return len(content.data)
     return 0
-
-
-class LostFrame(Exception):
-    """The bus has lost a message, so the stream cannot be continued."""
-
-
-class Watched(Protocol):
-    """A stream, as its end knows it."""
-
-    stream: str
-    peer: str
-    """The inbox of the other end."""
-
-    @property
-    def received(self) -> int:
-        """How many frames have come."""
-
-
-Stream = TypeVar("Stream", bound=Watched)
-
-
-class _Seen(Struct):
-    opened_at: float
-    is_listed: bool = False
-    """Whether the other end has named the stream. A message that was sent before it was opened does not."""
-
-
-class Peers:
-    """The other ends of all streams of a process."""
-
-    def __init__(self) -> None:
-        self._heard_at: dict[str, float] = {}
-        self._seen: dict[str, _Seen] = {}
-
-    def add(self, stream: Watched) -> None:
-        now = time.monotonic()
-        self._heard_at[stream.peer] = now
-        self._seen[stream.stream] = _Seen(now)
-
-    def forget(self, stream: Watched) -> None:
-        self._seen.pop(stream.stream, None)
-
-    def hear(self, alive: Alive, streams: Iterable[Stream]) -> list[Stream]:
-        """Take note of a sign of life; returns the streams that the sender does not have, or that have lost frames."""
-        now = time.monotonic()
-        self._heard_at[alive.inbox] = now
-        lost = []
-        for stream in streams:
-            seen = self._seen.get(stream.stream)
-            if stream.peer != alive.inbox or seen is None:
-                continue
-            sent = alive.streams.get(stream.stream)
-            if sent is not None:
-                seen.is_listed = True
-            if (sent is None and (seen.is_listed or stream.received or now - seen.opened_at > SILENT_SECONDS)) or (
-                sent is not None and sent > stream.received
-            ):
-                lost.append(stream)
-        return lost
-
-    def find_silent(self, streams: Iterable[Stream]) -> list[Stream]:
-        """The streams whose other end has not been heard for too long."""
-        oldest = time.monotonic() - SILENT_SECONDS
-        silent = {peer for peer, at in self._heard_at.items() if at < oldest}
-        lost = [stream for stream in streams if stream.peer in silent]
-        for peer in silent:
-            del self._heard_at[peer]
-        return lost
-
-
-def list_sent(streams: Iterable[tuple[str, str, int]]) -> dict[str, dict[str, int]]:
-    """By peer: how many frames were sent on each stream. `streams`: peer, stream, count."""
-    found: dict[str, dict[str, int]] = {}
-    for peer, stream, count in streams:
-        found.setdefault(peer, {})[stream] = count
-    return found

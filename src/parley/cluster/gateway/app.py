@@ -1,151 +1,121 @@
-"""The application of a gateway of a cluster: the routes of `gateway/http/routes.py`, served by hosts.
+"""A gateway of a cluster: the routes of `gateway/http/app.py`, most of them served by hosts.
 
 The gateway checks who sends a request and whether the token allows it. `merge.py` says which host serves which route.
-`LocalRoutes` are those that the gateway serves by itself: tokens, documents, and how it is.
+`listening on http://HOST:PORT` is written to stderr when it is ready. At SIGTERM or SIGINT it closes its connections,
+which clients make again with another gateway, and ends. The sessions do not notice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import groupby
-from uuid import uuid4
+import socket
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from parley.cluster.base import ClusterError, SessionKey
-from parley.cluster.bridge.messages import OpenStream
+from parley.acp.agent import AcpAgent
+from parley.cluster.base import Cluster, ClusterError, LogKey
+from parley.cluster.bridge.gateway import Dialer
+from parley.cluster.bridge.messages import OpenStream, SocketClosed
 from parley.cluster.cluster_tokens import ClusterTokens
+from parley.cluster.gateway.editors import ClusterEditorSessions
 from parley.cluster.gateway.events import make_response, relay_events, relay_merged_events
-from parley.cluster.gateway.merge import CREATE, FORK, LOCAL, RULES, Merge, MergedEvents, merge
+from parley.cluster.gateway.merge import CREATE, FORK, LOCAL, Merge, find_rule, merge
+from parley.cluster.gateway.merge import EVENTS as MERGED_EVENTS
 from parley.cluster.gateway.router import Router, select_headers, unreachable
-from parley.cluster.gateway.sockets import serve_socket
-from parley.gateway.http.api_types import CreatedToken, ServerStatus, TokenList
-from parley.gateway.http.app import encode_schema
-from parley.gateway.http.auth import PEER, Gate
-from parley.gateway.http.replies import PacedReplies, ReplyHeaders, error_response, json_response, read_as, receive_body
-from parley.gateway.http.routes import (
-    ENDPOINTS,
-    EVENTS,
-    OPEN_ENDPOINTS,
-    SOCKETS,
-    Cors,
-    Endpoint,
-    encode_document,
-    refuse_route,
-    report_fault,
-)
-from parley.gateway.http.static_files import StaticFiles
+from parley.cluster.gateway.sockets import RESTART, close, find_target, relay
+from parley.cluster.join import NoCluster, warn_of_exposure
+from parley.gateway.editor_sessions import relay_editor
+from parley.gateway.http.app import ServerApi, route
+from parley.gateway.http.auth import Gate
+from parley.gateway.http.replies import receive_body
+from parley.gateway.http.routes import EVENTS, Endpoint
 from parley.gateway.refusal import Refusal
-from parley.gateway.reporting import RequestLog, ServerLog
+from parley.gateway.reporting import ServerLog
 from parley.gateway.security.access import Principal
-from parley.gateway.security.quotas import OpenConnections
-from parley.gateway.security.tokens import TokenRequest
-from parley.gateway.session_options import require
+from parley.gateway.server import (
+    GatewayServer,
+    ServerSettings,
+    answer_probes,
+    collect_less,
+    listen_and_serve,
+    watch_signals,
+)
 
 PROBE_SECONDS = 2.0
 
 
-class ClusterApp:
-    def __init__(self, gate: Gate, router: Router, tokens: ClusterTokens, log: ServerLog) -> None:
-        self._gate = gate
-        self._router = router
-        self._tokens = tokens
-        self._log = log
-        self._local = LocalRoutes(router, tokens, gate.connections)
-        tokens.on_change = gate.connections.end_invalid
-        self._connections: dict[asyncio.Task[None], str] = {}
-        """The connections that are open, with the names of their tokens."""
+class ClusterApi(ServerApi):
+    """The sessions of the hosts of a cluster."""
 
-    def app(self) -> Starlette:
-        routes: list[BaseRoute] = [
-            *(WebSocketRoute(row.path, getattr(self, f"_serve_{row.name}")) for row in SOCKETS),
-            *(self._route(path, list(rows)) for path, rows in groupby(ENDPOINTS, lambda row: row.path)),
-            *(Route(row.path, getattr(self._local, row.handler.__name__)) for row in OPEN_ENDPOINTS),
-            *StaticFiles(self._gate).routes(),
-        ]
-        app = Starlette(
-            routes=routes,
-            exception_handlers={HTTPException: refuse_route, Exception: report_fault},
-            middleware=[
-                Middleware(RequestLog, self._log),
-                Middleware(ReplyHeaders),
-                Middleware(Cors, self._gate),
-                Middleware(PacedReplies, self._gate),
-            ],
-        )
-        app.router.redirect_slashes = False
-        return app
+    def __init__(self, gate: Gate, router: Router, log: ServerLog) -> None:
+        super().__init__(gate, log)
+        self._router = router
+        self._is_stopping = False
+        self._connections: set[asyncio.Task[None]] = set()
+        """The WebSockets that are open."""
+
+    async def find_problem(self) -> str:
+        """Whether the gateway does not reach the cluster."""
+        if self._is_stopping:
+            return "draining"
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await self._router.cluster.registry.get("config.cluster")
+        except (ClusterError, TimeoutError):
+            return "no connection to the cluster"
+        return ""
+
+    def explain(self, exc: Exception) -> Refusal:
+        return super().explain(unreachable(exc) if isinstance(exc, ClusterError) else exc)
 
     # Connections.
 
-    async def _serve_socket(self, socket: WebSocket) -> None:
-        await serve_socket(socket, self._gate, self._router, self._register)
+    async def socket(self, socket: WebSocket, principal: Principal) -> Coroutine[Any, Any, None]:
+        target = await find_target(socket, self._router, principal)
+        return self._run_until_stopped(socket, relay(socket, self._router, target))
 
-    async def _serve_editor(self, socket: WebSocket) -> None:
-        from parley.cluster.gateway.editors import serve_editor
+    async def editor(self, socket: WebSocket, principal: Principal) -> Coroutine[Any, Any, None]:
+        sessions = ClusterEditorSessions(self._router, principal, self.log.warn)
+        work = relay_editor(socket, lambda connection: AcpAgent(connection, sessions))
+        return self._run_until_stopped(socket, work)
 
-        await serve_editor(socket, self._gate, self._router, self._register, self._log.warn)
-
-    @contextmanager
-    def _register(self, principal: Principal, task: asyncio.Task[None]) -> Iterator[None]:
-        self._connections[task] = principal.name
+    async def _run_until_stopped(self, socket: WebSocket, work: Coroutine[Any, Any, None]) -> None:
+        """If the gateway ends the connection, tell the client that it may connect again."""
+        task = asyncio.create_task(work)
+        self._connections.add(task)
         try:
-            yield
+            await asyncio.wait([task])
         finally:
-            del self._connections[task]
-
-    async def end_expired(self) -> None:
-        """End the connections of tokens that are not valid any more."""
-        self._gate.connections.end_invalid()
+            task.cancel()
+            self._connections.discard(task)
+        if task.cancelled():
+            await close(socket, SocketClosed(RESTART, ""))
+        else:
+            task.result()
 
     def stop(self) -> None:
         """End all connections; clients connect again, to another gateway."""
-        self._local.is_stopping = True
+        self._is_stopping = True
         for task in self._connections:
             task.cancel()
 
     # Requests.
 
-    def _route(self, path: str, rows: list[Endpoint]) -> Route:
-        """The route of a path, with one row per method."""
-        by_method = {row.method: row for row in rows}
-
-        async def endpoint(request: Request) -> Response:
-            row = by_method["GET" if request.method == "HEAD" else request.method]
-            try:
-                principal = self._gate.require(request)
-                if row.scope is not None:
-                    require(principal, row.scope, f"{row.method} {path}")
-                return await self._handle(row, request, principal)
-            except Refusal as refusal:
-                return error_response(refusal)
-            except ClusterError as exc:
-                return error_response(unreachable(exc))
-
-        return Route(path, endpoint, methods=list(by_method))
-
-    async def _handle(self, row: Endpoint, request: Request, principal: Principal) -> Response:
-        """Raises Refusal, ClusterError."""
-        name = row.handler.__name__
-        match rule := RULES[name]:
-            case _ if rule == LOCAL:
-                handler = getattr(self._local, name)
-                return await handler(request, principal)  # type: ignore[no-any-return]
+    async def answer(self, row: Endpoint, request: Request, principal: Principal) -> Response:
+        match rule := find_rule(row):
             case Merge():
-                return make_response(
-                    await merge(self._router, rule, make_open(request, principal), request.query_params)
-                )
-            case MergedEvents():
-                return await relay_merged_events(self._router, self._tokens, make_open(request, principal))
+                opened = make_open(request, principal)
+                return make_response(await merge(self._router, rule, opened, request.query_params))
+            case _ if rule == MERGED_EVENTS:
+                return await relay_merged_events(self._router, self.gate.tokens, make_open(request, principal))
+            case _ if rule == LOCAL:
+                return await super().answer(row, request, principal)
         new = ""
         if rule == CREATE:
             key = self._router.new_session(principal)
@@ -161,14 +131,10 @@ class ClusterApp:
         return make_response(await self._router.call(msgspec.structs.replace(opened, body=body)))
 
 
-def make_open(request: Request, principal: Principal, key: SessionKey | None = None, new: str = "") -> OpenStream:
+def make_open(request: Request, principal: Principal, key: LogKey | None = None, new: str = "") -> OpenStream:
     """A request as hosts get it."""
     return OpenStream(
-        stream="",
-        inbox="",
-        command=uuid4().hex,
         principal=principal,
-        kind="http",
         method=request.method,
         scheme=request.url.scheme,
         path=request.scope["path"],
@@ -179,60 +145,67 @@ def make_open(request: Request, principal: Principal, key: SessionKey | None = N
     )
 
 
-class LocalRoutes:
-    """Its methods have the names of those of `Api`."""
+FIRST_HOST_SECONDS = 60
+FIRST_HOST_POLL_SECONDS = 0.25
+Connect = Callable[[], Awaitable[Cluster]]
 
-    def __init__(self, router: Router, tokens: ClusterTokens, connections: OpenConnections) -> None:
-        self._router = router
-        self._tokens = tokens
-        self._connections = connections
-        self.is_stopping = False
 
-    # Without a token.
+class ClusterGateway:
+    """A gateway in this process."""
 
-    async def health(self, request: Request) -> Response:
-        return json_response(ServerStatus(status="ok"))
+    def __init__(
+        self, cluster: Cluster, prefix: str, settings: ServerSettings, token: str | None, log: ServerLog
+    ) -> None:
+        self._tokens = ClusterTokens(cluster.registry, token, cluster.secret)
+        self._dialer = Dialer(cluster.bus, prefix, cluster.secret)
+        gate = Gate(self._tokens, is_open=token is None)
+        self._api = ClusterApi(gate, Router(cluster, prefix, self._dialer), log)
+        self.server = GatewayServer(settings, gate, self._api.app(route), log)
 
-    async def ready(self, request: Request) -> Response:
-        """Whether the gateway reaches the cluster."""
-        if self.is_stopping:
-            return json_response(ServerStatus(status="draining"), 503)
+    async def start(self, listener: socket.socket) -> str:
+        """Listen; returns the address. Raises ClusterError."""
+        await self._tokens.start()
+        await self._dialer.start()
+        return await self.server.start(listener)
+
+    async def stop(self) -> None:
+        self._api.stop()
+        await self.server.stop()
+        await self._dialer.close()
+        await self._tokens.close()
+
+
+def run_cluster_gateway(connect: Connect, prefix: str, settings: ServerSettings, log: ServerLog) -> int:
+    """Serve until a signal; returns the exit code. Raises UsageError, ClusterError."""
+
+    async def serve(listener: socket.socket, token: str | None) -> None:
+        cluster = await connect_in_time(connect, log)
         try:
-            async with asyncio.timeout(PROBE_SECONDS):
-                await self._router.cluster.registry.get("config.cluster")
-        except (ClusterError, TimeoutError):
-            return json_response(ServerStatus(status="no connection to the cluster"), 503)
-        return json_response(ServerStatus(status="ready"))
+            warn_of_exposure(cluster, log)
+            gateway = ClusterGateway(cluster, prefix, settings, token, log)
+            stop = asyncio.Event()
+            watch_signals(stop, gateway.server.reload)
+            async with answer_probes(settings, lambda: not stop.is_set()):
+                await gateway.start(listener)
+                await gateway.server.wait(stop)
+                await gateway.stop()
+        finally:
+            await cluster.close()
 
-    async def show_openapi(self, request: Request) -> Response:
-        return await self._show_document("openapi")
+    return listen_and_serve(settings, log, serve, collect_less)
 
-    async def show_asyncapi(self, request: Request) -> Response:
-        return await self._show_document("asyncapi")
 
-    async def _show_document(self, name: str) -> Response:
-        return Response(await asyncio.to_thread(encode_document, name), media_type="application/json")
-
-    # With a token.
-
-    async def show_principal(self, request: Request, principal: Principal) -> Response:
-        scopes = sorted(principal.scopes)
-        return json_response({"name": principal.name, "tenant": principal.tenant, "scopes": scopes})
-
-    async def show_schema(self, request: Request, principal: Principal) -> Response:
-        return Response(await asyncio.to_thread(encode_schema), media_type="application/json")
-
-    async def list_tokens(self, request: Request, principal: Principal) -> Response:
-        return json_response(TokenList(tokens=self._tokens.list()))
-
-    async def create_token(self, request: Request, principal: Principal) -> Response:
-        wanted = await read_as(request, TokenRequest)
-        made = CreatedToken(name=wanted.name, token=await self._tokens.add(wanted))
-        return json_response(made, 201)
-
-    async def revoke_token(self, request: Request, principal: Principal) -> Response:
-        name = request.path_params["name"]
-        self._connections.spare(request.scope.get(PEER))
-        if not await self._tokens.remove(name):
-            raise Refusal("unknown_token", f"there is no token {name!r}")
-        return Response(status_code=204)
+async def connect_in_time(connect: Connect, log: ServerLog) -> Cluster:
+    """Connect; if there is no cluster yet, wait for its first host. Raises ClusterError."""
+    deadline = time.monotonic() + FIRST_HOST_SECONDS
+    is_reported = False
+    while True:
+        try:
+            return await connect()
+        except NoCluster as exc:
+            if time.monotonic() > deadline:
+                raise
+            if not is_reported:
+                log.say(f"{exc}; waiting", "waiting")
+            is_reported = True
+            await asyncio.sleep(FIRST_HOST_POLL_SECONDS)

@@ -20,37 +20,15 @@ import msgspec
 from parley.cluster.bridge.messages import ANSWER, LIVE
 from parley.gateway.live_session import CALLBACKS, has_only_tool_results, make_own_uuid
 from parley.gateway.subscriber import REPLY, Numbered
-from parley.protocol.base import UNSET, Struct
+from parley.protocol.base import Struct
+from parley.protocol.peek import Head, peek
 
-RESPONSE = b'{"type":"control_response"'
-REQUEST = b'{"type":"control_request"'
-CANCELLED = b'{"type":"control_cancel_request"'
-RESULT = b'{"type":"result"'
-LIFECYCLE = b'{"type":"command_lifecycle"'
-USER = b'{"type":"user"'
 DECLARATIONS = ("initialize", "mcp_set_servers")
 """The requests by which a client says what it provides."""
 ENDED_STATES = frozenset({"completed", "cancelled"})
 NUMBERS = {LIVE: None, ANSWER: REPLY}
 MOST_KEPT = 10_000
 """How many lines of a client are kept at most; the oldest make room."""
-
-
-class _Line(Struct):
-    """What has to be known of a line."""
-
-    type: Any = UNSET
-    uuid: Any = UNSET
-    request_id: Any = UNSET
-    request: Any = UNSET
-    response: Any = UNSET
-    message: Any = UNSET
-    state: Any = UNSET
-    command_uuid: Any = UNSET
-    user_message_uuids: Any = UNSET
-
-
-_decoder = msgspec.json.Decoder(_Line)
 
 
 class SentLine(Struct):
@@ -116,26 +94,27 @@ class ClientState:
     def _read(self, line: bytes) -> SentLine | None:
         """What has to be remembered of a line; None if it answers an engine that is gone."""
         try:
-            found = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            head = peek(line)
+        except msgspec.DecodeError:
             return SentLine(line)  # the session says what is wrong with it
-        if found.type == "control_request" and isinstance(found.request_id, str | int):
-            return SentLine(line, request_id=found.request_id)
-        if found.type == "control_response" and isinstance(found.response, dict):
-            answered = found.response.get("request_id")
-            if isinstance(answered, str) and answered in self._stale:
-                self._stale.discard(answered)
+        if head.type == "control_request" and head.request_id is not None:
+            return SentLine(line, request_id=head.request_id)
+        if head.type == "control_response":
+            answered = head.response.request_id
+            if answered in self._stale:
+                self._stale.discard(str(answered))
                 return None
             return SentLine(line, answers=str(answered))
-        if found.type == "user" and isinstance(found.message, dict) and not has_only_tool_results(found.message):
-            return self._read_prompt(found, line)
-        return SentLine(line)
+        return self._read_prompt(line) if head.type == "user" else SentLine(line)
 
-    def _read_prompt(self, found: _Line, line: bytes) -> SentLine:
-        uuid = found.uuid
+    def _read_prompt(self, line: bytes) -> SentLine:
+        given = msgspec.json.decode(line)
+        message, uuid = given.get("message"), given.get("uuid")
+        if not isinstance(message, dict) or has_only_tool_results(message):
+            return SentLine(line)
         if not isinstance(uuid, str) or not uuid:
             uuid = make_own_uuid()
-            line = msgspec.json.encode({**msgspec.json.decode(line), "uuid": uuid})
+            line = msgspec.json.encode({**given, "uuid": uuid})
         if any(sent.prompt == uuid for sent in self._kept.values()):
             return SentLine(line)  # it has one result with the first one, or is refused
         return SentLine(line, prompt=uuid)
@@ -176,28 +155,25 @@ class ClientState:
             if self.cursor is not None and number <= self.cursor:
                 return False
             self.cursor = number
-        if line.startswith(RESPONSE):
-            return self._note_response(line)
-        if line.startswith(REQUEST):
-            return self._note_request(line)
-        if line.startswith(CANCELLED):
-            request_id = str(_decoder.decode(line).request_id)
-            self._asked.discard(request_id)
-            self._callbacks.discard(request_id)
-        elif line.startswith(RESULT):
-            uuids = _decoder.decode(line).user_message_uuids
-            self._drop_prompts(uuids if isinstance(uuids, list) else [])
-        elif line.startswith(LIFECYCLE):
-            found = _decoder.decode(line)
-            if found.state in ENDED_STATES:
-                self._drop_prompts([found.command_uuid])
-        elif self._is_repeated and line.startswith(USER):
-            return not self._is_own_prompt(line)
+        head = peek(line)
+        match head.type:
+            case "control_response":
+                return self._note_response(head)
+            case "control_request":
+                return self._note_request(head)
+            case "control_cancel_request":
+                self._asked.discard(str(head.request_id))
+                self._callbacks.discard(str(head.request_id))
+            case "result":
+                self._drop_prompts(head.user_message_uuids or [])
+            case "command_lifecycle" if head.state in ENDED_STATES:
+                self._drop_prompts([head.command_uuid])
+            case "user" if self._is_repeated:
+                return all(sent.prompt != head.uuid for sent in self._kept.values() if sent.prompt)
         return True
 
-    def _note_response(self, line: bytes) -> bool:
-        response = _decoder.decode(line).response
-        request_id = response.get("request_id") if isinstance(response, dict) else None
+    def _note_response(self, head: Head) -> bool:
+        request_id = head.response.request_id
         if request_id in self._repeated_ids:
             self._repeated_ids.discard(request_id)
             return False
@@ -209,14 +185,13 @@ class ClientState:
                 break
         return True
 
-    def _note_request(self, line: bytes) -> bool:
+    def _note_request(self, head: Head) -> bool:
         """An engine that continues asks again under the same id. The client is already working on the answer."""
-        found = _decoder.decode(line)
-        request_id = str(found.request_id)
+        request_id = str(head.request_id)
         is_known = request_id in self._asked
         self._asked.add(request_id)
         self._stale.discard(request_id)  # the next engine asks again, and waits for this answer
-        if isinstance(found.request, dict) and found.request.get("subtype") in CALLBACKS:
+        if head.request.subtype in CALLBACKS:
             self._callbacks.add(request_id)
         return self._numbered or not (is_known and self._is_repeated)
 
@@ -224,10 +199,6 @@ class ClientState:
         for number, sent in list(self._kept.items()):
             if sent.prompt and sent.prompt in uuids:
                 del self._kept[number]
-
-    def _is_own_prompt(self, line: bytes) -> bool:
-        uuid = _decoder.decode(line).uuid
-        return any(sent.prompt == uuid for sent in self._kept.values() if sent.prompt)
 
     # The next owner.
 
@@ -266,5 +237,4 @@ class ClientState:
 
 
 def subtype_of(line: bytes) -> str:
-    request = _decoder.decode(line).request
-    return str(request.get("subtype")) if isinstance(request, dict) else ""
+    return peek(line).request.subtype or ""

@@ -21,12 +21,12 @@ from starlette.responses import Response, StreamingResponse
 from parley.cluster.base import ClusterError
 from parley.cluster.bridge.gateway import GatewayStream, StreamLost
 from parley.cluster.bridge.messages import BodyPart, OpenStream, ReplyHead, WholeReply
-from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.gateway.merge import LIST_QUESTIONS, LIST_SESSIONS, find_hosts, merge
 from parley.cluster.gateway.router import FailedHosts, Pauses, Router
 from parley.gateway.http.event_stream import COMMENT_SECONDS, format_event
 from parley.gateway.refusal import Refusal
-from parley.gateway.session_log.state import OPEN
+from parley.gateway.security.tokens import Tokens
+from parley.gateway.session_log.records import OPEN
 from parley.protocol.base import Json
 
 LAST_EVENT = b"last-event-id"
@@ -207,7 +207,7 @@ class WatchedSessions:
         return [format_event(msgspec.json.encode(event)) for event in events]
 
 
-async def relay_merged_events(router: Router, tokens: ClusterTokens, opened: OpenStream) -> Response:
+async def relay_merged_events(router: Router, tokens: Tokens, opened: OpenStream) -> Response:
     """Raises Refusal."""
     await find_hosts(router)
     kind = WatchedQuestions if opened.path.startswith("/questions") else WatchedSessions
@@ -224,7 +224,7 @@ class HostEvents:
         self._watched = watched
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(MOST_WAITING)
 
-    async def iterate(self, tokens: ClusterTokens) -> AsyncIterator[bytes]:
+    async def iterate(self, tokens: Tokens) -> AsyncIterator[bytes]:
         yield b": connected\n\n"
         keeper = asyncio.create_task(self._follow_hosts())
         try:

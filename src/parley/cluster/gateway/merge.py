@@ -3,41 +3,41 @@
     OWNER       the owner of the session in the path
     CREATE      the owner of the shard of a new session
     LOCAL       the gateway itself
+    EVENTS      all hosts; their event streams are joined
     a Merge     all hosts; the function makes one reply of theirs
 
-`RULES` has one row per handler of `gateway/http/routes.py`. A test fails if one is missing. Together the hosts own
-every shard. One that does not answer is not waited for long (`merge`).
+Together the hosts own every shard. One that does not answer is not waited for long (`merge`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 from starlette.datastructures import QueryParams
 
-from parley.cluster.base import ClusterError, Lease
+from parley.cluster.base import ClusterError, ShardLease
 from parley.cluster.bridge.host import PATH
 from parley.cluster.bridge.messages import OpenStream, WholeReply
 from parley.cluster.gateway.router import Pauses, Router, collect_reply, unreachable
-from parley.cluster.session_summaries import ClusterSession
-from parley.cluster.subjects import encode_token
+from parley.cluster.session_summaries import ClusterSession, list_summaries
 from parley.gateway.http.app import read_query
 from parley.gateway.http.replies import LARGEST, read_number
+from parley.gateway.http.routes import Endpoint
 from parley.gateway.index.session_list import SessionInfo, SessionQuery
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal, Scope
-from parley.protocol.base import UNSET, Json, Struct
+from parley.protocol.base import Json, Struct
 
 FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "turns")
 LARGEST_GAUGES = frozenset({"parley_loop_lag_p99_seconds"})
 """Gauges of which the largest counts; the others are added."""
 
-OWNER, CREATE, FORK, LOCAL = "owner", "create", "fork", "local"
+OWNER, CREATE, FORK, LOCAL, EVENTS = "owner", "create", "fork", "local", "events"
 OK = 200
 REPLY_SECONDS = 2.0
 """How long a list waits for the reply of a host."""
@@ -60,10 +60,6 @@ class Merge(Struct, frozen=True):
     """Whether the hosts have loaded all that the reply needs."""
 
 
-class MergedEvents(Struct, frozen=True):
-    """Joins the event streams of all hosts."""
-
-
 def ask_for_page(query: QueryParams) -> dict[str, str]:
     """A page of a list needs all rows before its end, because each host has only some of them."""
     end = min(LARGEST, read_number(query, "offset", 0) + read_number(query, "limit", LARGEST))
@@ -72,17 +68,15 @@ def ask_for_page(query: QueryParams) -> dict[str, str]:
 
 def join_sessions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """The list of sessions, the last used first."""
-    rows, total, loaded, matches = list[Json](), 0, set[str](), dict[str, str]()
+    rows, total, loaded = list[Json](), 0, set[str]()
     for body in bodies:
         found = msgspec.json.decode(body)
         rows += found["sessions"]
         total += found["total"]
         loaded.update(found["loaded"])
-        matches.update(found.get("matches", {}))  # an older host has none
     stored = [session.info for session in known if session.info is not None and session.info.id not in loaded]
     asked = read_query(query)
-    resting = [msgspec.structs.replace(at_rest(info), match=matches.get(info.id, UNSET)) for info in stored]
-    more = [msgspec.to_builtins(info) for info in resting if is_listed(info, asked)]
+    more = [msgspec.to_builtins(info) for info in map(at_rest, stored) if is_listed(info, asked)]
     rows, total = rows + more, total + len(more)
     rows.sort(key=lambda row: -row["used_at"])
     start = read_number(query, "offset", 0)
@@ -100,8 +94,7 @@ def at_rest(info: SessionInfo) -> SessionInfo:
 
 def is_listed(info: SessionInfo, query: SessionQuery) -> bool:
     text = query.search.casefold()
-    is_named = not text or text in info.title.casefold() or text in info.cwd.casefold()
-    is_found = is_named or info.match is not UNSET
+    is_found = not text or text in info.title.casefold() or text in info.cwd.casefold()
     return is_found and (not query.states or info.state in query.states)
 
 
@@ -123,12 +116,11 @@ def join_questions(bodies: Sequence[bytes], query: QueryParams, known: Sequence[
 
 def join_costs(bodies: Sequence[bytes], query: QueryParams, known: Sequence[ClusterSession]) -> bytes:
     """What all sessions cost. A model and a day are on several hosts, and so may a session be that has moved."""
-    decoded = [msgspec.json.decode(body) for body in bodies]
+    replies = [msgspec.json.decode(body) for body in bodies]
     budget = {
-        "usd": next((reply["budget"]["usd"] for reply in decoded), None),
-        "used": max(reply["budget"]["used"] for reply in decoded),  # each host knows that of all
+        "usd": next((reply["budget"]["usd"] for reply in replies), None),
+        "used": max(reply["budget"]["used"] for reply in replies),  # each host knows that of all
     }
-    replies = [costs for reply in decoded for costs in reply["costs"]]
     by_day = add_rows((row for reply in replies for row in reply["by_day"]), "day")
     return msgspec.json.encode(
         {
@@ -171,78 +163,42 @@ def join_metrics(bodies: Sequence[bytes], query: QueryParams, known: Sequence[Cl
                     head.append(line)
                 continue
             series, _, value = line.rpartition(" ")
-            add_series(values.setdefault(series.partition("{")[0], {}), series, float(value))
+            added = values.setdefault(series.partition("{")[0], {})
+            join = max if series in LARGEST_GAUGES else operator.add
+            added[series] = join(added.get(series, 0.0), float(value))
     lines: list[str] = []
     for name, head in heads.items():
         lines += head
         found = values.get(name, {})
         if len(found) > 1:
             found.pop(name, None)  # a host without any writes 0 without labels
-        lines += [f"{series} {format_value(value)}" for series, value in found.items()]
+        lines += [
+            f"{series} {value:.0f}" if value.is_integer() else f"{series} {value!r}" for series, value in found.items()
+        ]
     return "".join(f"{line}\n" for line in lines).encode()
-
-
-def format_value(value: float) -> str:
-    """All digits of a figure."""
-    return f"{value:.0f}" if value.is_integer() else repr(value)
-
-
-def add_series(found: dict[str, float], series: str, value: float) -> None:
-    before = found.get(series, 0.0)
-    found[series] = max(before, value) if series in LARGEST_GAUGES else before + value
 
 
 LIST_SESSIONS = Merge(join_sessions, f"{PATH}sessions", ask_for_page)
 LIST_QUESTIONS = Merge(join_questions, f"{PATH}questions", is_complete=has_all_questions)
 RULES: Mapping[str, Any] = {
-    # The gateway itself.
-    "show_principal": LOCAL,
-    "show_schema": LOCAL,
-    "health": LOCAL,
-    "ready": LOCAL,
-    "show_openapi": LOCAL,
-    "show_asyncapi": LOCAL,
-    "list_tokens": LOCAL,
-    "create_token": LOCAL,
-    "revoke_token": LOCAL,
-    "socket": LOCAL,
-    "editor": LOCAL,
-    # All hosts.
     "list_sessions": LIST_SESSIONS,
     "list_questions": LIST_QUESTIONS,
-    "show_costs": Merge(join_costs, f"{PATH}costs"),
+    "show_costs": Merge(join_costs),
     "show_metrics": Merge(join_metrics),
-    "watch_sessions": MergedEvents(),
-    "watch_questions": MergedEvents(),
-    # The owner of a new session.
+    "watch_sessions": EVENTS,
+    "watch_questions": EVENTS,
     "create_session": CREATE,
     "fork_session": FORK,
-    # The owner of a session.
-    "get_session": OWNER,
-    "delete_session": OWNER,
-    "send_prompt": OWNER,
-    "send_request": OWNER,
-    "stream_events": OWNER,
-    "stream_client_events": OWNER,
-    "post_client_events": OWNER,
-    "get_question": OWNER,
-    "answer_question": OWNER,
-    "delegate_question": OWNER,
-    "simulate_rule": OWNER,
-    "list_lines": OWNER,
-    "list_prompts": OWNER,
-    "list_turns": OWNER,
-    "list_files": OWNER,
-    "show_rewind": OWNER,
-    "list_wire": OWNER,
-    "download_recording": OWNER,
 }
+"""By the name of the handler. Of the other routes, those of a session are served by its owner."""
 
 
-_sessions = msgspec.json.Decoder(ClusterSession)
+def find_rule(row: Endpoint) -> Any:
+    """Who serves a route."""
+    return RULES.get(row.name, OWNER if "{session_id}" in row.path else LOCAL)
 
 
-async def read_leases(router: Router) -> dict[int, Lease]:
+async def read_leases(router: Router) -> dict[int, ShardLease]:
     """Raises Refusal."""
     try:
         return await router.cluster.ownership.leases()
@@ -250,7 +206,7 @@ async def read_leases(router: Router) -> dict[int, Lease]:
         raise unreachable(exc) from None
 
 
-def count_epochs(leases: dict[int, Lease]) -> dict[str, int]:
+def count_epochs(leases: dict[int, ShardLease]) -> dict[str, int]:
     """The hosts that own shards, with a number that changes when one of their shards moves."""
     hosts: dict[str, int] = {}
     for lease in leases.values():
@@ -275,16 +231,11 @@ async def find_hosts(router: Router) -> dict[str, int]:
             raise problem
 
 
-class AllReplies(Struct, frozen=True):
-    """What the hosts replied to a request."""
+async def ask_all(router: Router, opened: OpenStream) -> tuple[list[WholeReply], str]:
+    """Ask the hosts that own a shard now. One that does not answer is left out. Raises Refusal.
 
-    replies: list[WholeReply]
-    missing: str = ""
-    """What is not in the replies; empty if they are complete."""
-
-
-async def ask_all(router: Router, opened: OpenStream) -> AllReplies:
-    """Ask the hosts that own a shard now. One that does not answer is left out. Raises Refusal."""
+    Returns the replies, and what is not in them; empty if they are complete.
+    """
     leases = await read_leases(router)
     hosts = count_epochs(leases)
     asked = {host: asyncio.create_task(ask_host(router, host, opened)) for host in hosts}
@@ -304,7 +255,7 @@ async def ask_all(router: Router, opened: OpenStream) -> AllReplies:
         missing = f"no host runs {router.shards - len(leases)} of {router.shards} shards"
     elif count_epochs(await read_leases(router)) != hosts:
         missing = "the shards move from host to host"
-    return AllReplies(came, missing)
+    return came, missing
 
 
 async def merge(
@@ -318,37 +269,33 @@ async def merge(
     asked = msgspec.structs.replace(opened, path=rule.path or opened.path, query=urlencode(rule.query(query)).encode())
     patient, impatient = Pauses(router.wait_seconds), Pauses(MOVE_SECONDS)
     while True:
-        found = await ask_all(router, asked)
-        refused = next((reply for reply in found.replies if reply.status != OK), None)
+        replies, missing = await ask_all(router, asked)
+        refused = next((reply for reply in replies if reply.status != OK), None)
         if refused is not None:
             return refused
         known = await list_known(router, opened.principal) if rule.path else []
-        bodies = [reply.body for reply in found.replies]
+        bodies = [reply.body for reply in replies]
         is_enough = bool(bodies) and rule.is_complete(bodies, known)
-        if found.missing or not is_enough:
+        if missing or not is_enough:
             pauses = impatient if is_enough and not must_be_complete else patient
             if await pauses.wait():
                 continue
             if must_be_complete or not bodies:
-                raise Refusal("no_owner", f"{found.missing or LOADING}; try again later")
-        headers = [(b"content-type", dict(found.replies[0].headers)[b"content-type"])]
-        if found.missing or not is_enough:
-            headers.append((INCOMPLETE, (found.missing or LOADING).encode()))
+                raise Refusal("no_owner", f"{missing or LOADING}; try again later")
+        headers = [(b"content-type", dict(replies[0].headers)[b"content-type"])]
+        if missing or not is_enough:
+            headers.append((INCOMPLETE, (missing or LOADING).encode()))
         return WholeReply(OK, headers, rule.join(bodies, query, known))
 
 
 async def list_known(router: Router, principal: Principal) -> list[ClusterSession]:
     """What the registry says of the sessions that a principal may see. Raises Refusal."""
-    tenant = "*" if Scope.ADMIN in principal.scopes else encode_token(principal.tenant)
-    found = []
     try:
-        rows = await router.cluster.registry.rows(f"sessions.*.{tenant}.*")
+        return await list_summaries(
+            router.cluster.registry, None if Scope.ADMIN in principal.scopes else principal.tenant
+        )
     except ClusterError as exc:
         raise unreachable(exc) from None
-    for row in rows:
-        with suppress(msgspec.MsgspecError):  # a newer version wrote it
-            found.append(_sessions.decode(row.value))
-    return found
 
 
 async def ask_host(router: Router, host: str, opened: OpenStream) -> WholeReply:

@@ -11,7 +11,7 @@ import logging
 import time
 from uuid import uuid4
 
-from parley.cluster.base import Cluster, ClusterError, NoResponders, SessionKey
+from parley.cluster.base import Cluster, ClusterError, LogKey, NoResponders
 from parley.cluster.bridge.gateway import Dialer, GatewayStream, NotServed, StreamLost
 from parley.cluster.bridge.messages import BodyPart, Headers, OpenStream, ReplyHead, WholeReply
 from parley.cluster.subjects import command_subject, encode_token, host_subject, parse_session_tokens
@@ -51,45 +51,37 @@ class Router:
         """How long a session may be without an owner."""
         return self.cluster.ownership.ttl_seconds + GRACE_SECONDS
 
-    def new_session(self, principal: Principal, beside: str = "") -> SessionKey:
+    def new_session(self, principal: Principal, beside: str = "") -> LogKey:
         """The key of a session that is to be created. `beside`: a session whose shard it gets."""
         while True:
-            key = SessionKey(principal.tenant, str(uuid4()))
-            if not beside or key.shard(self.shards) == SessionKey("", beside).shard(self.shards):
+            key = LogKey(principal.tenant, str(uuid4()))
+            if not beside or key.shard(self.shards) == LogKey("", beside).shard(self.shards):
                 return key
 
-    async def find_key(self, principal: Principal, session: str) -> SessionKey:
+    async def find_key(self, principal: Principal, session: str) -> LogKey:
         """The key of a session. An administrator may use those of other tenants. Raises Refusal."""
         if Scope.ADMIN not in principal.scopes:
-            return SessionKey(principal.tenant, session)
+            return LogKey(principal.tenant, session)
         tenant = self._tenants.get(session)
         if tenant is None:
-            shard = SessionKey("", session).shard(self.shards)
+            shard = LogKey("", session).shard(self.shards)
             try:
                 rows = await self.cluster.registry.rows(f"sessions.{shard}.*.{encode_token(session)}")
             except ClusterError as exc:
                 raise unreachable(exc) from None
             if not rows:
-                return SessionKey(principal.tenant, session)
-            tenant = parse_session_tokens(rows[0].key)[1].tenant
+                return LogKey(principal.tenant, session)
+            tenant = parse_session_tokens(rows[0].key).tenant
             if len(self._tenants) >= MOST_TENANTS:
                 self._tenants.clear()
             self._tenants[session] = tenant
-        return SessionKey(tenant, session)
+        return LogKey(tenant, session)
 
     async def dial_owner(self, opened: OpenStream) -> GatewayStream:
         """Open a stream to the owner of a session. Raises Refusal if there is none for too long."""
         assert opened.key is not None
-        shard = opened.key.shard(self.shards)
-        return await self._dial(
-            command_subject(self._prefix, opened.key, self.shards), opened, f"no host runs shard {shard} at the moment"
-        )
-
-    async def dial_host(self, host: str, opened: OpenStream) -> GatewayStream:
-        """Open a stream to a host. Raises ClusterError."""
-        return await self.dialer.dial(host_subject(self._prefix, host), opened)
-
-    async def _dial(self, subject: str, opened: OpenStream, missing: str) -> GatewayStream:
+        subject = command_subject(self._prefix, opened.key, self.shards)
+        missing = f"no host runs shard {opened.key.shard(self.shards)} at the moment"
         pauses, problem = Pauses(self.wait_seconds), Refusal("no_owner", missing)
         is_repeated = False
         while True:
@@ -107,6 +99,10 @@ class Router:
             if not await pauses.wait():
                 logger.warning("%s %s is refused: %s", opened.method, opened.path, problem)
                 raise problem
+
+    async def dial_host(self, host: str, opened: OpenStream) -> GatewayStream:
+        """Open a stream to a host. Raises ClusterError."""
+        return await self.dialer.dial(host_subject(self._prefix, host), opened)
 
     async def call(self, opened: OpenStream) -> WholeReply:
         """The reply of the owner of a session to a request. Raises Refusal."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from urllib.parse import urlencode
 from uuid import uuid4
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
-from parley.cluster.base import ClusterError, SessionKey
+from parley.cluster.base import ClusterError, LogKey
 from parley.cluster.bridge.gateway import GatewayStream, StreamLost
 from parley.cluster.bridge.messages import (
     AttachedAt,
@@ -27,9 +27,9 @@ from parley.cluster.bridge.messages import (
 )
 from parley.cluster.gateway.client_state import ClientState
 from parley.cluster.gateway.router import FailedHosts, Pauses, Router
-from parley.gateway.http.auth import ADMITTED, Admitted, Gate
+from parley.gateway.http.auth import ADMITTED, Admitted
 from parley.gateway.http.frames import find_line_socket
-from parley.gateway.http.sockets import admit, is_on, read_cursor, read_lines, refuse
+from parley.gateway.http.sockets import is_on, read_cursor, read_lines, refuse
 from parley.gateway.refusal import Refusal
 from parley.gateway.security.access import Principal
 from parley.gateway.security.quotas import Unsent
@@ -37,39 +37,10 @@ from parley.gateway.subscriber import Numbered
 from parley.protocol.base import Struct
 
 CLOSE_SECONDS = 1.0
-Register = Callable[[Principal, asyncio.Task[None]], AbstractContextManager[None]]
-"""Keeps a connection in the list of those that end when their token is revoked."""
 RESTART = 1012
 """The code with which a host closes the connections of a session that it gives up."""
 MOST_UNTAKEN_BYTES = 8 * 1024 * 1024
 """How much of a client is passed on before the session has handled it."""
-
-
-async def serve_socket(socket: WebSocket, gate: Gate, router: Router, register: Register) -> None:
-    """Serve one connection until either end closes it."""
-    principal = await admit(socket, gate)
-    if principal is None:
-        return
-    try:
-        target = await find_target(socket, router, principal)
-    except Refusal as refusal:
-        await refuse(socket, refusal)
-        return
-    task = asyncio.create_task(relay(socket, router, target))
-    try:
-        with register(principal, task):
-            await asyncio.wait([task])
-    finally:
-        task.cancel()
-    await close_restarting(socket, task)
-
-
-async def close_restarting(socket: WebSocket, task: asyncio.Task[None]) -> None:
-    """If the gateway has ended a connection, tell the client that it may connect again."""
-    if task.cancelled():
-        await close(socket, SocketClosed(RESTART, ""))
-    else:
-        task.result()
 
 
 async def find_target(socket: WebSocket, router: Router, principal: Principal) -> Target:
@@ -139,7 +110,7 @@ async def close(socket: WebSocket, closed: SocketClosed) -> None:
 class Target(Struct, frozen=True, kw_only=True):
     """What a client connects to."""
 
-    key: SessionKey
+    key: LogKey
     principal: Principal
     is_new: bool = False
     """Whether the session is created by the connection."""
@@ -206,8 +177,6 @@ class SessionConnection:
         if not is_new and self._state.cursor is not None:
             query["after"] = str(self._state.cursor)
         return OpenStream(
-            stream="",
-            inbox="",
             command=self._command,
             principal=target.principal,
             kind="websocket",

@@ -9,13 +9,14 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from parley.cluster.base import Cluster, ClusterError
-from parley.cluster.nats.connection import NatsAddress, NatsBus, NatsConnection
+from parley.cluster.nats.connection import NatsAddress, NatsConnection
 from parley.cluster.nats.jetstream import DurabilityOptions, JetStream, StreamNames, check_durability, create_streams
 from parley.cluster.nats.key_value import NatsOwnership, NatsRegistry
 from parley.cluster.nats.log import NatsLog
-from parley.cluster.postgres_log import PostgresClusterLog
+from parley.cluster.sql_log import PostgresConnections
 from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.protocol.base import Struct
+from parley.stores.numbered_log import NumberedLog
 
 __all__ = ["DurabilityOptions", "NatsAddress", "NatsClusterOptions", "check_durability", "open_nats"]
 MAX_REQUEST_SECONDS = 2.5
@@ -41,7 +42,7 @@ async def open_nats(address: NatsAddress, options: NatsClusterOptions) -> Cluste
     # A renewal of a lease must fail in time to be repeated.
     timeout_seconds = min(MAX_REQUEST_SECONDS, options.ttl_seconds / 2)
     connection = NatsConnection(address, timeout_seconds)
-    log: NatsLog | PostgresClusterLog
+    log: NumberedLog
     async with AsyncExitStack() as opened:
         opened.push_async_callback(connection.close)
         await connection.open()
@@ -51,9 +52,10 @@ async def open_nats(address: NatsAddress, options: NatsClusterOptions) -> Cluste
             log = NatsLog(stream, names, options.shards)
             reason = await check_durability(config, options.durability)
         else:
-            log = PostgresClusterLog(options.log_address, options.shards, timeout_seconds)
-            opened.push_async_callback(log.close)
-            reason = await log.open()
+            connections = PostgresConnections(options.log_address, timeout_seconds)
+            opened.push_async_callback(connections.close)
+            reason = await connections.open()
+            log = connections.open_log(options.shards)
         if reason is not None and not options.durability.accept_loss:
             raise ClusterError(
                 f"acknowledged messages could be lost: {reason}. To start all the same, give --accept-loss"
@@ -61,7 +63,7 @@ async def open_nats(address: NatsAddress, options: NatsClusterOptions) -> Cluste
         return Cluster(
             log=log,
             ownership=NatsOwnership(stream, names, options.shards, options.ttl_seconds),
-            bus=NatsBus(connection),
+            bus=connection,
             registry=NatsRegistry(stream, names),
             close=opened.pop_all().aclose,
         )

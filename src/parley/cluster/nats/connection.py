@@ -1,4 +1,4 @@
-"""One connection to NATS, which all four interfaces use, and the bus on it.
+"""One connection to NATS, which all four interfaces use. It is the bus itself.
 
 It reconnects for ever. While there is no connection, calls wait for one, up to their timeout: nothing is buffered that
 could be sent after its caller has given up. Errors name the server, without its password.
@@ -20,16 +20,15 @@ from urllib.parse import urlsplit
 import msgspec
 from nats import errors
 from nats.aio.client import Client, Srv
-from nats.aio.subscription import Subscription
+from nats.aio.subscription import Subscription as NatsSubscription
 
-from parley.cluster.base import ClusterError, Handler, NoResponders, Request, make_too_long
+from parley.cluster.base import BusRequest, ClusterError, Handler, NoResponders
 from parley.cluster.cluster_secret import BadSignature
 from parley.protocol.base import Struct
-from parley.version import how_to_install
+from parley.stores.numbered_log import make_too_long
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription as NatsSubscription
 
 
 OLDEST_SERVER = (2, 11)
@@ -101,8 +100,6 @@ async def find_exposure(address: NatsAddress) -> list[str]:
 
 
 async def probe_server(address: NatsAddress, server: str) -> list[str]:
-    from parley.cluster.nats.connection import AbortingClient
-
     parts = urlsplit(server if "//" in server else f"nats://{server}")
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
     client, problems = AbortingClient(), []
@@ -163,8 +160,6 @@ class Inbox(Struct, frozen=True):
 
     async def receive(self, timeout_seconds: float) -> Msg | None:
         """The next reply; None if there is none in time."""
-        from nats import errors
-
         cancellations = count_cancellations()
         try:
             return await self.subscription.next_msg(timeout_seconds)
@@ -191,11 +186,6 @@ class NatsConnection:
 
     async def open(self) -> None:
         """Raises ClusterError."""
-        try:
-            from parley.cluster.nats.connection import AbortingClient
-        except ModuleNotFoundError:
-            raise ClusterError(f"NATS needs the package nats-py: {how_to_install('scale')}") from None
-
         self._client = AbortingClient()
         ping_seconds = min(2.0, self.timeout_seconds / 2)
         self._client.requires_tls = self._address.requires_tls
@@ -240,7 +230,10 @@ class NatsConnection:
     def new_inbox(self) -> str:
         return self._client.new_inbox()
 
-    async def request(
+    async def request(self, subject: str, data: bytes, timeout_seconds: float) -> bytes:
+        return (await self.ask(subject, data, timeout_seconds=timeout_seconds)).data
+
+    async def ask(
         self,
         subject: str,
         data: bytes = b"",
@@ -267,13 +260,24 @@ class NatsConnection:
         self._check_length(data)
         await self._run(lambda: self._client.publish(subject, data, reply), subject)
 
-    async def subscribe(self, subject: str, handle: Callable[[Msg], Awaitable[None]]) -> NatsSubscription:
+    async def subscribe(self, subject: str, handler: Handler) -> BusSubscription:
         """Returns when the server knows of it. Raises ClusterError."""
+
+        async def handle(message: Msg) -> None:
+            async def respond(data: bytes) -> None:
+                if message.reply:
+                    await self.publish(message.reply, data)
+
+            try:
+                await handler(BusRequest(message.subject, message.data, respond))
+            except (BadSignature, msgspec.MsgspecError, ValueError) as exc:
+                logger.warning("a message on %s is refused: %s", message.subject, exc)
+
         subscription = await self._subscribe(subject, handle)
         await self._run(self._client.flush, subject)
-        return subscription
+        return BusSubscription(lambda: self._unsubscribe(subscription))
 
-    async def unsubscribe(self, subscription: NatsSubscription) -> None:
+    async def _unsubscribe(self, subscription: NatsSubscription) -> None:
         """Handle what has arrived, unless it takes too long or there is no connection; then end."""
         try:
             if self._client.is_connected:
@@ -311,8 +315,6 @@ class NatsConnection:
         is_quick: bool = False,
     ) -> T:
         """Wait for a connection, then for `work`. Raises NoResponders, ClusterError."""
-        from nats import errors
-
         limit_seconds = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         cancellations = count_cancellations()
         try:
@@ -389,7 +391,7 @@ class AbortingClient(Client):
         self.abort()
         await super()._connect_to_server(s)
 
-    def forget(self, subscription: Subscription) -> None:
+    def forget(self, subscription: NatsSubscription) -> None:
         """End a subscription without asking the server: it is not made again on another connection."""
         subscription._stop_processing()
         self._remove_sub(subscription._id)
@@ -399,50 +401,6 @@ class AbortingClient(Client):
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
-
-
-class NatsBus:
-    def __init__(self, connection: NatsConnection) -> None:
-        self._connection = connection
-
-    @property
-    def max_payload_bytes(self) -> int:
-        return self._connection.max_payload_bytes
-
-    def new_inbox(self) -> str:
-        return self._connection.new_inbox()
-
-    async def request(self, subject: str, data: bytes, timeout_seconds: float) -> bytes:
-        return (await self._connection.request(subject, data, timeout_seconds=timeout_seconds)).data
-
-    async def request_all(self, subject: str, data: bytes, timeout_seconds: float, most: int) -> list[bytes]:
-        found: list[bytes] = []
-        clock = asyncio.get_running_loop().time
-        end = clock() + timeout_seconds
-        async with self._connection.open_inbox() as inbox:
-            await self._connection.publish(subject, data, inbox.subject)
-            while len(found) < most and (reply := await inbox.receive(max(0.0, end - clock()))):
-                if (reply.headers or {}).get("Status") == "503":  # no one listens
-                    break
-                found.append(reply.data)
-        return found
-
-    async def publish(self, subject: str, data: bytes) -> None:
-        await self._connection.publish(subject, data)
-
-    async def subscribe(self, subject: str, handler: Handler) -> BusSubscription:
-        async def handle(message: Msg) -> None:
-            async def respond(data: bytes) -> None:
-                if message.reply:
-                    await self._connection.publish(message.reply, data)
-
-            try:
-                await handler(Request(message.subject, message.data, respond))
-            except (BadSignature, msgspec.MsgspecError, ValueError) as exc:
-                logger.warning("a message on %s is refused: %s", message.subject, exc)
-
-        subscription = await self._connection.subscribe(subject, handle)
-        return BusSubscription(lambda: self._connection.unsubscribe(subscription))
 
 
 class BusSubscription:

@@ -16,6 +16,7 @@ import base64
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
 
 import msgspec
 
@@ -104,7 +105,7 @@ class JetStream:
         end = clock() + self.connection.timeout_seconds
         while True:
             try:
-                return await self.connection.request(subject, data, headers, max(0.0, end - clock()), is_quick=True)
+                return await self.connection.ask(subject, data, headers, max(0.0, end - clock()), is_quick=True)
             except NoResponders:
                 # The servers elect a leader of the stream, or have not heard of it yet. Nothing was delivered.
                 if clock() >= end - ELECTION_POLL_SECONDS:
@@ -368,7 +369,6 @@ def describe_replicas(name: str, replicas: int) -> str:
 
 async def read_sync_always(monitor: str) -> bool:
     """Whether a server syncs every message to the disk, from its monitoring port. Raises ClusterError."""
-    from urllib.request import urlopen
 
     def fetch() -> bytes:
         with urlopen(f"{monitor.rstrip('/')}/varz", timeout=MONITOR_SECONDS) as reply:

@@ -12,12 +12,11 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from parley.cluster.base import ClusterError, Lease, LeaseLost, Row
+from parley.cluster.base import BusRequest, ClusterError, LeaseLost, RegistryRow, ShardLease
 from parley.cluster.nats.jetstream import (
     EXPECTED,
     MARKER_SECONDS,
@@ -29,8 +28,6 @@ from parley.cluster.nats.jetstream import (
 )
 from parley.protocol.base import Struct
 
-if TYPE_CHECKING:
-    from nats.aio.msg import Msg
 TTL = "Nats-TTL"
 DELETED = {"KV-Operation": "DEL", TTL: f"{MARKER_SECONDS}s"}
 WATCH_SECONDS = 1.0
@@ -57,7 +54,7 @@ class NatsOwnership:
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         """A lease is not renewed while it is released: of several servers, one may store the renewal afterwards."""
 
-    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
+    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> ShardLease | None:
         try:
             return await self._write(shard, LeaseValue(host), ended)
         except LeaseLost:
@@ -77,57 +74,51 @@ class NatsOwnership:
         self._turns[shard] = turn
         return turn
 
-    async def renew(self, lease: Lease) -> Lease:
-        async with self._turn(lease.shard):
-            return await self._renew(lease)
-
-    async def _renew(self, lease: Lease) -> Lease:
+    async def renew(self, lease: ShardLease) -> ShardLease:
         value = LeaseValue(lease.host, lease.epoch)
-        try:
-            return await self._write(lease.shard, value, lease.revision)
-        except LeaseLost:
-            held = await self._get(lease.shard)
-            if held is None or (held.host, held.epoch) != (lease.host, lease.epoch):
-                raise
-        # An earlier renewal was stored although its reply was lost.
-        return await self._write(lease.shard, value, held.revision)
-
-    async def release(self, lease: Lease) -> None:
         async with self._turn(lease.shard):
-            await self._release(lease)
-
-    async def _release(self, lease: Lease) -> None:
-        held = await self._get(lease.shard)
-        while held is not None and held.epoch == lease.epoch:
             try:
-                # Removes this revision and no other.
-                await self._stream.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": held.revision, "no_erase": True})
-            except JetStreamError:
-                before, held = held, await self._get(lease.shard)
-                if held == before:
-                    raise
-            else:
-                # A renewal that was under way may have been stored first.
+                return await self._write(lease.shard, value, lease.revision)
+            except LeaseLost:
                 held = await self._get(lease.shard)
+                if held is None or (held.host, held.epoch) != (lease.host, lease.epoch):
+                    raise
+            # An earlier renewal was stored although its reply was lost.
+            return await self._write(lease.shard, value, held.revision)
 
-    async def leases(self) -> dict[int, Lease]:
+    async def release(self, lease: ShardLease) -> None:
+        async with self._turn(lease.shard):
+            held = await self._get(lease.shard)
+            while held is not None and held.epoch == lease.epoch:
+                try:
+                    # Removes this revision and no other.
+                    await self._stream.call(f"STREAM.MSG.DELETE.{self._name}", {"seq": held.revision, "no_erase": True})
+                except JetStreamError:
+                    before, held = held, await self._get(lease.shard)
+                    if held == before:
+                        raise
+                else:
+                    # A renewal that was under way may have been stored first.
+                    held = await self._get(lease.shard)
+
+    async def leases(self) -> dict[int, ShardLease]:
         found = [self._read(message) async for message in self._stream.scan(self._name, f"{self._subject}.>")]
         return {lease.shard: lease for lease in sorted(found, key=lambda lease: (lease.shard, lease.revision))}
 
-    async def _get(self, shard: int) -> Lease | None:
+    async def _get(self, shard: int) -> ShardLease | None:
         message = await self._stream.get_last(self._name, f"{self._subject}.{shard}")
         return self._read(message) if message else None
 
-    def _read(self, message: Stored) -> Lease:
+    def _read(self, message: Stored) -> ShardLease:
         try:
             value = msgspec.json.decode(message.data, type=LeaseValue)
         except msgspec.DecodeError as exc:
             raise ClusterError(f"{self._stream.where}: {message.subject} is not a lease: {exc}") from None
         shard = int(message.subject.rpartition(".")[2])
         epoch = value.epoch or message.sequence
-        return Lease(shard=shard, host=value.host, epoch=epoch, revision=message.sequence)
+        return ShardLease(shard=shard, host=value.host, epoch=epoch, revision=message.sequence)
 
-    async def _write(self, shard: int, value: LeaseValue, revision: int) -> Lease:
+    async def _write(self, shard: int, value: LeaseValue, revision: int) -> ShardLease:
         """Raises LeaseLost if the shard has another revision."""
         try:
             ack = await self._stream.store(
@@ -137,7 +128,7 @@ class NatsOwnership:
             if exc.number not in WRONG_LAST_SEQUENCE:
                 raise
             raise LeaseLost(f"{self._stream.where}: shard {shard} is not held by {value.host} any more") from None
-        return Lease(shard=shard, host=value.host, epoch=value.epoch or ack.seq, revision=ack.seq)
+        return ShardLease(shard=shard, host=value.host, epoch=value.epoch or ack.seq, revision=ack.seq)
 
 
 class NatsRegistry:
@@ -146,7 +137,7 @@ class NatsRegistry:
         self._name = names.registry
         self._subject = names.registry_subject
 
-    async def get(self, key: str) -> Row | None:
+    async def get(self, key: str) -> RegistryRow | None:
         message = await self._stream.get_last(self._name, f"{self._subject}.{key}")
         return self._read(message) if message and not is_deleted(message) else None
 
@@ -173,16 +164,16 @@ class NatsRegistry:
         if await self.get(key) is not None:
             await self._stream.store(f"{self._subject}.{key}", b"", DELETED)
 
-    async def rows(self, pattern: str) -> list[Row]:
+    async def rows(self, pattern: str) -> list[RegistryRow]:
         messages = await self._stream.read_all(self._name, f"{self._subject}.{pattern}")
         found = {message.subject: message for message in messages}
         rows = [self._read(message) for message in found.values() if not is_deleted(message)]
         return sorted(rows, key=lambda row: row.key)
 
-    async def watch(self, pattern: str) -> AsyncIterator[Row | str | None]:
+    async def watch(self, pattern: str) -> AsyncIterator[RegistryRow | str | None]:
         changed = asyncio.Event()
 
-        async def wake(_message: Msg) -> None:
+        async def wake(_request: BusRequest) -> None:
             changed.set()
 
         connection = self._stream.connection
@@ -198,7 +189,7 @@ class NatsRegistry:
             pauses: list[float] = []
             while True:
                 changed.clear()
-                found: list[Row | str] = []
+                found: list[RegistryRow | str] = []
                 # An error is not the end: when the connection is back, what has changed in between is found.
                 with suppress(ClusterError):
                     if generation == connection.generation:
@@ -225,8 +216,8 @@ class NatsRegistry:
     def _scan(self, pattern: str, after: int = 0) -> AsyncIterator[Stored]:
         return self._stream.scan(self._name, f"{self._subject}.{pattern}", after)
 
-    def _read(self, message: Stored) -> Row:
-        return Row(message.subject.removeprefix(f"{self._subject}."), message.data, message.sequence)
+    def _read(self, message: Stored) -> RegistryRow:
+        return RegistryRow(message.subject.removeprefix(f"{self._subject}."), message.data, message.sequence)
 
 
 def is_deleted(message: Stored) -> bool:

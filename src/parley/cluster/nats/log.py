@@ -10,17 +10,6 @@ import math
 from collections.abc import AsyncIterator
 from typing import Any
 
-from parley.cluster.base import (
-    ClusterError,
-    SequenceGuard,
-    SessionKey,
-    Snapshot,
-    make_gap,
-    make_refusal,
-    make_reused_id,
-    make_too_long,
-    make_truncated,
-)
 from parley.cluster.nats.jetstream import (
     EXPECTED,
     MESSAGE_ID,
@@ -31,6 +20,17 @@ from parley.cluster.nats.jetstream import (
     StreamNames,
 )
 from parley.cluster.subjects import parse_session_tokens, session_tokens
+from parley.errors import ClusterError
+from parley.stores.numbered_log import (
+    LogKey,
+    SequenceGuard,
+    Snapshot,
+    make_gap,
+    make_refusal,
+    make_reused_id,
+    make_too_long,
+    make_truncated,
+)
 
 PREVIOUS = "Parley-Previous"
 HEADER_BYTES = 4096
@@ -57,7 +57,7 @@ class NatsLog:
     def max_message_bytes(self) -> int:
         return self._stream.connection.max_payload_bytes - HEADER_BYTES
 
-    async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
+    async def append(self, key: LogKey, data: bytes, *, expected: int, message_id: str) -> int:
         if len(data) > self.max_message_bytes:
             raise make_too_long(self._where, len(data), self.max_message_bytes)
         await self._check_stream()
@@ -78,27 +78,25 @@ class NatsLog:
         self._guard.require_newer(ack.seq, highest)
         return ack.seq
 
-    async def _find_stored(self, key: SessionKey, headers: dict[str, str], data: bytes, expected: int) -> int:
+    async def _find_stored(self, key: LogKey, headers: dict[str, str], data: bytes, expected: int) -> int:
         """The sequence of a message that an earlier call has stored. Raises Fenced, LogDamaged, ClusterError."""
         subject = self._subject_of(key)
         following = await self._stream.get_next(self._name, subject, expected)
         if following is not None and following.headers.get(MESSAGE_ID) == headers[MESSAGE_ID]:
             return self._check_stored(key, following, headers, data)
         head = await self._get_head(key)
-        if head == expected:
-            raise ClusterError(f"{self._where}: another write to session {key.session} has not finished")
         if head < expected:
             await self._confirm_loss()
         raise make_refusal(self._where, key, head, expected)
 
-    def _check_stored(self, key: SessionKey, stored: Stored | None, headers: dict[str, str], data: bytes) -> int:
+    def _check_stored(self, key: LogKey, stored: Stored | None, headers: dict[str, str], data: bytes) -> int:
         """The sequence of a message that has our id. Raises Fenced if it is not ours."""
         if stored is None or (stored.data, stored.headers.get(PREVIOUS)) != (data, headers[PREVIOUS]):
             raise make_reused_id(self._where, key, headers[MESSAGE_ID])
         self._guard.see(stored.sequence)
         return stored.sequence
 
-    async def read(self, key: SessionKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
+    async def read(self, key: LogKey, after: int = 0) -> AsyncIterator[tuple[int, bytes]]:
         await self._check_stream()
         subject = self._subject_of(key)
         head = await self._get_head(key)
@@ -119,15 +117,15 @@ class NatsLog:
                 yield message.sequence, message.data
                 after = message.sequence
 
-    async def head(self, key: SessionKey) -> int:
+    async def head(self, key: LogKey) -> int:
         await self._check_stream()
         return await self._get_head(key)
 
-    async def _get_head(self, key: SessionKey) -> int:
+    async def _get_head(self, key: LogKey) -> int:
         last = await self._stream.get_last(self._name, self._subject_of(key))
         return last.sequence if last else 0
 
-    async def save_snapshot(self, key: SessionKey, snapshot: Snapshot) -> None:
+    async def save_snapshot(self, key: LogKey, snapshot: Snapshot) -> None:
         tokens = session_tokens(key, self._shards)
         if (head := await self.head(key)) < snapshot.sequence:
             await self._confirm_loss()
@@ -136,26 +134,26 @@ class NatsLog:
             # Up to, but not including, the last one that the snapshot contains.
             await self._purge(self._subject_of(key), seq=snapshot.sequence)
 
-    async def load_snapshot(self, key: SessionKey) -> Snapshot | None:
+    async def load_snapshot(self, key: LogKey) -> Snapshot | None:
         return await self._snapshots.load(session_tokens(key, self._shards))
 
-    async def delete(self, key: SessionKey) -> None:
+    async def delete(self, key: LogKey) -> None:
         # The messages last: as long as there are any, `keys` has the session, so that a deletion can be repeated.
         await self._snapshots.delete(session_tokens(key, self._shards))
         await self._purge(self._subject_of(key))
 
-    async def keys(self, shard: int) -> list[SessionKey]:
+    async def keys(self, shard: int) -> list[LogKey]:
         pattern = f"{self._subject}.{shard}.>"
-        found: list[SessionKey] = []
+        found: list[LogKey] = []
         while True:
             query = {"subjects_filter": pattern, "offset": len(found)}
             page = await self._stream.call(f"STREAM.INFO.{self._name}", query)
             subjects = page["state"].get("subjects") or {}
-            found += [parse_session_tokens(subject)[1] for subject in subjects]
+            found += [parse_session_tokens(subject) for subject in subjects]
             if not subjects or len(found) >= page.get("total", 0):
                 return sorted(found)
 
-    def _subject_of(self, key: SessionKey) -> str:
+    def _subject_of(self, key: LogKey) -> str:
         return f"{self._subject}.{session_tokens(key, self._shards)}"
 
     async def _purge(self, subject: str, **limit: int) -> None:

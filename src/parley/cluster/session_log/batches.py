@@ -2,7 +2,7 @@
 
     encode_batch(batch, max_bytes)    the messages of a batch: one, or several parts
     BatchReader.feed(message)         the batch that a message completes, if any
-    encode_snapshot, decode_snapshot  the state of a session as the records that it follows from
+    encode_snapshot, decode_snapshot  the state of a session and its lines, as records
     await read_log(log, key)          the state of a session and its lines: the snapshot, and the messages after it
 
 A version may add fields to records: older hosts ignore them. A new kind of record, or one that means something else,
@@ -18,17 +18,17 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from parley.cluster.base import ClusterError, Log, LogDamaged, SessionKey, Snapshot
+from parley.cluster.base import LogDamaged, LogKey, Snapshot
 from parley.gateway.session_log.records import (
     AnyRecord,
-    DamagedRecords,
     LineRecord,
-    UnknownRecords,
+    NewerVersion,
+    SessionState,
     decode_records,
     encode_records,
 )
-from parley.gateway.session_log.state import SessionState
 from parley.protocol.base import Struct
+from parley.stores.numbered_log import NumberedLog
 
 VERSION = 2
 OLDEST_VERSION = 2
@@ -37,11 +37,7 @@ ENVELOPE_BYTES = 1024
 """More than a message needs besides its part of the records."""
 
 
-class NewerVersion(ClusterError):
-    """The session has records that this version does not know. A host with a newer one must run it."""
-
-
-class Batch(Struct, frozen=True, kw_only=True):
+class RecordBatch(Struct, frozen=True, kw_only=True):
     """Records that were committed together."""
 
     epoch: int
@@ -49,7 +45,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     records: Sequence[AnyRecord]
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class BatchMessage(Struct, frozen=True, kw_only=True):
     """A message of the log: a batch, or a part of one."""
 
     v: int
@@ -62,19 +58,19 @@ class Message(Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_message = msgspec.msgpack.Decoder(Message)
+_message = msgspec.msgpack.Decoder(BatchMessage)
 
 
-def encode_batch(batch: Batch, max_bytes: int) -> list[bytes]:
+def encode_batch(batch: RecordBatch, max_bytes: int) -> list[bytes]:
     """The messages of a batch, each not longer than the log allows."""
     data = encode_records(batch.records)
     most = max_bytes - ENVELOPE_BYTES
     count = -(-len(data) // most)
     if count == 1:
-        return [_encoder.encode(Message(v=VERSION, epoch=batch.epoch, host=batch.host, data=data))]
+        return [_encoder.encode(BatchMessage(v=VERSION, epoch=batch.epoch, host=batch.host, data=data))]
     return [
         _encoder.encode(
-            Message(
+            BatchMessage(
                 v=VERSION,
                 epoch=batch.epoch,
                 host=batch.host,
@@ -92,7 +88,7 @@ class BatchReader:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
-    def feed(self, message: bytes) -> Batch | None:
+    def feed(self, message: bytes) -> RecordBatch | None:
         """Raises NewerVersion or LogDamaged."""
         try:
             read = _message.decode(message)
@@ -101,7 +97,7 @@ class BatchReader:
         check_version(read.v)
         if read.part is None:
             self._parts = []
-            return Batch(epoch=read.epoch, host=read.host, records=read_records(read.data))
+            return RecordBatch(epoch=read.epoch, host=read.host, records=decode_records(read.data))
         number, count = read.part
         if number != len(self._parts):
             if number != 0:
@@ -111,7 +107,7 @@ class BatchReader:
         if len(self._parts) < count:
             return None
         data, self._parts = b"".join(self._parts), []
-        return Batch(epoch=read.epoch, host=read.host, records=read_records(data))
+        return RecordBatch(epoch=read.epoch, host=read.host, records=decode_records(data))
 
 
 def check_version(version: int) -> None:
@@ -122,19 +118,9 @@ def check_version(version: int) -> None:
         raise LogDamaged(f"the log has records of version {version}, which this Parley does not read any more")
 
 
-def read_records(data: bytes) -> list[AnyRecord]:
-    """Raises NewerVersion or LogDamaged."""
-    try:
-        return decode_records(data)
-    except UnknownRecords as exc:
-        raise NewerVersion(str(exc)) from None
-    except DamagedRecords as exc:
-        raise LogDamaged(str(exc)) from None
-
-
-def encode_snapshot(records: Iterable[AnyRecord]) -> bytes:
-    """May be called in a thread."""
-    return _encoder.encode((VERSION, zlib.compress(encode_records(records), 1)))
+def encode_snapshot(records: bytes) -> bytes:
+    """`records`: encoded. May be called in a thread."""
+    return _encoder.encode((VERSION, zlib.compress(records, 1)))
 
 
 def decode_snapshot(data: bytes) -> list[AnyRecord]:
@@ -142,7 +128,7 @@ def decode_snapshot(data: bytes) -> list[AnyRecord]:
     try:
         version, packed = msgspec.msgpack.decode(data, type=tuple[int, bytes])
         check_version(version)
-        return read_records(zlib.decompress(packed))
+        return decode_records(zlib.decompress(packed))
     except (msgspec.MsgspecError, zlib.error) as exc:
         raise LogDamaged(f"a snapshot cannot be read: {exc}") from None
 
@@ -158,15 +144,12 @@ class LoadedLog(Struct):
     def apply_all(self, records: Iterable[AnyRecord]) -> None:
         """Raises LogDamaged."""
         for record in records:
-            try:
-                self.state.apply(record)
-            except DamagedRecords as exc:
-                raise LogDamaged(str(exc)) from None
+            self.state.apply(record)
             if isinstance(record, LineRecord):
                 self.lines.append(record)
 
 
-async def read_log(log: Log, key: SessionKey) -> LoadedLog:
+async def read_log(log: NumberedLog, key: LogKey) -> LoadedLog:
     """Raises NewerVersion, LogDamaged or ClusterError."""
     snapshot = await log.load_snapshot(key)
     while True:
@@ -179,7 +162,7 @@ async def read_log(log: Log, key: SessionKey) -> LoadedLog:
             snapshot = newer  # it replaced messages while they were being read
 
 
-async def read_after(log: Log, key: SessionKey, snapshot: Snapshot | None) -> LoadedLog:
+async def read_after(log: NumberedLog, key: LogKey, snapshot: Snapshot | None) -> LoadedLog:
     """What follows from a snapshot and the messages after it."""
     loaded, reader = LoadedLog(), BatchReader()
     if snapshot is not None:

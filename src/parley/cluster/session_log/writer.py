@@ -1,4 +1,4 @@
-"""Writes the records of one session to its log.
+"""Writes to the log of one session: its records, and the transcripts of its engine.
 
     position = writer.add(record)            in memory, at once
     await writer.wait_committed(position)    in the log
@@ -7,6 +7,8 @@
 One message is in flight. While it is, the next batch collects, so many records share a commit. Every message carries
 the sequence of the last one: if another host has written, the write fails and so does everything that waits (Fenced).
 A write whose fate is unknown is repeated under the same id until it is known or the host loses the session.
+
+An engine waits for `EngineStore.sync` before an effect and before a result, so both are in the log first.
 """
 
 from __future__ import annotations
@@ -17,10 +19,14 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, LogDamaged, SessionKey
-from parley.cluster.session_log.batches import Batch, encode_batch
-from parley.gateway.session_log.records import AnyRecord
-from parley.protocol.base import Struct
+from parley.cluster.base import ClusterError, Fenced, LeaseLost, LogDamaged, LogKey
+from parley.cluster.session_log.batches import RecordBatch, encode_batch
+from parley.errors import SessionError
+from parley.gateway.session_log.records import AgentRecord, AnyRecord, EntryRecord, LabelRecord, TranscriptDeletedRecord
+from parley.protocol.base import Json, Struct
+from parley.stores.base import Entry, Label, Log
+from parley.stores.memory import MemoryStore, StoredTranscript
+from parley.stores.numbered_log import NumberedLog
 
 FULL = "ENOSPC"
 FIRST_PAUSE_SECONDS = 0.05
@@ -49,11 +55,11 @@ class WriterSetup(Struct, frozen=True, kw_only=True):
 
 
 class SessionWriter:
-    def __init__(self, log: Log, key: SessionKey, head: int, setup: WriterSetup) -> None:
-        """`head`: the last message of the log."""
+    def __init__(self, log: NumberedLog, key: LogKey, head: int, setup: WriterSetup) -> None:
         self._log = log
         self._key = key
-        self._head = head
+        self.head = head
+        """The sequence of the last message."""
         self._setup = setup
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -61,7 +67,8 @@ class SessionWriter:
         """Makes the ids of messages differ from those of an earlier writer with the same lease."""
         self._batches = 0
         self._records: list[AnyRecord] = []
-        self._added = 0
+        self.position = 0
+        """How many records there are, committed or not."""
         self._committed = 0
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._impatient: set[asyncio.Future[None]] = set()
@@ -78,28 +85,18 @@ class SessionWriter:
         self._task = asyncio.create_task(self._run())
 
     @property
-    def head(self) -> int:
-        """The sequence of the last message."""
-        return self._head
-
-    @property
-    def position(self) -> int:
-        """How many records there are, committed or not."""
-        return self._added
-
-    @property
     def is_settled(self) -> bool:
         """Whether everything is in the log."""
-        return self._added == self._committed
+        return self.position == self._committed
 
     def add(self, record: AnyRecord) -> int:
         """Add a record; returns its position. May be called in a thread. Raises what ended the writer."""
         if self._error is not None:
             raise self._error
         self._records.append(record)
-        self._added += 1
+        self.position += 1
         self.wake()
-        return self._added
+        return self.position
 
     def wake(self) -> None:
         """There is something to commit."""
@@ -168,8 +165,6 @@ class SessionWriter:
                     continue
                 if self._records:
                     await self._commit()
-        except (Fenced, LogDamaged) as exc:
-            self.fail(exc)
         except ClusterError as exc:
             self.fail(exc)
         except Exception as exc:
@@ -182,12 +177,12 @@ class SessionWriter:
         position = self._committed + len(records)
         setup = self._setup
         prefix = [setup.first] if setup.first is not None and self._batches == 0 else []
-        batch = Batch(epoch=setup.epoch, host=setup.host, records=[*prefix, *records])
+        batch = RecordBatch(epoch=setup.epoch, host=setup.host, records=[*prefix, *records])
         messages = encode_batch(batch, self._log.max_message_bytes)
         before = asyncio.ensure_future(self._repeat(setup.before_commit))
         try:
             for number, message in enumerate(messages):
-                self._head = await self._append(message, f"{self._id}-{self._batches}-{number}")
+                self.head = await self._append(message, f"{self._id}-{self._batches}-{number}")
             await before
         finally:
             before.cancel()
@@ -205,7 +200,7 @@ class SessionWriter:
 
         async def append() -> None:
             nonlocal found
-            found = await self._log.append(self._key, message, expected=self._head, message_id=message_id)
+            found = await self._log.append(self._key, message, expected=self.head, message_id=message_id)
 
         await self._repeat(append)
         return found
@@ -221,18 +216,15 @@ class SessionWriter:
             except ClusterError as exc:
                 self.retries += 1
                 if exc.error_code == FULL:
-                    self._report_full(exc)
+                    self.is_full = True
+                    for done in list(self._impatient):
+                        if not done.done():
+                            done.set_exception(LogFull(str(exc)))
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
                 self.retries, self.is_full = 0, False
                 return
-
-    def _report_full(self, exc: ClusterError) -> None:
-        self.is_full = True
-        for done in list(self._impatient):
-            if not done.done():
-                done.set_exception(LogFull(str(exc)))
 
     async def close(self) -> None:
         """Commit what is left, and end. Raises what ended the writer."""
@@ -240,3 +232,59 @@ class SessionWriter:
         self._error = ClusterError(f"session {self._key.session} was unloaded")
         self._task.cancel()
         await asyncio.wait([self._task])
+
+
+class EngineStore(MemoryStore):
+    """The store of one session of the gateway. Its engine may begin further transcripts, with `/clear`."""
+
+    holder = "this host"
+
+    def __init__(
+        self, transcripts: dict[str, StoredTranscript], recorder: SessionWriter | list[AnyRecord], cwd: str = ""
+    ) -> None:
+        """`recorder`: a list for a copy, which is written to the log when it is complete."""
+        super().__init__(cwd, transcripts)
+        self._recorder = recorder
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Take nothing more: the session moves to another host, whatever its engine still does."""
+        self._is_closed = True
+
+    def _record(self, record: AnyRecord) -> int:
+        """Returns the position in the log."""
+        if self._is_closed:
+            raise SessionError("the session moves to another host")
+        if isinstance(self._recorder, SessionWriter):
+            return self._recorder.add(record)
+        self._recorder.append(record)
+        return 0
+
+    def append(self, session_id: str, agent_id: str, *entries: Entry) -> int:
+        position = 0
+        for entry in entries:
+            position = self._record(EntryRecord(session=session_id, agent=agent_id, entry=entry))
+            super().append(session_id, agent_id, entry)
+        return position
+
+    def sync(self, position: int) -> None:
+        if isinstance(self._recorder, SessionWriter):
+            self._recorder.wait_in_thread(position)
+
+    async def wait_synced(self, position: int) -> None:
+        if isinstance(self._recorder, SessionWriter):
+            await self._recorder.wait_committed(position)
+
+    def _label(self, session_id: str, label: Label, text: str | None) -> None:
+        super()._label(session_id, label, text)
+        found = self.transcripts[session_id]
+        self._record(LabelRecord(session=session_id, title=found.title, title_at=found.title_at, tag=found.tag))
+
+    def _remove(self, session_id: str) -> None:
+        self._record(TranscriptDeletedRecord(session=session_id))
+        super()._remove(session_id)
+
+    def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> Log:
+        if meta is not None:
+            self._record(AgentRecord(session=session_id, agent=agent_id, meta=meta))
+        return super().agent_log(session_id, agent_id, meta)

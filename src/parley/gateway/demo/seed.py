@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import math
-import struct
 import tomllib
-import zlib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,39 +17,14 @@ from parley.gateway.security.access import Principal
 from parley.gateway.security.tokens import BOOTSTRAP
 from parley.gateway.session_options import SessionRequest
 from parley.protocol.base import Json, Struct
+from parley.protocol.peek import peek
 
+DATA = files("parley.gateway.demo")
 PRICES = {"scripted:": {"input": 3, "output": 15, "cache_read": 0.3}}
 """In dollars per million tokens, so that there are costs to show."""
 OWNER = Principal.administrator(BOOTSTRAP)
 """Whose sessions they are: the holder of the token of the console."""
 LAST_TURN = {"text": "The demo has no more answers here. Create a new session and send `say Hello.`"}
-LOGO_PIXELS = 96
-FILES = {
-    "shop/__init__.py": "",
-    "shop/cart.py": '''"""The cart of the shop."""
-
-from collections.abc import Sequence
-
-
-def total(prices: Sequence[float]) -> float:
-    """What the articles cost together, in whole cents."""
-    amount = sum(prices)
-    return int(amount * 100) / 100
-
-
-def old_price(price: float) -> float:
-    return price * 1.19
-''',
-    "shop/receipt.py": '''"""The receipt."""
-
-from shop.cart import old_price
-
-def print_receipt(prices: list[float]) -> None:
-    print(sum(old_price(price) for price in prices))
-''',
-    "README.md": "# Shop\n\nA small shop, for the demo of the console.\n",
-    ".gitignore": "__pycache__/\n",
-}
 
 
 class DemoSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,19 +53,25 @@ class DemoSession(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return range(1, self.repeat + 1)
 
 
-def read_sessions() -> list[DemoSession]:
-    text = (files("parley.gateway.demo") / "sessions.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text)["session"], list[DemoSession])
+class DemoData(Struct, frozen=True):
+    """What is in `sessions.toml`."""
+
+    session: list[DemoSession]
+    files: dict[str, str]
+
+
+def read_demo() -> DemoData:
+    return msgspec.convert(tomllib.loads((DATA / "sessions.toml").read_text(encoding="utf-8")), DemoData)
 
 
 def prepare_folder(folder: Path) -> dict[str, str]:
     """Write the files of the demo; returns the variables that its server needs."""
     root = folder / "shop"
-    for name, text in FILES.items():
+    for name, text in read_demo().files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    (root / "logo.png").write_bytes(make_logo())
+    (root / "logo.png").write_bytes((DATA / "logo.png").read_bytes())
     (folder / "prices.json").write_bytes(msgspec.json.encode(PRICES))
     return {"CLAUDE_CONFIG_DIR": str(folder / "config"), "PARLEY_PRICES": str(folder / "prices.json")}
 
@@ -102,7 +80,7 @@ async def seed(hub: SessionHub) -> None:
     """Create all sessions and run them side by side. Those with a question stay as they are."""
     root = Path(hub.settings.root)
     async with asyncio.TaskGroup() as group:
-        for number, session in enumerate(read_sessions(), 1):
+        for number, session in enumerate(read_demo().session, 1):
             script = f"../{number}.json"
             (root / script).write_bytes(session.script(str(root)))
             options = {"model": f"scripted:{script}", **session.options}
@@ -112,7 +90,7 @@ async def seed(hub: SessionHub) -> None:
 
 async def run_prompts(live: LiveSession, session: DemoSession, root: Path) -> None:
     """Send the prompts, each after the result of the one before."""
-    client = live.attach(OWNER, None, lambda line: line.startswith(b'{"type":"result"'))
+    client = live.attach(OWNER, None, lambda line: peek(line).type == "result")
     prompts = session.all_prompts()
     try:
         for number, text in enumerate(prompts, 1):
@@ -136,23 +114,3 @@ def make_image_block(path: Path) -> Json:
 def fill(value: Any, number: int) -> Any:
     """The same JSON with a number instead of NUMBER."""
     return msgspec.json.decode(msgspec.json.encode(value).replace(b"NUMBER", b"%d" % number))
-
-
-def make_logo() -> bytes:
-    """A PNG: a circle that fades from blue to orange."""
-    rows = b""
-    middle = (LOGO_PIXELS - 1) / 2
-    for y in range(LOGO_PIXELS):
-        rows += b"\0"
-        for x in range(LOGO_PIXELS):
-            is_inside = math.hypot(x - middle, y - middle) < middle
-            share = x / LOGO_PIXELS
-            rows += bytes((int(40 + 200 * share), 120, int(220 - 180 * share), 255 if is_inside else 0))
-    head = struct.pack(">IIBBBBB", LOGO_PIXELS, LOGO_PIXELS, 8, 6, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        png_chunk(kind, data) for kind, data in ((b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
-    )
-
-
-def png_chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -52,12 +52,6 @@ class PromptRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The id of the prompt. A prompt that is sent again is not run again."""
 
 
-class AcceptedPrompt(Struct, frozen=True, kw_only=True):
-    uuid: str
-    after: int
-    """The number of the last line before the prompt: the lines after it are what the prompt leads to."""
-
-
 class ControlRequestBody(Struct, frozen=True, kw_only=True):
     """A control request of the wire protocol; its other fields depend on the subtype."""
 

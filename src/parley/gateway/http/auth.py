@@ -60,6 +60,13 @@ class Gate(Struct):
     limiter: RateLimiter = msgspec.field(default_factory=RateLimiter)
     connections: OpenConnections = msgspec.field(default_factory=OpenConnections)
 
+    def __post_init__(self) -> None:
+        self.tokens.on_change = self.connections.end_invalid
+
+    async def end_invalid(self) -> None:
+        """End the connections of tokens that have expired."""
+        self.connections.end_invalid()
+
     def check_headers(self, connection: HTTPConnection) -> None:
         """Refuse pages of other sites, and names that were made to point here. Raises Refusal."""
         host = connection.headers.get("host", "")

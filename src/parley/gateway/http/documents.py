@@ -1,33 +1,24 @@
 """The documents of the API: OpenAPI 3.1 for requests, AsyncAPI 3.0 for frames and events.
 
-Both are made from the rows in `routes.py` and from the classes that the code reads and writes. `scripts/gen_gateway.py`
+Both are made from the rows in `app.py` and from the classes that the code reads and writes. `scripts/gen_gateway.py`
 writes them to docs/gateway, and the server serves them at `/openapi.json` and `/asyncapi.json`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from typing import Any, get_origin
 
 import msgspec
 
 from parley.gateway.http.api_types import ErrorReply
-from parley.gateway.http.routes import (
-    AFTER,
-    ENDPOINTS,
-    JSON,
-    OPEN_ENDPOINTS,
-    PARTIAL,
-    SOCKETS,
-    Endpoint,
-    OpenEndpoint,
-    Parameter,
-)
+from parley.gateway.http.app import AFTER, PARTIAL, route
+from parley.gateway.http.routes import JSON, SOCKETS, Endpoint, Parameter
 from parley.gateway.own_messages import Auth, QuestionDecided, Resync
 from parley.gateway.questions import Question
-from parley.protocol.base import Json, Message
-from parley.protocol.connection import SENDERS, Role
+from parley.protocol.base import Json, Role
 from parley.protocol.schema import build_schema, list_messages
 from parley.version import __version__
 
@@ -51,31 +42,21 @@ CWD = Parameter("cwd", "The working directory of the new session.")
 
 
 @cache
-def encode_openapi() -> bytes:
-    return encode(build_openapi())
-
-
-@cache
-def encode_asyncapi() -> bytes:
-    return encode(build_asyncapi())
-
-
-def encode(document: Json) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+def encode(build: Callable[[], Json]) -> bytes:
+    """The document of `build_openapi` or `build_asyncapi`."""
+    return msgspec.json.format(msgspec.json.encode(build()), indent=2) + b"\n"
 
 
 # OpenAPI.
 
 
 def build_openapi() -> Json:
-    rows: list[Endpoint | OpenEndpoint] = [*ENDPOINTS, *OPEN_ENDPOINTS]
-    types = [ErrorReply, *(kind for row in rows for kind in types_of(row))]
+    types = [ErrorReply, *(kind for row in route.rows for kind in (row.takes, row.gives) if kind is not None)]
     found, schemas = msgspec.json.schema_components(types, ref_template=SCHEMAS + "{name}")
     refs = {repr(kind): schema for kind, schema in zip(types, found, strict=True)}
     paths: Json = {}
-    for row in rows:
-        method = row.method.lower() if isinstance(row, Endpoint) else "get"
-        paths.setdefault(row.path, {})[method] = describe_operation(row, refs)
+    for path, rows in sorted(route.by_path().items()):
+        paths[path] = {method.lower(): describe_operation(row, refs) for method, row in rows.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -95,19 +76,14 @@ def build_openapi() -> Json:
     }
 
 
-def types_of(row: Endpoint | OpenEndpoint) -> list[Any]:
-    takes = row.takes if isinstance(row, Endpoint) else None
-    return [kind for kind in (takes, row.gives) if kind is not None]
-
-
-def describe_operation(row: Endpoint | OpenEndpoint, refs: Json) -> Json:
+def describe_operation(row: Endpoint, refs: Json) -> Json:
     operation: Json = {
-        "operationId": row.handler.__name__,
+        "operationId": row.name,
         "summary": row.summary,
         "tags": [row.path.removeprefix("/v1/code").split("/")[1]],
     }
-    if isinstance(row, OpenEndpoint):
-        replies = {str(status): describe_reply(row.gives, JSON, refs) for status in (200, *row.others)}
+    if row.is_open:
+        replies = {str(status): describe_reply(row.gives, row.media, refs) for status in (200, *row.others)}
         return {**operation, "security": [], "responses": replies}
     if row.scope is not None:
         operation["security"] = [{"token": [str(row.scope)]}]
@@ -154,8 +130,8 @@ def build_asyncapi() -> Json:
     own = [QuestionDecided, Resync, Auth, Question]
     _, schemas = msgspec.json.schema_components(own, ref_template=SCHEMAS + "{name}")
     lines = list_messages().values()
-    from_clients = [cls.__name__ for cls in lines if is_sent_by(Role.HOST, cls)] + [Auth.__name__]
-    from_server = [cls.__name__ for cls in lines if is_sent_by(Role.ENGINE, cls)]
+    from_clients = [cls.__name__ for cls in lines if Role.HOST in cls.senders] + [Auth.__name__]
+    from_server = [cls.__name__ for cls in lines if Role.ENGINE in cls.senders]
     from_server += [QuestionDecided.__name__, Resync.__name__]
     names = sorted({*from_clients, *from_server})
     channels: Json = {}
@@ -209,10 +185,6 @@ def build_asyncapi() -> Json:
             "securitySchemes": SOCKET_SECURITY,
         },
     }
-
-
-def is_sent_by(role: Role, cls: type[Message]) -> bool:
-    return role in SENDERS.get(cls, {Role.ENGINE})
 
 
 def move_references(schema: Any) -> Any:

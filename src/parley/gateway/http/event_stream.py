@@ -18,12 +18,12 @@ from starlette.types import Receive, Scope, Send
 
 from parley.gateway.http.frames import PART_BYTES
 from parley.gateway.subscriber import Numbered
+from parley.protocol.peek import Head, peek
 
 COMMENT_SECONDS = 15
 """How often an idle stream sends a comment, so that both ends notice a dead connection."""
 
 
-LIFECYCLE = b'{"type":"command_lifecycle"'
 DELIVERY = {
     "queued": "DELIVERY_STATUS_RECEIVED",
     "started": "DELIVERY_STATUS_PROCESSING",
@@ -103,36 +103,21 @@ def format_event(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-class _Ids(msgspec.Struct):
-    uuid: Any = ""
-    request_id: Any = ""
-
-
-class _Lifecycle(msgspec.Struct):
-    command_uuid: str = ""
-    state: str = ""
-
-
-_ids = msgspec.json.Decoder(_Ids)
-_lifecycle = msgspec.json.Decoder(_Lifecycle)
-
-
 def format_client_event(numbered: Numbered) -> Event:
     """A line in the envelope of the official client. Replies have no number: they are not repeated."""
     number, line = numbered
-    ids = _ids.decode(line)
-    event_id = msgspec.json.encode(str(ids.uuid or f"line-{number}-{ids.request_id}"))
+    head = peek(line)
+    event_id = msgspec.json.encode(str(head.uuid or f"line-{number}-{head.request_id or ''}"))
     sequence = b'"sequence_num":%d,' % number if number else b""
-    head = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
-    start = (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + head
-    return start, line, b"}\n\n" + (format_delivery(line) if line.startswith(LIFECYCLE) else b"")
+    begin = b'{"event_id":' + event_id + b"," + sequence + b'"source":"worker","payload":'
+    start = (b"id: %d\n" % number if number else b"") + b"event: client_event\ndata: " + begin
+    return start, line, b"}\n\n" + format_delivery(head)
 
 
-def format_delivery(line: bytes) -> bytes:
+def format_delivery(head: Head) -> bytes:
     """What has become of a prompt, for the `onDeliveryUpdate` of the official client."""
-    found = _lifecycle.decode(line)
-    status = DELIVERY.get(found.state)
-    if status is None:
+    status = DELIVERY.get(head.state or "")
+    if head.type != "command_lifecycle" or status is None:
         return b""
-    update = msgspec.json.encode({"event_id": found.command_uuid, "status": status})
+    update = msgspec.json.encode({"event_id": head.command_uuid or "", "status": status})
     return b"event: delivery_update\ndata: " + update + b"\n\n"

@@ -23,7 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from parley.gateway.http.auth import ADMITTED, PEER, Admitted
 from parley.gateway.refusal import Refusal, close_code
-from parley.gateway.subscriber import Batch, Numbered
+from parley.gateway.subscriber import LineBatch, Numbered
 
 if TYPE_CHECKING:
     from websockets.frames import Frame
@@ -56,7 +56,7 @@ class LineSocket(Protocol):
     def attached(self, cursor: int) -> None:
         """The client gets the lines after a number."""
 
-    def write_now(self, batch: Batch, *, numbered: bool) -> None: ...
+    def write_now(self, batch: LineBatch, *, numbered: bool) -> None: ...
 
     async def write_lines(self, lines: list[Numbered], *, numbered: bool) -> None:
         """Raises ClientDisconnected."""
@@ -190,7 +190,7 @@ class FrameSocket(WebSocketsSansIOProtocol):
     def attached(self, cursor: int) -> None:
         """Clients do not need to know."""
 
-    def write_now(self, batch: Batch, *, numbered: bool) -> None:
+    def write_now(self, batch: LineBatch, *, numbered: bool) -> None:
         self.transport.write(batch.encode(encode_numbered if numbered else encode_plain))
 
     async def write_lines(self, lines: list[Numbered], *, numbered: bool) -> None:

@@ -20,42 +20,22 @@ from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from parley.errors import SessionError, UsageError
 from parley.gateway.http.auth import ADMITTED, SUBPROTOCOL, Admitted, Gate, token_in_message
 from parley.gateway.http.frames import PART_BYTES, find_line_socket, shorten_reason
 from parley.gateway.hub import SessionHub
-from parley.gateway.live_session import REQUESTING, STREAM_EVENT, Client, LiveSession
+from parley.gateway.live_session import LiveSession, SessionClient, is_requesting
 from parley.gateway.own_messages import Resync
 from parley.gateway.refusal import Refusal, close_code
-from parley.gateway.security.access import Principal, Scope
-from parley.gateway.session_options import SessionRequest, require
-from parley.gateway.subscriber import Batch
+from parley.gateway.security.access import Principal
+from parley.gateway.session_options import SessionRequest
+from parley.gateway.subscriber import LineBatch, Wants
+from parley.protocol.peek import peek
 
 AUTH_SECONDS = 10
 """How long a client without a token in its headers has to send one."""
 MAX_DIGITS = 18
 MOST_REFUSED = 100
 """How many lines above its limit a client may send one after another before it is disconnected."""
-GATEWAY = b'{"type":"gateway"'
-STATES = (b'{"type":"system","subtype":"session_state_changed"', b'{"type":"active_goal"')
-
-
-class LineFilter:
-    """Which lines a client gets. Clients that do not number lines are official ones, which know no lines of ours.
-
-    Clients that get the same lines have the same filter (`find_filter`), which is then applied once for all of them.
-    """
-
-    def __init__(self, *, numbered: bool, partial: bool, state_events: bool) -> None:
-        left_out = [] if partial else [STREAM_EVENT, REQUESTING]
-        if not numbered:
-            left_out.append(GATEWAY)
-            if not state_events:
-                left_out += STATES
-        self._left_out = tuple(left_out)
-
-    def __call__(self, line: bytes) -> bool:
-        return not line.startswith(self._left_out)
 
 
 async def admit(socket: WebSocket, gate: Gate) -> Principal | None:
@@ -78,23 +58,6 @@ async def admit(socket: WebSocket, gate: Gate) -> Principal | None:
     return None
 
 
-async def serve_socket(socket: WebSocket, gate: Gate, hub: SessionHub) -> None:
-    """Serve one connection until either end closes it."""
-    principal = await admit(socket, gate)
-    if principal is None:
-        return
-    try:
-        session = open_session(socket, hub, principal)
-        client = attach(socket.query_params, session, principal, hub)
-    except (Refusal, SessionError, UsageError) as exc:
-        await refuse(socket, exc if isinstance(exc, Refusal) else Refusal("storage_error", str(exc)))
-        return
-    try:
-        await relay(socket, session, client)
-    finally:
-        session.detach(client)
-
-
 async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
     """Raises Refusal, WebSocketDisconnect."""
     try:
@@ -115,14 +78,13 @@ async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
 
 def open_session(socket: WebSocket, hub: SessionHub, principal: Principal) -> LiveSession:
     """Raises Refusal, SessionError."""
-    require(principal, Scope.VIEW, "reading a session")
     session_id = socket.path_params.get("session_id")
     if session_id is not None:
         return hub.get(principal, session_id)
     return hub.create(principal, SessionRequest(cwd=socket.query_params.get("cwd")))
 
 
-def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> Client:
+def attach(query: QueryParams, session: LiveSession, principal: Principal, hub: SessionHub) -> SessionClient:
     """Raises Refusal, SessionError."""
     return session.attach(principal, read_cursor(query, session.id), make_filter(query, session, hub))
 
@@ -140,22 +102,40 @@ def read_cursor(query: QueryParams, session_id: str) -> int | None:
     return int(number)
 
 
-def make_filter(query: QueryParams, session: LiveSession, hub: SessionHub) -> LineFilter:
+def make_filter(query: QueryParams, session: LiveSession, hub: SessionHub) -> Wants:
     partial = is_on(query, "partial") if "partial" in query else hub.sends_partial(session.id)
     return find_filter(numbered=is_on(query, "numbered"), partial=partial, state_events=hub.settings.sends_states)
 
 
 @cache
-def find_filter(*, numbered: bool, partial: bool, state_events: bool) -> LineFilter:
-    return LineFilter(numbered=numbered, partial=partial, state_events=state_events)
+def find_filter(*, numbered: bool, partial: bool, state_events: bool) -> Wants:
+    """Which lines a client gets. Clients that do not number lines are official ones, which know no lines of ours.
+
+    Clients that get the same lines have the same filter, which is then applied once for all of them.
+    """
+
+    def wants(line: bytes) -> bool:
+        head = peek(line)
+        match head.type, head.subtype:
+            case "stream_event", _:
+                return partial
+            case "system", "status":
+                return partial or not is_requesting(head)
+            case "gateway", _:
+                return numbered
+            case ("active_goal", _) | ("system", "session_state_changed"):
+                return numbered or state_events
+        return True
+
+    return wants
 
 
 def is_on(query: QueryParams, name: str) -> bool:
     return query.get(name, "").lower() in ("1", "true", "yes")
 
 
-async def relay(socket: WebSocket, session: LiveSession, client: Client) -> None:
-    """Pass lines in both directions until either end has enough."""
+async def relay(socket: WebSocket, session: LiveSession, client: SessionClient) -> None:
+    """Pass lines in both directions until either end has enough, then disconnect the client."""
 
     async def read_client() -> None:
         with suppress(WebSocketDisconnect):
@@ -172,17 +152,17 @@ async def relay(socket: WebSocket, session: LiveSession, client: Client) -> None
         if reader.done():
             reader.result()
     finally:
-        client.subscriber.close()
+        session.detach(client)
         reader.cancel()
         writer.cancel()
         await asyncio.gather(reader, writer, return_exceptions=True)
 
 
-async def write_lines(socket: WebSocket, client: Client) -> None:
+async def write_lines(socket: WebSocket, client: SessionClient) -> None:
     numbered, subscriber = is_on(socket.query_params, "numbered"), client.subscriber
     frames = find_line_socket(socket)
 
-    def write_now(batch: Batch) -> bool:
+    def write_now(batch: LineBatch) -> bool:
         if not frames.is_writable or batch.size_bytes > PART_BYTES:
             return False
         frames.write_now(batch, numbered=numbered)

@@ -20,9 +20,8 @@ from sqlite3 import Row
 import msgspec
 
 from parley.errors import SessionError
-from parley.gateway.database import Database
+from parley.gateway.database import Database, SessionRows
 from parley.gateway.index.tables import (
-    EndedTurn,
     Search,
     StoredLine,
     Turns,
@@ -35,10 +34,8 @@ from parley.gateway.index.tables import (
     shorten,
 )
 from parley.gateway.index.tool_calls import ToolCalls
-from parley.gateway.session_log.records import LineRecord, SummaryRecord
-from parley.gateway.session_log.rows import SessionRows
+from parley.gateway.session_log.records import LineRecord, SessionSummary
 from parley.gateway.session_log.session_log import SessionLog
-from parley.protocol.base import Struct
 
 log = logging.getLogger(__name__)
 
@@ -53,34 +50,6 @@ REINDEX_PAUSE_SECONDS = 0.03
 REINDEX_BYTES = 32 * 1024
 """Sessions that have just come from another host have better things to do than to be searched."""
 TITLE_CHARS = 80
-
-
-class SessionSummary(Struct):
-    """What a list shows of a session."""
-
-    title: str
-    model: str | None
-    permission_mode: str | None
-    turns: int
-    cost_usd: float
-    last_error: str | None
-    preview: str
-    used_at: float
-    model_totals: str
-    """What the engine has used of each model, as the last result says."""
-
-    @classmethod
-    def from_row(cls, row: Row) -> SessionSummary:
-        return cls(**{name: row[name] for name in cls.__struct_fields__})
-
-
-class Reindexed(Struct):
-    """A session whose row is complete, but whose lines are not in the index."""
-
-    summary: SessionSummary
-    """As it was after the lines that are done."""
-    until: int
-    done: int = 0
 
 
 class Indexer:
@@ -101,7 +70,9 @@ class Indexer:
         self._report = report
         self._changed: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._reindexed: dict[str, Reindexed] = {}
+        self._reindexed: dict[str, tuple[SessionSummary, int]] = {}
+        """The sessions whose rows are complete and whose lines are not in the index: the summary as it was after the
+        lines that are done, and how many the row counts."""
         self._reindex_timer: asyncio.TimerHandle | None = None
 
     def mark(self, session_id: str) -> None:
@@ -109,6 +80,11 @@ class Indexer:
         self._changed.add(session_id)
         if self._timer is None:
             self._schedule(DELAY_SECONDS)
+
+    def forget(self, session_id: str) -> None:
+        """The log of a session is not here any more. Its rows stay as they are."""
+        self._changed.discard(session_id)
+        self._reindexed.pop(session_id, None)
 
     def _schedule(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self.index_marked)
@@ -150,20 +126,16 @@ class Indexer:
             _, is_done = self._index_batch(session_id)
             await asyncio.sleep(0)
 
-    def summarize(self, session_id: str) -> SummaryRecord | None:
+    def summarize(self, session_id: str) -> SessionSummary | None:
         """What the lists show of a session, for a host that is to run it next."""
         row = self._database.row("SELECT * FROM sessions WHERE id=? AND indexed_lines>0", session_id)
-        if row is None:
-            return None
-        return SummaryRecord(lines=row["indexed_lines"], **msgspec.structs.asdict(SessionSummary.from_row(row)))
+        return None if row is None else read_summary(row)
 
     def reindex(self, session_id: str) -> None:
         """Index the lines that the row of a session counts, a few at a time. Its row stays as it is."""
-        row = self._database.row("SELECT * FROM sessions WHERE id=? AND indexed_lines>0", session_id)
-        if row is not None:
-            summary = SessionSummary.from_row(row)
-            summary.turns, summary.cost_usd, summary.model_totals = 0, 0.0, "{}"
-            self._reindexed[session_id] = Reindexed(summary, row["indexed_lines"])
+        if (summary := self.summarize(session_id)) is not None:
+            self._reindexed[session_id] = summary, summary.indexed_lines
+            summary.turns, summary.cost_usd, summary.model_totals, summary.indexed_lines = 0, 0.0, "{}", 0
             if self._reindex_timer is None:
                 self._schedule_reindex(REINDEX_DELAY_SECONDS)
 
@@ -182,16 +154,17 @@ class Indexer:
 
     def _reindex_batch(self, session_id: str) -> None:
         """Raises SessionError."""
-        found, row = self._reindexed[session_id], self._database.row("SELECT * FROM sessions WHERE id=?", session_id)
+        summary, until = self._reindexed[session_id]
+        row = self._database.row("SELECT * FROM sessions WHERE id=?", session_id)
         if row is None:
             del self._reindexed[session_id]
             return
         with self._open_log(session_id) as stored:
-            lines = stored.lines(found.done, REINDEX_BYTES, until=found.until)
+            lines = stored.lines(summary.indexed_lines, REINDEX_BYTES, until=until)
         with self._database.transaction():
-            self._add_all(row, found.summary, lines)
-        found.done = lines[-1].number if lines else found.until
-        if found.done >= found.until:
+            self._add_all(row, summary, lines)
+        summary.indexed_lines = lines[-1].number if lines else until
+        if summary.indexed_lines >= until:
             del self._reindexed[session_id]
 
     def close(self) -> None:
@@ -214,12 +187,13 @@ class Indexer:
                 return 0, False
             lines = stored.lines(row["indexed_lines"], BATCH_BYTES)
             number = lines[-1].number if lines else row["indexed_lines"]
-            is_done, log_bytes = number == stored.last, stored.size_bytes
+            is_done, log_bytes = number >= stored.last, stored.size_bytes
         if lines or log_bytes != row["log_bytes"]:
             with self._database.transaction():
-                summary = SessionSummary.from_row(row)
+                summary = read_summary(row)
                 self._add_all(row, summary, lines)
-                self._save(session_id, summary, number, log_bytes if is_done else 0)
+                summary.indexed_lines = number
+                self._rows.save_summary(session_id, summary, log_bytes if is_done else 0)
         return sum(len(line.data) for line in lines), is_done
 
     def _add_all(self, row: Row, summary: SessionSummary, lines: Sequence[LineRecord]) -> None:
@@ -248,10 +222,8 @@ class Indexer:
             uses, summary.model_totals = read_uses(line, summary.model_totals)
             if number > row["copied_lines"]:  # the turns before a fork are those of the other session
                 summary.cost_usd += sum(use.usd or 0.0 for use in uses)
-                self.turns.record(EndedTurn(row["id"], number, row["tenant"], at), line, uses)
+                self.turns.record(row, number, at, line, uses)
 
-    def _save(self, session_id: str, summary: SessionSummary, number: int, log_bytes: int) -> None:
-        fields = {**msgspec.structs.asdict(summary), "indexed_lines": number, "log_bytes": log_bytes}
-        self._database.change(
-            f"UPDATE sessions SET {', '.join(f'{name}=?' for name in fields)} WHERE id=?", *fields.values(), session_id
-        )
+
+def read_summary(row: Row) -> SessionSummary:
+    return SessionSummary(**{name: row[name] for name in SessionSummary.__struct_fields__})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.gateway.security.access import Principal, Scope
-from parley.protocol.base import UNSET, Struct, UnsetType
+from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.workspace.remote.address import SessionWorkspace, read_workspace
 
 if TYPE_CHECKING:
@@ -104,26 +104,15 @@ def describe_session(row: Row, live: LiveSession | None, match: str | None = Non
         state = live.state
     if state == "idle" and row["last_error"] is not None:
         state = "failed"
-    return SessionInfo(
-        id=row["id"],
-        cwd=row["cwd"],
-        title=row["title"],
-        state=state,
-        is_loaded=is_loaded,
-        clients=0 if live is None else len(live.clients),
-        open_questions=row["open_questions"],
-        last_line=None if live is None else live.log.last,
-        created_at=row["created_at"],
-        used_at=row["used_at"],
-        model=row["model"],
-        permission_mode=row["permission_mode"],
-        cost_usd=row["cost_usd"],
-        turns=row["turns"],
-        last_error=row["last_error"],
-        preview=row["preview"],
-        workspace=read_workspace(row["workspace"]) or UNSET,
-        match=UNSET if match is None else match,
-    )
+    made: Json = {
+        "state": state,
+        "is_loaded": is_loaded,
+        "clients": 0 if live is None else len(live.clients),
+        "last_line": None if live is None else live.log.last,
+        "workspace": read_workspace(row["workspace"]) or UNSET,
+        "match": UNSET if match is None else match,
+    }
+    return SessionInfo(**made, **{name: row[name] for name in SessionInfo.__struct_fields__ if name not in made})
 
 
 class Watcher:
@@ -146,7 +135,7 @@ class Watcher:
         return list(waiting.values())
 
 
-class SessionEvents:
+class SessionListEvents:
     """Tells watchers which sessions have changed."""
 
     def __init__(self) -> None:

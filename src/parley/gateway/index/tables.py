@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from sqlite3 import Row
 from typing import Any
 
 import msgspec
@@ -155,25 +156,17 @@ class ModelUse(Struct, frozen=True):
     cache_read_tokens: int
 
 
-class EndedTurn(Struct, frozen=True):
-    session: str
-    number: int
-    """The number of the line with its result."""
-    tenant: str
-    time: float
-
-
 class Turns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, turn: EndedTurn, result: StoredLine, uses: Sequence[ModelUse]) -> None:
-        """Add the turn that a result ends."""
+    def record(self, row: Row, number: int, at: float, result: StoredLine, uses: Sequence[ModelUse]) -> None:
+        """Add the turn that a result ends: a line of the session with a row."""
         self._database.change(
             "INSERT OR REPLACE INTO turns"
             " (session, number, tenant, time, model, duration_ms, duration_api_ms, is_error)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            *msgspec.structs.astuple(turn),
+            *(row["id"], number, row["tenant"], at),
             max(uses, key=lambda use: use.output_tokens).model if uses else None,
             *(read_number(result.duration_ms), read_number(result.duration_api_ms), bool(result.is_error)),
         )
@@ -181,7 +174,7 @@ class Turns:
             self._database.change(
                 "INSERT INTO usage (session, number, model, usd, input_tokens, output_tokens, cache_read_tokens)"
                 " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                *(turn.session, turn.number, *msgspec.structs.astuple(use)),
+                *(row["id"], number, *msgspec.structs.astuple(use)),
             )
 
     def of_session(self, session: str) -> list[Json]:

@@ -8,56 +8,8 @@ from enum import StrEnum
 import msgspec
 
 from parley.protocol.base import Json, Struct
+from parley.protocol.messages.requests import find_request
 
-VIEWING = frozenset(
-    {
-        "get_binary_version",
-        "get_context_usage",
-        "get_plan",
-        "get_session_cost",
-        "get_settings",
-        "get_status",
-        "get_task_output",
-        "get_usage",
-        "initialize",
-        "list_models",
-        "list_permission_rules",
-        "mcp_status",
-    }
-)
-"""Control requests that change nothing and read nothing but the session. A viewer's `initialize` declares nothing."""
-PROMPTING = frozenset(
-    {
-        "background_tasks",
-        "cancel_async_message",
-        "check_permission",
-        "end_session",
-        "export_conversation",
-        "file_suggestions",
-        "generate_session_title",
-        "get_memory_dialog",
-        "get_sandbox_dialog",
-        "get_skills_dialog",
-        "interrupt",
-        "mcp_message",
-        "mcp_read_resource",
-        "mcp_reconnect",
-        "read_file",
-        "reload_output_styles",
-        "reload_skills",
-        "rename_session",
-        "rewind_files",
-        "seed_read_state",
-        "set_color",
-        "set_has_subscribers",
-        "set_max_thinking_tokens",
-        "set_model",
-        "set_prompt_suggestions_paused",
-        "side_question",
-        "stop_task",
-    }
-)
-"""Control requests that run nothing without a question. All others need the scope 'approve'."""
 AGENT_FIELDS = frozenset(
     {
         "autoCompactWindow",
@@ -143,11 +95,10 @@ def expand(scopes: set[Scope]) -> frozenset[Scope]:
 
 def scope_of_request(subtype: str, mode: object) -> Scope:
     """What a control request needs. `mode`: the `mode` of set_permission_mode."""
-    if subtype in VIEWING:
-        return Scope.VIEW
-    if subtype in PROMPTING or (subtype == "set_permission_mode" and is_asking(mode)):
+    if subtype == "set_permission_mode" and is_asking(mode):
         return Scope.PROMPT
-    return Scope.APPROVE
+    known = find_request(subtype)
+    return Scope.APPROVE if known is None else Scope(known.scope)
 
 
 def changes_user_settings(value: object) -> bool:

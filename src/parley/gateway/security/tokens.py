@@ -1,7 +1,8 @@
 """Tokens: who may connect, and what they may do.
 
-A token is random and shown once; `tokens.db` keeps its hash. It has scopes, a tenant, working directories, an expiry
-and quotas. This file does not follow from anything else: it is not one of the projections.
+A token is random and shown once; what is kept is its hash, with scopes, a tenant, working directories, an expiry and
+quotas. All of them are in memory: `ServerTokens` also keeps those of a server in `tokens.db`, and those of a cluster
+are rows of its registry (`parley/cluster/cluster_tokens.py`). Tokens do not follow from logs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import hmac
 import os
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -29,34 +31,11 @@ LOCAL = "local"
 """Who connects to an open Unix socket."""
 OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
 """The names that no other token can have."""
-
-
-SCHEMA = Schema(
-    "tokens",
-    1,
-    """
-CREATE TABLE tokens (
-    name TEXT PRIMARY KEY,
-    hash BLOB NOT NULL UNIQUE,
-    tenant TEXT NOT NULL,
-    grants TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    expires_at REAL
-);
-""",
-)
+SCHEMA = Schema("tokens", 2, "CREATE TABLE tokens (name TEXT PRIMARY KEY, value BLOB NOT NULL);")
 NAME = "^[^/]*[^/.][^/]*$"
 """Names without a slash that are not only dots: as a part of a path, these would mean something else."""
 NOWHERE: tuple[str, ...] = ()
 """The roots of a token that does not exist."""
-
-
-class Grants(Struct, frozen=True, kw_only=True):
-    """What a token allows, as the database keeps it."""
-
-    scopes: list[Scope]
-    roots: list[str] = []
-    quotas: Quotas = Quotas()
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,98 +64,139 @@ class TokenInfo(Struct, frozen=True, kw_only=True):
     expires_at: float | None
 
 
-class Tokens:
-    def __init__(self, path: Path, bootstrap: str | None) -> None:
-        """`bootstrap`: the token of the administrator, which is not stored. Raises SessionError."""
-        self._database = Database(path, SCHEMA)
-        self.set_bootstrap(bootstrap)
+class StoredToken(TokenInfo, frozen=True, kw_only=True):
+    """A token as it is kept, without its secret."""
 
-    def close_database(self) -> None:
-        self._database.close()
+    hash: bytes
+    signature: bytes = b""
+    """Of the row in a cluster and its key, with the secret of the cluster."""
+
+    @property
+    def is_valid(self) -> bool:
+        return self.expires_at is None or self.expires_at > time.time()
+
+
+decode_token_row = msgspec.json.Decoder(StoredToken).decode
+
+
+class Tokens:
+    def __init__(self, bootstrap: str | None) -> None:
+        """`bootstrap`: the token of the administrator, which is not stored."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a token was added, changed or removed, by any gateway."""
+        self._by_name: dict[str, StoredToken] = {}
+        self._by_hash: dict[bytes, StoredToken] = {}
+        self.set_bootstrap(bootstrap)
 
     def set_bootstrap(self, token: str | None) -> None:
         """Replace the token of the administrator."""
         self._bootstrap = None if token is None else digest(token)
 
-    def is_bootstrap(self, given: bytes) -> bool:
-        """Whether a hash is that of the administrator's token."""
-        return self._bootstrap is not None and hmac.compare_digest(given, self._bootstrap)
+    def put(self, name: str, token: StoredToken | None) -> None:
+        """A token was made or changed; None if it was removed."""
+        if (before := self._by_name.pop(name, None)) is not None:
+            self._by_hash.pop(before.hash, None)
+        if token is not None:
+            self._by_name[name] = self._by_hash[token.hash] = token
+        self.on_change()
 
     def find(self, token: str) -> Principal | None:
         """Who a token belongs to; None if it is unknown. Raises Refusal if it has expired."""
-        return self.find_hash(digest(token))
+        return self._find_hash(digest(token))
 
-    def find_hash(self, given: bytes) -> Principal | None:
-        """The same by the hash of the token."""
-        if self.is_bootstrap(given):
+    def _find_hash(self, given: bytes) -> Principal | None:
+        if self._bootstrap is not None and hmac.compare_digest(given, self._bootstrap):
             return Principal.administrator(BOOTSTRAP)
         # Looked up by its hash: how long that takes says nothing about the token.
-        row = self._database.row("SELECT * FROM tokens WHERE hash=?", given)
-        if row is None:
+        found = self._by_hash.get(given)
+        if found is None:
             return None
-        if row["expires_at"] is not None and row["expires_at"] <= time.time():
+        if not found.is_valid:
             raise Refusal("unauthorized", "the token has expired")
-        grants = msgspec.json.decode(row["grants"], type=Grants)
-        scopes = expand(set(grants.scopes))
-        return Principal(row["name"], row["tenant"], scopes, tuple(grants.roots), grants.quotas)
+        return Principal(found.name, found.tenant, expand(set(found.scopes)), tuple(found.roots), found.quotas)
 
     def is_current(self, given: bytes, principal: Principal) -> bool:
         """Whether the token with a hash still is what it was when its holder connected."""
         try:
-            return self.find_hash(given) == principal
+            return self._find_hash(given) == principal
         except Refusal:
             return False
 
+    def is_valid(self, name: str) -> bool:
+        """Whether there is a token of a name that has not expired."""
+        return name in OWN_NAMES or ((found := self._by_name.get(name)) is not None and found.is_valid)
+
     def find_quotas(self, name: str) -> Quotas:
         """The quotas of a token; those of the administrator and of a revoked token have no limits of their own."""
-        row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
-        return Quotas() if row is None else msgspec.json.decode(row["grants"], type=Grants).quotas
+        found = self._by_name.get(name)
+        return Quotas() if found is None else found.quotas
 
     def find_roots(self, name: str) -> tuple[str, ...] | None:
         """The roots of a token; None for an administrator's, and no folder for a revoked one."""
-        if name in OWN_NAMES:
+        found = self._by_name.get(name)
+        if name in OWN_NAMES or (found is not None and Scope.ADMIN in found.scopes):
             return None
-        row = self._database.row("SELECT grants FROM tokens WHERE name=?", name)
-        return NOWHERE if row is None else read_roots(msgspec.json.decode(row["grants"], type=Grants))
+        return NOWHERE if found is None else tuple(found.roots) or ("",)
 
-    def create(self, wanted: TokenRequest) -> str:
+    def list(self) -> list[TokenInfo]:
+        found = sorted(self._by_name.values(), key=lambda token: token.name)
+        return [msgspec.convert(token, TokenInfo, from_attributes=True) for token in found]
+
+    async def add(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
         if wanted.name in OWN_NAMES:
             raise Refusal("name_taken", f"the name {wanted.name!r} is that of the administrator")
         token, now = secrets.token_urlsafe(32), time.time()
-        grants = Grants(scopes=wanted.scopes, roots=wanted.roots, quotas=wanted.quotas)
-        expires_at = None if wanted.expires_in is None else now + wanted.expires_in
-        if not self._database.change(
-            "INSERT OR IGNORE INTO tokens (name, hash, tenant, grants, created_at, expires_at)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            *(wanted.name, digest(token), wanted.tenant, msgspec.json.encode(grants), now, expires_at),
-        ):
+        made = StoredToken(
+            name=wanted.name,
+            hash=digest(token),
+            tenant=wanted.tenant,
+            scopes=wanted.scopes,
+            roots=wanted.roots,
+            quotas=wanted.quotas,
+            created_at=now,
+            expires_at=None if wanted.expires_in is None else now + wanted.expires_in,
+        )
+        if not await self._save(made):
             raise Refusal("name_taken", f"a token with the name {wanted.name!r} already exists")
+        self.put(made.name, made)
         return token
 
-    def revoke(self, name: str) -> bool:
-        """Delete a token; False if there is none of this name."""
+    async def remove(self, name: str) -> bool:
+        """Revoke a token; False if there is none of this name."""
+        is_known = await self._delete(name)
+        self.put(name, None)
+        return is_known
+
+    async def _save(self, token: StoredToken) -> bool:
+        """Keep a new token; False if there is one of its name."""
+        return token.name not in self._by_name
+
+    async def _delete(self, name: str) -> bool:
+        """Keep a token no longer; False if there was none of its name."""
+        return name in self._by_name
+
+    async def close(self) -> None:
+        """The server stops."""
+
+
+class ServerTokens(Tokens):
+    def __init__(self, path: Path, bootstrap: str | None) -> None:
+        """Raises SessionError."""
+        super().__init__(bootstrap)
+        self._database = Database(path, SCHEMA)
+        for row in self._database.rows("SELECT name, value FROM tokens"):
+            self.put(row["name"], decode_token_row(row["value"]))
+
+    async def _save(self, token: StoredToken) -> bool:
+        statement = "INSERT OR IGNORE INTO tokens (name, value) VALUES (?, ?)"
+        return self._database.change(statement, token.name, msgspec.json.encode(token)) == 1
+
+    async def _delete(self, name: str) -> bool:
         return self._database.change("DELETE FROM tokens WHERE name=?", name) == 1
 
-    def list(self) -> list[TokenInfo]:
-        return [read_info(row) for row in self._database.rows("SELECT * FROM tokens ORDER BY name")]
-
-
-def read_roots(grants: Grants) -> tuple[str, ...] | None:
-    return None if Scope.ADMIN in grants.scopes else tuple(grants.roots) or ("",)
-
-
-def read_info(row: Any) -> TokenInfo:
-    grants = msgspec.json.decode(row["grants"], type=Grants)
-    return TokenInfo(
-        name=row["name"],
-        tenant=row["tenant"],
-        scopes=grants.scopes,
-        roots=grants.roots,
-        quotas=grants.quotas,
-        created_at=row["created_at"],
-        expires_at=row["expires_at"],
-    )
+    async def close(self) -> None:
+        self._database.close()
 
 
 def digest(token: str) -> bytes:

@@ -1,10 +1,11 @@
-"""What can happen to a session. A log is a list of these.
+"""What can happen to a session, and what follows from it. A log is a list of records.
 
     encode_records(records)    one batch, as bytes
     decode_records(data)       the records of a batch
+    state.apply(record)        what follows from one record more
 
-A record says what happened, never how a table looks afterwards: `state.py` has what follows from it. What clients see
-is a line, so a prompt and a question refer to their line by its number and do not repeat it.
+A record says what happened, never how a table looks afterwards: `SessionState` has what follows from it. What clients
+see is a line, so a prompt and a question refer to their line by its number and do not repeat it.
 
 A version may add fields: older ones ignore them. A kind of record that this version does not know is never skipped,
 because what follows from it is not known either.
@@ -16,17 +17,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from parley.errors import SessionError
+from parley.errors import ClusterError, LogDamaged
 from parley.protocol.base import Json, Struct
 from parley.stores.base import Entry
+from parley.stores.memory import StoredTranscript
 
 
-class DamagedRecords(SessionError):
-    """Stored records cannot be read, or some are missing."""
-
-
-class UnknownRecords(SessionError):
-    """A newer version wrote records that this one does not know."""
+class NewerVersion(ClusterError):
+    """A newer version wrote records that this one does not know. In a cluster, a host of that version must run it."""
 
 
 class Record(Struct, frozen=True, kw_only=True, tag_field="t"):
@@ -240,20 +238,10 @@ class CommandRecord(Record, frozen=True, kw_only=True, tag="command"):
     reply: bytes
 
 
-class SummaryRecord(Record, frozen=True, kw_only=True, tag="summary"):
-    """What the index has found in the lines. Only snapshots have it, so that a new owner need not index first."""
+class StateRecord(Record, frozen=True, kw_only=True, tag="state"):
+    """All that has happened, without lines: what snapshots begin with."""
 
-    lines: int
-    """How many lines were read for it."""
-    title: str
-    model: str | None
-    permission_mode: str | None
-    turns: int
-    cost_usd: float
-    last_error: str | None
-    preview: str
-    used_at: float
-    model_totals: str
+    state: SessionState
 
 
 AnyRecord = (
@@ -281,8 +269,185 @@ AnyRecord = (
     | TranscriptDeletedRecord
     | OwnerRecord
     | CommandRecord
-    | SummaryRecord
+    | StateRecord
 )
+
+# What follows from them.
+
+OPEN, DECIDED, WITHDRAWN = "open", "decided", "withdrawn"
+MOST_COMMANDS = 256
+"""How many replies to commands a session remembers."""
+
+
+class StoredPrompt(Struct):
+    """A prompt that was taken. Its id stays known: a client that sends it again has missed the first reply."""
+
+    line: int
+    digest: bytes
+    unread_by: str | None
+    result: int | None = None
+    """The number of the line with its result; None if it has none yet."""
+
+
+class StoredQuestion(Struct):
+    kind: str
+    line: int
+    asked_at: float
+    expires_at: float | None
+    delegate: str | None = None
+    state: str = OPEN
+    decided_by: str | None = None
+    decided_at: float | None = None
+    answer: bytes | None = None
+
+
+class SessionSummary(Struct):
+    """What a list shows of a session: what the index has found in its lines."""
+
+    title: str
+    model: str | None
+    permission_mode: str | None
+    turns: int
+    cost_usd: float
+    last_error: str | None
+    preview: str
+    used_at: float
+    model_totals: str
+    """What the engine has used of each model, as the last result says."""
+    indexed_lines: int
+    """How many lines were read for it."""
+
+
+class SessionState(Struct):
+    """What follows from the records of a session. It has no text of lines, which are read from the log if needed."""
+
+    created: CreatedRecord | None = None
+    """None if the session does not exist."""
+    deleted: DeletedRecord | None = None
+    title: str = ""
+    """As it was given; the start of the first prompt if it is empty."""
+    engine_id: str = ""
+    """The id of the session in the engine; empty for its own."""
+    declared: DeclaredRecord | None = None
+    copied: CopiedRecord | None = None
+    is_loaded: bool = False
+    """Whether an engine was started and has not ended by itself."""
+    used_at: float = 0.0
+    total_tokens: int = 0
+    total_usd: float = 0.0
+    """The totals of the engine at its last result."""
+    spent_tokens: int = 0
+    spent_usd: float = 0.0
+    """What the session itself has used, without the one that it is a copy of."""
+    last_line: int = 0
+    line_bytes: int = 0
+    prompts: dict[str, StoredPrompt] = msgspec.field(default_factory=dict)
+    open_prompts: dict[str, None] = msgspec.field(default_factory=dict)
+    """The ids of the prompts without a result, oldest first."""
+    unread_prompts: dict[str, None] = msgspec.field(default_factory=dict)
+    """The ids of the prompts whose results no connection of the token that posted them has got."""
+    questions: dict[str, StoredQuestion] = msgspec.field(default_factory=dict)
+    transcripts: dict[str, StoredTranscript] = msgspec.field(default_factory=dict)
+    """By the id of the session in the engine."""
+    commands: dict[str, bytes] = msgspec.field(default_factory=dict)
+    summary: SessionSummary | None = None
+    """Only snapshots have it, so that a new owner need not index first."""
+
+    @property
+    def exists(self) -> bool:
+        return self.created is not None and self.deleted is None
+
+    @property
+    def open_questions(self) -> list[str]:
+        return [request_id for request_id, one in self.questions.items() if one.state == OPEN]
+
+    def apply_all(self, records: Iterable[AnyRecord]) -> None:
+        """Raises LogDamaged."""
+        for record in records:
+            self.apply(record)
+
+    def apply(self, record: AnyRecord) -> None:
+        """What follows from a record; the most frequent ones come first. Raises LogDamaged."""
+        match record:
+            case LineRecord():
+                if record.number != self.last_line + 1:
+                    text = f"line {self.last_line + 1} is missing from the log; the next one has number {record.number}"
+                    raise LogDamaged(text)
+                self.last_line = record.number
+                self.line_bytes += len(record.data)
+            case EntryRecord():
+                self.transcript(record.session).log(record.agent).append(record.entry)
+            case PromptTakenRecord():
+                self.prompts[record.uuid] = StoredPrompt(record.line, record.digest, record.unread_by)
+                self.open_prompts[record.uuid] = None
+                self.unread_prompts.pop(record.uuid, None)
+                if record.unread_by is not None:
+                    self.unread_prompts[record.uuid] = None
+            case PromptFinishedRecord() if record.uuid in self.prompts:
+                self.prompts[record.uuid].result = record.result
+                self.open_prompts.pop(record.uuid, None)
+            case PromptReadRecord() if record.uuid in self.prompts:
+                self.prompts[record.uuid].unread_by = None
+                self.unread_prompts.pop(record.uuid, None)
+            case PromptCancelledRecord():
+                for known in (self.prompts, self.open_prompts, self.unread_prompts):
+                    known.pop(record.uuid, None)
+            case UsedRecord():
+                self.spent_tokens += record.tokens
+                self.spent_usd += record.usd
+                self.total_tokens, self.total_usd = record.total_tokens, record.total_usd
+            case AskedRecord() if (again := self.questions.get(record.request_id)) is not None:
+                # A resumed engine asks again: the time limit and the delegate stay.
+                again.line, again.state, again.decided_at = record.line, OPEN, None
+            case AskedRecord():
+                question = StoredQuestion(record.kind, record.line, record.at, record.expires_at)
+                self.questions[record.request_id] = question
+            case DelegatedRecord():
+                self.questions[record.request_id].delegate = record.delegate
+            case DecidedRecord():
+                question = self.questions[record.request_id]
+                question.state, question.answer = DECIDED, record.answer
+                question.decided_by, question.decided_at = record.by, record.at
+            case WithdrawnRecord():
+                question = self.questions[record.request_id]
+                question.state, question.decided_at = WITHDRAWN, record.at
+            case EngineStartedRecord():
+                self.is_loaded, self.used_at = True, max(self.used_at, record.at)
+            case EngineEndedRecord():
+                self.is_loaded = False
+            case EngineChangedRecord():
+                self.engine_id = record.engine_id
+            case CreatedRecord():
+                self.created, self.title, self.used_at = record, record.title, record.at
+            case CopiedRecord():
+                self.copied, self.total_tokens, self.total_usd = record, record.total_tokens, record.total_usd
+            case TitledRecord():
+                self.title = record.title
+            case DeclaredRecord():
+                self.declared = record
+            case DeletedRecord():
+                self.deleted = record
+            case AgentRecord():
+                self.transcript(record.session).agents[record.agent] = record.meta
+            case LabelRecord():
+                transcript = self.transcript(record.session)
+                transcript.title, transcript.title_at, transcript.tag = record.title, record.title_at, record.tag
+            case TranscriptDeletedRecord():
+                self.transcripts.pop(record.session, None)
+            case CommandRecord():
+                self.commands.pop(record.id, None)
+                self.commands[record.id] = record.reply
+                while len(self.commands) > MOST_COMMANDS:
+                    del self.commands[next(iter(self.commands))]
+            case StateRecord():
+                for name in self.__struct_fields__:
+                    setattr(self, name, getattr(record.state, name))
+            case OwnerRecord() | PromptFinishedRecord() | PromptReadRecord():
+                pass  # who runs the session does not change it, and neither does a prompt that was cancelled
+
+    def transcript(self, session: str) -> StoredTranscript:
+        return self.transcripts.setdefault(session, StoredTranscript())
+
 
 _encoder = msgspec.msgpack.Encoder()
 _records = msgspec.msgpack.Decoder(list[AnyRecord])
@@ -294,7 +459,7 @@ def encode_records(records: Iterable[AnyRecord]) -> bytes:
 
 
 def decode_records(data: bytes | memoryview) -> list[AnyRecord]:
-    """Raises UnknownRecords or DamagedRecords."""
+    """Raises NewerVersion or LogDamaged."""
     try:
         return _records.decode(data)
     except msgspec.MsgspecError as exc:
@@ -306,5 +471,5 @@ def decode_records(data: bytes | memoryview) -> list[AnyRecord]:
         if kinds:
             unknown = ", ".join(sorted(kinds))
             text = f"the log has records of unknown kinds ({unknown}); a newer version wrote them"
-            raise UnknownRecords(text) from None
-        raise DamagedRecords(f"the records of a batch cannot be read: {exc}") from None
+            raise NewerVersion(text) from None
+        raise LogDamaged(f"the records of a batch cannot be read: {exc}") from None

@@ -20,25 +20,21 @@ import os
 import struct
 import time
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 from zlib import crc32
 
-import msgspec
-
-from parley.errors import SessionError
+from parley.errors import LogDamaged, SessionError, explain_os_errors
 from parley.gateway.session_log.records import (
     AnyRecord,
-    DamagedRecords,
     LineRecord,
-    UnknownRecords,
+    NewerVersion,
+    SessionState,
     decode_records,
     encode_records,
 )
-from parley.gateway.session_log.state import SessionState
-from parley.protocol.base import Struct
+from parley.protocol.peek import peek
 from parley.workspace import private_files
 
 MAGIC = b"parley1\n"
@@ -49,13 +45,6 @@ SEARCH_BYTES = 32 * 1024 * 1024
 """How much is searched at a time for a message, so that others can read in between."""
 
 Follower = Callable[["SessionLog", Sequence[AnyRecord]], None]
-
-
-class MessageId(Struct):
-    uuid: Any = ""
-
-
-_decoder = msgspec.json.Decoder(MessageId)
 
 
 class SessionLog:
@@ -69,10 +58,8 @@ class SessionLog:
         self._frames = 0
         self._positions = array("Q")
         """Where the frame of each line begins. A line may be long, so none is read to find another."""
-        try:
+        with explain_os_errors(f"cannot open {path}"):
             self._file = private_files.open_file(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, make_folders=False)
-        except OSError as exc:
-            raise SessionError(f"cannot open {path}: {exc.strerror}") from None
         try:
             self._scan()
         except BaseException:
@@ -94,7 +81,7 @@ class SessionLog:
                 break
             try:
                 self._apply(decode_records(payload), position)
-            except (DamagedRecords, UnknownRecords) as exc:
+            except (LogDamaged, NewerVersion) as exc:
                 raise type(exc)(f"{self._path}: {exc}") from None
             self._frames = number
             self.size_bytes = position + HEADER.size + len(payload)
@@ -108,7 +95,7 @@ class SessionLog:
         if not is_last:
             is_last = self.size_bytes + HEADER.size + HEADER.unpack(header)[0] >= size
         if not is_last:
-            raise DamagedRecords(f"{self._path} is damaged after byte {self.size_bytes}; restore it from a copy")
+            raise LogDamaged(f"{self._path} is damaged after byte {self.size_bytes}; restore it from a copy")
         os.ftruncate(self._file, self.size_bytes)
 
     def _walk(self, position: int, end: int, file: int | None = None) -> Iterator[tuple[int, int, int, memoryview]]:
@@ -122,10 +109,8 @@ class SessionLog:
                 position, at = position + at, 0
                 if position + count > end:
                     return False
-                try:
+                with explain_os_errors(f"cannot read {self._path}"):
                     data = memoryview(os.pread(file, max(READ_BYTES, count), position))
-                except OSError as exc:
-                    raise SessionError(f"cannot read {self._path}: {exc.strerror}") from None
             return len(data) - at >= count
 
         while has(HEADER.size):
@@ -151,13 +136,11 @@ class SessionLog:
             for number, payload in enumerate(payloads, self._frames + 1)
         ]
         data = b"".join(part for pair in zip(heads, payloads, strict=True) for part in pair)
-        try:
+        with explain_os_errors(f"cannot write {self._path}"):
             written = os.write(self._file, data)
             if written != len(data):
                 os.ftruncate(self._file, self.size_bytes)
                 raise OSError(None, "the device is full")
-        except OSError as exc:
-            raise SessionError(f"cannot write {self._path}: {exc.strerror}") from None
         for records, payload in zip(frames, payloads, strict=True):
             self._apply(records, self.size_bytes)
             self.size_bytes += HEADER.size + len(payload)
@@ -219,48 +202,28 @@ class SessionLog:
 
     def all_records(self) -> Iterator[AnyRecord]:
         """Everything that the log has. May be called in a thread, also while it is closed. Raises SessionError."""
-        try:
-            with open(self._path, "rb") as file:
-                for _, _, _, payload in self._walk(len(MAGIC), self.size_bytes, file.fileno()):
-                    yield from decode_records(payload)
-        except OSError as exc:
-            raise SessionError(f"cannot read {self._path}: {exc.strerror}") from None
+        with explain_os_errors(f"cannot read {self._path}"), open(self._path, "rb") as file:
+            for _, _, _, payload in self._walk(len(MAGIC), self.size_bytes, file.fileno()):
+                yield from decode_records(payload)
 
     def find(self, uuid: str, start: int = 0) -> tuple[int | None, int | None]:
         """The number of the first message with an id, and where to continue the search if there is more to be read.
 
         `start`: where an earlier call says. May be called in a thread. Raises SessionError.
         """
-        wanted, position, stop = uuid.encode(errors="replace"), start, start + SEARCH_BYTES
-        try:
-            with open(self._path, "rb") as file:
-                while position < stop:
-                    file.seek(position)
-                    chunk, at, checked = file.read(READ_BYTES + len(wanted) - 1), 0, 0
-                    if not chunk:
-                        return None, None
-                    while (at := chunk.find(wanted, at)) >= 0:
-                        number, frame_end = self._find_frame(file, position + at)
-                        if frame_end > position + at:
-                            begin = self._positions[number - 1]
-                            file.seek(begin + HEADER.size)
-                            if has_message(file.read(frame_end - begin - HEADER.size), uuid):
-                                return number, None
-                            checked, stop = frame_end, stop - (frame_end - begin)
-                        at = max(at + 1, checked - position)
-                    position = max(position + READ_BYTES, checked)
-        except OSError as exc:
-            raise SessionError(f"cannot read {self._path}: {exc.strerror}") from None
-        return None, position
-
-    def _find_frame(self, file: BinaryIO, position: int) -> tuple[int, int]:
-        """The last line that begins before a position, and where its frame ends; zeros if there is none."""
-        number = bisect_right(self._positions, position)
-        if number == 0:
-            return 0, 0
-        begin = self._positions[number - 1]
-        file.seek(begin)
-        return number, begin + HEADER.size + int(HEADER.unpack(file.read(HEADER.size))[0])
+        wanted, left = uuid.encode(errors="replace"), SEARCH_BYTES
+        with explain_os_errors(f"cannot read {self._path}"), open(self._path, "rb") as file:
+            for position, _, _, payload in self._walk(max(start, len(MAGIC)), self.size_bytes, file.fileno()):
+                if left <= 0:
+                    return None, position
+                left -= len(payload)
+                if wanted not in bytes(payload):  # most frames need not be decoded
+                    continue
+                left -= len(payload)
+                for record in decode_records(payload):
+                    if type(record) is LineRecord and peek(record.data).uuid == uuid:
+                        return record.number, None
+        return None, None
 
     def close(self) -> None:
         """A later use fails, and does not reach the file that gets this descriptor next."""
@@ -272,13 +235,3 @@ class SessionLog:
         """Delete the file."""
         self.close()
         self._path.unlink(missing_ok=True)
-
-
-def has_message(payload: bytes, uuid: str) -> bool:
-    """Whether the line of a frame is the message with an id."""
-    return any(type(record) is LineRecord and read_uuid(record.data) == uuid for record in decode_records(payload))
-
-
-def read_uuid(line: bytes) -> str:
-    """The id of a message; empty if it has none."""
-    return str(_decoder.decode(line).uuid)
