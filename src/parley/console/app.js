@@ -7,6 +7,7 @@ import { Console, html, render, useConsole, useEffect, useState, useStore } from
 import { shorten } from "./text.js";
 import { Icon } from "./widgets/icon.js";
 import { useNotifications } from "./widgets/notifications.js";
+import { Keys, useKeys } from "./widgets/keys.js";
 import { StateDot } from "./widgets/state.js";
 import { Toasts, ToastStore } from "./widgets/toasts.js";
 import { Login } from "./views/login.js";
@@ -20,6 +21,9 @@ const VIEWS = {
   wire: () => import("./views/wire.js"),
   compare: () => import("./views/compare.js"),
 };
+
+/* Of the pages that are not about one session. */
+const TITLES = { sessions: "Sessions", inbox: "Inbox", costs: "Costs", compare: "Compare", unknown: "" };
 
 /* Before anything is drawn: the token leaves the address. */
 const api = new Api({ token: takeToken() });
@@ -88,6 +92,8 @@ function makeContext(me) {
 function Shell({ me, onSignOut }) {
   const [context] = useState(() => makeContext(me));
   const route = useRoute();
+  const [hasKeys, setKeys] = useState(false);
+  useKeys({ canCreate: context.can("create"), onHelp: () => setKeys(true) });
   useEffect(() => {
     const stop = new AbortController();
     context.questions.follow(stop.signal);
@@ -103,6 +109,7 @@ function Shell({ me, onSignOut }) {
         <main id="main" tabindex="-1"><${View} route=${route} /></main>
       </div>
       <${Toasts} store=${context.toasts} />
+      ${hasKeys && html`<${Keys} onClose=${() => setKeys(false)} />`}
     </div>
   </${Console.Provider}>`;
 }
@@ -137,9 +144,11 @@ function Navigation({ route, onSignOut }) {
   useStore(sessions);
   useNotifications();
   const waiting = questions.open.length;
+  const session = sessions.get(route.id);
+  const title = TITLES[route.view] ?? (session ? shorten(nameOf(session), 60) : "Session");
   useEffect(() => {
-    document.title = waiting ? `(${waiting}) Parley` : "Parley";
-  }, [waiting]);
+    document.title = [waiting && `(${waiting})`, title && `${title} ·`, "Parley"].filter(Boolean).join(" ");
+  }, [waiting, title]);
   const recent = sessions.search || sessions.state ? [] : sessions.sessions.slice(0, 12);
   return html`<nav class="nav" aria-label="Main">
     <a class="brand" href=${link.sessions()}><${Logo} /><span>Parley</span></a>

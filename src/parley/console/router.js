@@ -2,6 +2,7 @@
 
 const ROUTES = [
   [/^\/?$/, () => ({ view: "sessions" })],
+  [/^\/new$/, () => ({ view: "sessions", isNew: true })],
   [/^\/inbox$/, () => ({ view: "inbox" })],
   [/^\/costs$/, () => ({ view: "costs" })],
   [/^\/s\/([^/]+)$/, ([id]) => ({ view: "conversation", id })],
@@ -27,6 +28,7 @@ export function parseRoute(fragment) {
 const part = encodeURIComponent;
 export const link = {
   sessions: () => "#/",
+  newSession: () => "#/new",
   inbox: () => "#/inbox",
   costs: () => "#/costs",
   session: (id) => `#/s/${part(id)}`,

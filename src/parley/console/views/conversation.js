@@ -150,6 +150,7 @@ function Conversation({ id, uuid, connection }) {
   ];
 
   const waiting = new Set(open.map((question) => question.request.tool_use_id));
+  const firstWaiting = conversation.items.findIndex((item) => waiting.has(item.id));
   const state = open.length
     ? "requires_action"
     : conversation.state === "requires_action"
@@ -158,7 +159,7 @@ function Conversation({ id, uuid, connection }) {
         ? "failed"
         : conversation.state;
   const draw = (item) => {
-    if (item.kind === "tool") markWaiting(item, waiting);
+    if (item.kind === "tool") markWaiting(item, waiting, firstWaiting >= 0 && conversation.items.indexOf(item) > firstWaiting);
     return html`<${Item} item=${item} rev=${item.rev} mark=${marked === item.key} actions=${actions} />`;
   };
   return html`<div class=${isRailOpen ? "conversation rail-open" : "conversation"}>
@@ -227,10 +228,12 @@ function rootOf(item) {
   return root;
 }
 
-function markWaiting(item, waiting) {
+/* Calls after one that waits for an answer have not started, unless they report how long they run. */
+function markWaiting(item, waiting, isAfter = false) {
   const isWaiting = waiting.has(item.id);
-  if (Boolean(item.isWaiting) !== isWaiting) {
-    item.isWaiting = isWaiting;
+  const isQueued = isAfter && !isWaiting && !item.elapsedSeconds && !item.task;
+  if (Boolean(item.isWaiting) !== isWaiting || Boolean(item.isQueued) !== isQueued) {
+    Object.assign(item, { isWaiting, isQueued });
     item.rev++;
   }
   for (const child of item.children) {

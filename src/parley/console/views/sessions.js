@@ -10,10 +10,9 @@ import { StatePill } from "../widgets/state.js";
 
 const FILTERS = [["", "All"], ...Object.entries(STATES)];
 
-export function View() {
+export function View({ isNew }) {
   const { sessions, can, api } = useConsole();
   useStore(sessions);
-  const [isCreating, setCreating] = useState(false);
   const [now, setNow] = useState(() => api.now() / 1000);
   useEffect(() => {
     const timer = setInterval(() => setNow(api.now() / 1000), 30000);
@@ -24,7 +23,7 @@ export function View() {
   return html`<section class="page sessions" aria-labelledby="sessions-title">
     <header class="page-head">
       <h1 id="sessions-title">Sessions <span class="count">${sessions.isLoaded ? sessions.total : ""}</span></h1>
-      ${canCreate && html`<button class="button primary" onClick=${() => setCreating(true)}><${Icon} name="plus" />New session</button>`}
+      ${canCreate && html`<button class="button primary" title="New session (n)" onClick=${() => (location.hash = link.newSession())}><${Icon} name="plus" />New session</button>`}
     </header>
     <div class="toolbar">
       <${Search} store=${sessions} />
@@ -33,7 +32,7 @@ export function View() {
       </div>
     </div>
     <${List} store=${sessions} now=${now} />
-    ${isCreating && html`<${NewSession} onClose=${() => setCreating(false)} />`}
+    ${isNew && canCreate && html`<${NewSession} onClose=${() => location.hash === link.newSession() && (location.hash = link.sessions())} />`}
   </section>`;
 }
 
@@ -146,7 +145,6 @@ function NewSession({ onClose }) {
       const prompt = value("prompt");
       if (prompt)
         await api.post(`/sessions/${id}/prompts`, { content: prompt, uuid: crypto.randomUUID() }).catch(toasts.fail);
-      onClose();
       location.hash = link.session(id);
     } catch (error) {
       setProblem(error);

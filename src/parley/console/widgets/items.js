@@ -158,6 +158,7 @@ function Result({ item }) {
     item.costUsd ? formatUsd(item.costUsd) : null,
     item.durationMs !== null && formatDuration(item.durationMs),
     tokens && `${formatCount(tokens)} in, ${formatCount(usage.output_tokens ?? 0)} out`,
+    usage.cache_read_input_tokens && `${formatCount(usage.cache_read_input_tokens)} of them from the cache`,
   ].filter(Boolean);
   if (!item.isError) return html`<div class="result"><span>${facts.join(" · ")}</span></div>`;
   const isInterrupted = /^aborted/.test(item.reason ?? "");

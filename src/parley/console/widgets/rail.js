@@ -24,6 +24,7 @@ export function Rail({ sessionId, conversation, onJump, onClose }) {
       </section>`
     }
     <${Context} sessionId=${sessionId} conversation=${conversation} />
+    <${Requests} sessionId=${sessionId} conversation=${conversation} />
     <${JumpList} sessionId=${sessionId} conversation=${conversation} onJump=${onJump} />
   </aside>`;
 }
@@ -117,6 +118,46 @@ export function ContextBar({ usage }) {
 }
 
 const SHOWN = 200;
+
+/* What each request to a model read from the prompt cache, wrote to it and missed, and why; the newest first. */
+function Requests({ sessionId, conversation }) {
+  const { api } = useConsole();
+  const [requests, setRequests] = useState(null);
+  const [problem, setProblem] = useState("");
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => {
+    if (!isOpen) return;
+    setProblem("");
+    api.get(`/sessions/${encodeURIComponent(sessionId)}/requests`).then(setRequests, (error) => setProblem(error.message));
+  }, [isOpen, conversation.costUsd, conversation.state === "idle"]);
+  const rows = (requests ?? []).map((request, index) => ({ ...request, number: index + 1 })).slice(-SHOWN);
+  return html`<section>
+    <details onToggle=${(event) => setOpen(event.target.open)}>
+      <summary><h2>Prompt cache</h2></summary>
+      ${problem && html`<p class="small" role="alert">${visible(problem)}</p>`}
+      ${!problem && !requests && html`<p class="muted small" role="status">Loading…</p>`}
+      ${requests && !rows.length && html`<p class="muted small">No requests.</p>`}
+      ${
+        rows.length > 0 &&
+        html`<table class="cost-table request-table" aria-label="Tokens of each request">
+          <thead><tr><th scope="col">Read</th><th scope="col">Written</th><th scope="col">Fresh</th><th scope="col">Missed</th></tr></thead>
+          ${rows.reverse().map(
+            (request) =>
+              html`<tbody key=${request.number}>
+                <tr>
+                  <th scope="rowgroup" colspan="4"><bdi>${`${request.number}. ${request.at.slice(11, 19)} · ${visible(request.model)}`}</bdi></th>
+                </tr>
+                <tr>
+                  ${[request.read, request.written, request.fresh, request.missed].map((tokens) => html`<td>${formatCount(tokens)}</td>`)}
+                </tr>
+                ${request.reason && html`<tr><td colspan="4" class="muted">${visible(request.reason)}</td></tr>`}
+              </tbody>`,
+          )}
+        </table>`
+      }
+    </details>
+  </section>`;
+}
 
 function JumpList({ sessionId, conversation, onJump }) {
   const { api } = useConsole();

@@ -43,6 +43,7 @@ export function stateOf(item) {
   if (item.result) return item.result.isError ? "failed" : item.task?.status === "running" ? "running" : "done";
   if (item.isStreaming) return "writing";
   if (item.isWaiting) return "waiting";
+  if (item.isQueued) return "queued";
   return item.isCut ? "cut" : "running";
 }
 
@@ -54,6 +55,7 @@ function isOpenAtFirst(item, shape) {
 const LABELS = {
   writing: "being written",
   waiting: "waits for you",
+  queued: "queued",
   cut: "interrupted",
   running: "running",
   done: "done",
