@@ -83,14 +83,20 @@ class Attachment(AsyncIterator[Attached]):
 
 def decode_entry(entry: Entry) -> Message | None:
     """Return the message of an entry, or None for a kind of entry that is never sent to clients."""
+    line = encode_entry(entry)
+    return None if line is None else parse_message(decode(line))
+
+
+def encode_entry(entry: Entry) -> bytes | None:
+    """Return the line that clients received, or None."""
     cls = LINES.get(entry.kind)
     if cls is None:
         return None
     try:
-        line = encode_json(convert(entry.message, cls))
+        # Use the field order of the message class; stores may order fields differently.
+        return encode_json(convert(entry.message, cls))
     except msgspec.ValidationError:
-        line = encode_json(entry.message)
-    return parse_message(decode(line))
+        return encode_json(entry.message)
 
 
 def attach(

@@ -19,7 +19,7 @@ import os
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from parley.sdk.controls import Controls
-from parley.sdk.errors import CLIConnectionError, NotConnected, Unfit
+from parley.sdk.errors import CLIConnectionError, NotConnected, OptionsError, Unfit
 from parley.sdk.types.generic import OutputT
 
 # What a client needs is imported when one is made: it takes far longer than everything else together.
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 1.0
 """How long to wait for the remaining output of an engine that failed during the handshake."""
+
+LEAVE_SECONDS = 10.0
+"""How long a client that leaves a gateway waits until its turns are stopped."""
 
 
 Priority = Literal["now", "next", "later"]
@@ -73,7 +76,7 @@ class Client(Controls, Generic[OutputT]):
         self._is_connecting = False
         self.router = MessageRouter()
         self.servers: dict[str, HostedServer] = {}
-        self.request_handler = RequestHandler(self.options, self.servers)
+        self.request_handler = RequestHandler(self.options, self.servers, self.router)
         self._info: Json | None = None
         self._feeding: Job | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -86,7 +89,7 @@ class Client(Controls, Generic[OutputT]):
         """A client for a session that is on a gateway: `Client.attach(ID, Options(engine=URL, token=TOKEN))`."""
         from dataclasses import replace
 
-        from parley.sdk.launch.args import is_gateway
+        from parley.sdk.launch.validation import is_gateway
 
         if not is_gateway(options.engine):
             raise ValueError(f"attach needs the URL of a gateway as engine, but engine is {options.engine!r}")
@@ -160,7 +163,7 @@ class Client(Controls, Generic[OutputT]):
             router.watchers.append(BudgetMeter(options.budget, bool(options.resume or options.continue_conversation)))
             options = limit_options(options)
         servers: dict[str, HostedServer] = {}
-        handler = self.request_handler = RequestHandler(check_types(options), servers)
+        handler = self.request_handler = RequestHandler(check_types(options), servers, router)
         spec = build_launch(options, handler.hooks, os.environ)
         try:
             servers.update((name, to_hosted(instance)) for name, instance in spec.servers.items())
@@ -181,8 +184,8 @@ class Client(Controls, Generic[OutputT]):
         return link, spec
 
     def _open_wire(self, spec: LaunchSpec, options: Options[OutputT]) -> Wire:
-        from parley.sdk.launch.args import is_gateway
-        from parley.sdk.runtime.transport import CustomWire, write_stderr
+        from parley.sdk.launch.validation import is_gateway
+        from parley.sdk.runtime.transport import CustomWire, log_line, write_stderr
 
         if self._transport is not None:
             spec.remove_files()
@@ -194,7 +197,6 @@ class Client(Controls, Generic[OutputT]):
             session_id = None if options.fork_session else options.resume
             return NetworkWire(options.engine, options.token, session_id, create, partial=partial)
         cwd = os.path.abspath(options.cwd or os.curdir)
-        on_stderr = options.stderr or write_stderr
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
@@ -203,14 +205,16 @@ class Client(Controls, Generic[OutputT]):
                 from parley.sdk.launch.worker_pool import WorkerWire
 
                 launch = SessionLaunch(spec.argv, cwd, dict(spec.environment))
-                return WorkerWire(options.workers, launch, on_stderr, spec.remove_files)
+                return WorkerWire(options.workers, launch, options.stderr or log_line, spec.remove_files)
             from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
 
-            return connect_in_process(InProcessEngine(spec.argv, cwd, spec.environment, on_stderr, spec.remove_files))
+            engine = InProcessEngine(spec.argv, cwd, spec.environment, options.stderr, spec.remove_files)
+            return connect_in_process(engine)
         from parley.sdk.launch.find_cli import find_engine
         from parley.sdk.launch.process import EngineProcess
 
         argv = [find_engine(options.cli_path, spec.environment), *spec.argv]
+        on_stderr = options.stderr or write_stderr
         return EngineProcess(argv, cwd, spec.environment, on_stderr, options.user, spec.remove_files)
 
     async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, handler: RequestHandler) -> Json:
@@ -241,11 +245,40 @@ class Client(Controls, Generic[OutputT]):
         await self._close_rest()
         if isinstance(error, CLIConnectionError) and before is not None:
             reported = end_error(before, link.error, self.router.last_result)
+            if isinstance(reported, OptionsError) and self.options.budget is not None:
+                reported.args = (str(reported).replace("max_budget_tokens", "Budget(tokens=...)"),)
             if reported is not None:
-                raise reported from error
+                raise reported from None
 
     async def close(self) -> None:
-        """End the session. Returns when the engine and all its children have exited; may be called again."""
+        """End the session. Returns when the engine and all its children have exited; may be called again.
+
+        On a gateway, the session stays, and the turns of this client's prompts are stopped. See `detach`.
+        """
+        from parley.sdk.launch.validation import is_gateway
+
+        link = self._connection
+        if link is not None and link.is_open and self._transport is None and is_gateway(self.options.engine):
+            await self._stop_turns(link)
+        await self._close()
+
+    async def _stop_turns(self, link: EngineConnection) -> None:
+        from anyio import CancelScope, move_on_after
+
+        from parley.sdk.runtime.turns import stop_turn
+
+        self.router.queue.withdraw()
+        with CancelScope(shield=True), move_on_after(LEAVE_SECONDS):
+            for turn in self.router.turns.list_open():
+                await stop_turn(link, self.router, turn)
+            if self.router.unanswered and self.router.in_turn:  # prompts of `query`
+                await super().interrupt()
+
+    async def detach(self) -> None:
+        """Close the connection to a gateway, and let the turn that runs there continue. `Client.attach` comes back."""
+        await self._close()
+
+    async def _close(self) -> None:
         link, self._connection = self._connection, None
         if link is None:
             return
@@ -280,7 +313,13 @@ class Client(Controls, Generic[OutputT]):
     # Sending.
 
     async def ask(
-        self, prompt: Prompt, *, uuid: str | None = None, priority: Priority | None = None, join: bool = False
+        self,
+        prompt: Prompt,
+        *,
+        uuid: str | None = None,
+        priority: Priority | None = None,
+        join: bool = False,
+        deps: Any = None,
     ) -> Turn[OutputT]:
         """Send a prompt and return its turn, without waiting for the answer.
 
@@ -291,17 +330,18 @@ class Client(Controls, Generic[OutputT]):
         running turn at its next model call, and both turns have the same messages and result. `priority` "next" joins
         too, "now" ends the running turn first, "later" is the default.
 
-        `uuid` is the id of the prompt; ValueError is raised if another prompt with it is waiting. Raises BudgetExceeded
-        if the shared budget is spent, NotConnected, and CLIConnectionError if the engine has exited.
+        `deps` replaces `Options.deps` in the `RunContext` of callbacks. `uuid` is the id of the prompt; ValueError is
+        raised if another prompt with it is waiting. Raises BudgetExceeded if the shared budget is spent, NotConnected,
+        and CLIConnectionError if the engine has exited.
         """
         from functools import partial
 
         from parley.sdk.runtime.background import is_cancellation
         from parley.sdk.runtime.prompts import build_user, later, new_uuid
-        from parley.sdk.runtime.turns import Turn, TurnRecord, stop_turn
+        from parley.sdk.runtime.turns import Turn, TurnRecord, leave_turn
 
         link, router = self.connected(), self.router
-        record = TurnRecord(uuid or new_uuid(), self._parser())
+        record = TurnRecord(uuid or new_uuid(), self._parser(), self.options.deps if deps is None else deps)
         # Built now, so that an invalid prompt is an error here.
         message = build_user(prompt, record.uuid, priority, self.options.verbatim_prompts)
         budget = self.options.budget
@@ -313,7 +353,7 @@ class Client(Controls, Generic[OutputT]):
             # The engine may run a turn of its own, for the notification of a background task.
             link.send(later(message) if router.in_turn and not joins else message)
 
-        record.stop = partial(stop_turn, link, router, record)
+        record.stop = partial(leave_turn, link, router, record)
         joins = join or priority in ("now", "next")
         if not joins and (router.is_busy or not router.queue.is_empty):
             router.queue.add(record, send)
@@ -335,7 +375,7 @@ class Client(Controls, Generic[OutputT]):
     send = ask
     """The same as `ask`. Prefer `ask`."""
 
-    async def run(self, prompt: Prompt, *, check: bool = True) -> RunResult[OutputT]:
+    async def run(self, prompt: Prompt, *, check: bool = True, deps: Any = None) -> RunResult[OutputT]:
         """Send a prompt, wait for the end of its turn and return the result.
 
             result = await client.run("What is in this folder?")
@@ -345,10 +385,14 @@ class Client(Controls, Generic[OutputT]):
         `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call interrupts the turn,
         or withdraws the prompt if it waits; the next prompt runs at once.
         """
+        from parley.sdk.types.messages import AssistantMessage
         from parley.sdk.types.results import RunResult
 
-        answered = await (await self.ask(prompt)).wait(check=check)
-        result: RunResult[OutputT] = RunResult(answered, self._parser())
+        turn, model = await self.ask(prompt, deps=deps), None
+        async for message in turn:
+            if isinstance(message, AssistantMessage) and not message.parent_tool_use_id and not message.error:
+                model = message.model
+        result: RunResult[OutputT] = RunResult(await turn.wait(check=check), self._parser(), model)
         if check and self.options.output_type is not None:
             _ = result.output
         return result
@@ -455,6 +499,11 @@ class Client(Controls, Generic[OutputT]):
         init, last = self.router.init, self.router.last_result
         found = init.session_id if init is not None else last.session_id if last is not None else None
         return found if isinstance(found, str) else None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a prompt of this client has not been answered."""
+        return self.router.is_busy
 
     @property
     def exit_code(self) -> int | None:

@@ -6,6 +6,7 @@
     │   ├── NotConnected       a method was called before connect() or after close()
     │   └── Unfit              the engine does not support a requested option
     ├── ProcessError           the engine exited with an error: exit code, stderr, argv
+    │   ├── OptionsError       the engine does not start with these options
     │   └── ResultError        a turn failed; the result gives the reason
     ├── BudgetExceeded         a shared budget is spent, so no turn starts
     ├── ControlError           the engine refused a control request
@@ -18,6 +19,7 @@ An invalid line in a stream raises no exception: it becomes an `Unreadable` mess
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 INTERRUPTED = ("aborted_streaming", "aborted_tools")
 """The terminal reasons of a turn that an interrupt has ended."""
+
+FLAG = re.compile(r"(?<![\w-])(?P<flag>--[a-zA-Z][a-zA-Z-]*)(?: (?P<value>offline\b))?")
 
 
 class ClaudeSDKError(ParleyError):
@@ -70,6 +74,13 @@ class ProcessError(ClaudeSDKError):
         super().__init__(message)
 
 
+class OptionsError(ProcessError):
+    """The engine does not start with these options: an unknown model, a budget that cannot be enforced.
+
+    Another attempt with the same options fails in the same way.
+    """
+
+
 class ResultError(ProcessError):
     """A turn failed: an API error, a limit, an interrupt. The result gives the reason.
 
@@ -104,6 +115,7 @@ class ResultError(ProcessError):
     def from_message(cls, message: ResultMessage, exit_code: int | None = None) -> ResultError:
         """The error for a failed result."""
         text = "; ".join(sentences(message.errors)) or message.result
+        text = text and name_options(text)
         error = cls(text or f"the turn failed: {find_reason(message.raw)}", message.raw, exit_code)
         error.result_message = message
         return error
@@ -111,6 +123,27 @@ class ResultError(ProcessError):
     def _text(self, field: str) -> str | None:
         value = self.data.get(field)
         return value if isinstance(value, str) else None
+
+
+def name_options(text: str) -> str:
+    """Name the options of the SDK where a message of the engine names flags: `model='offline'` for `--model offline`.
+
+    What is only a flag stays one: it is for `extra_args`.
+    """
+    from parley.protocol.options import FIELDS
+    from parley.sdk.options import Options
+
+    known = Options.__dataclass_fields__
+    names = {flag: row.sdk_name for row in FIELDS.values() for flag in row.flags if row.sdk_name in known}
+    names["--no-session-persistence"] = "persist_session=False"
+
+    def name(found: re.Match[str]) -> str:
+        option, value = names.get(found["flag"]), found["value"]
+        if option is None:
+            return found[0]
+        return option if value is None else f"{option}={value!r}"
+
+    return FLAG.sub(name, text)
 
 
 class BudgetExceeded(ClaudeSDKError):
@@ -147,6 +180,10 @@ class MessageParseError(ClaudeSDKError):
     def __init__(self, message: str, data: dict[str, Any] | None = None) -> None:
         self.data = data
         super().__init__(message)
+
+
+class InvalidReturn(TypeError):
+    """A callback of the program returned something else than it should. The engine gets the text as an error."""
 
 
 def describe_exception(exc: BaseException) -> str:

@@ -14,15 +14,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict
 
+from parley.hooks.event_spec import DECLARED
+from parley.hooks.event_types import HookJSONOutput
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
+from parley.sdk.context import RunContext
+from parley.sdk.errors import InvalidReturn
 from parley.sdk.permissions import Signal
 from parley.sdk.spelling import checks_names
-from parley.sdk.types import hooks as inputs
 from parley.sdk.types.generic import InputT_contra
-from parley.sdk.types.hooks import HookJSONOutput
 
 log = logging.getLogger("parley.sdk")
 RENAMED = {"async_": "async", "continue_": "continue"}
@@ -34,6 +36,8 @@ class HookContext(TypedDict):
 
     signal: Signal | None
     """Tells whether the call of the hook was cancelled."""
+    run: RunContext[Any]
+    """The run: `context["run"].deps` is what the program gave it."""
 
 
 HookCallback = Callable[
@@ -60,49 +64,19 @@ class HookMatcher(Generic[InputT_contra]):
     """After an error, a timeout or an unreadable reply. Default: `block` for PreToolUse, else `continue`."""
 
 
-class Hooks(TypedDict, total=False):
-    """The hooks of a session by event, each with the input of its event."""
-
-    PreToolUse: Sequence[HookMatcher[inputs.PreToolUseHookInput]]
-    PostToolUse: Sequence[HookMatcher[inputs.PostToolUseHookInput]]
-    PostToolUseFailure: Sequence[HookMatcher[inputs.PostToolUseFailureHookInput]]
-    UserPromptSubmit: Sequence[HookMatcher[inputs.UserPromptSubmitHookInput]]
-    Stop: Sequence[HookMatcher[inputs.StopHookInput]]
-    SubagentStop: Sequence[HookMatcher[inputs.SubagentStopHookInput]]
-    PreCompact: Sequence[HookMatcher[inputs.PreCompactHookInput]]
-    Notification: Sequence[HookMatcher[inputs.NotificationHookInput]]
-    SubagentStart: Sequence[HookMatcher[inputs.SubagentStartHookInput]]
-    PermissionRequest: Sequence[HookMatcher[inputs.PermissionRequestHookInput]]
-    SessionStart: Sequence[HookMatcher[inputs.SessionStartHookInput]]
-    SessionEnd: Sequence[HookMatcher[inputs.SessionEndHookInput]]
-    PostCompact: Sequence[HookMatcher[inputs.PostCompactHookInput]]
-    PostToolBatch: Sequence[HookMatcher[inputs.PostToolBatchHookInput]]
-    PermissionDenied: Sequence[HookMatcher[inputs.PermissionDeniedHookInput]]
-    UserPromptExpansion: Sequence[HookMatcher[inputs.UserPromptExpansionHookInput]]
-    PreModelSwitch: Sequence[HookMatcher[inputs.PreModelSwitchHookInput]]
-    PostModelSwitch: Sequence[HookMatcher[inputs.PostModelSwitchHookInput]]
-    Elicitation: Sequence[HookMatcher[inputs.ElicitationHookInput]]
-    ElicitationResult: Sequence[HookMatcher[inputs.ElicitationResultHookInput]]
-    CwdChanged: Sequence[HookMatcher[inputs.CwdChangedHookInput]]
-    DirectoryAdded: Sequence[HookMatcher[inputs.DirectoryAddedHookInput]]
-    FileChanged: Sequence[HookMatcher[inputs.FileChangedHookInput]]
-    WorktreeCreate: Sequence[HookMatcher[inputs.WorktreeCreateHookInput]]
-    WorktreeRemove: Sequence[HookMatcher[inputs.WorktreeRemoveHookInput]]
-    MessageDisplay: Sequence[HookMatcher[inputs.MessageDisplayHookInput]]
-    StopFailure: Sequence[HookMatcher[inputs.StopFailureHookInput]]
-    Setup: Sequence[HookMatcher[inputs.SetupHookInput]]
-    TeammateIdle: Sequence[HookMatcher[inputs.TeammateIdleHookInput]]
-    TaskCreated: Sequence[HookMatcher[inputs.TaskCreatedHookInput]]
-    TaskCompleted: Sequence[HookMatcher[inputs.TaskCompletedHookInput]]
-    ConfigChange: Sequence[HookMatcher[inputs.ConfigChangeHookInput]]
-    InstructionsLoaded: Sequence[HookMatcher[inputs.InstructionsLoadedHookInput]]
+if TYPE_CHECKING:
+    from parley.hooks.event_types import Hooks as Hooks  # noqa: PLC0414  # exports it
+else:
+    Hooks = TypedDict(
+        "Hooks", {name: Sequence[HookMatcher[event.input]] for name, event in DECLARED.items()}, total=False
+    )
+    Hooks.__doc__ = "The hooks of a session by event, each with the input of its event."
 
 
 class Registry:
     """The hooks of a session by callback id, which is how the engine refers to them."""
 
     def __init__(self, hooks: Mapping[Any, Any] | None) -> None:
-        """Raises TypeError for a hook that is not callable."""
         self.callbacks: dict[str, HookCallback[Any]] = {}
         self.events: dict[str, list[str]] = {}
         self.lenient: set[str] = set()
@@ -114,8 +88,6 @@ class Registry:
     def _register(self, event: str, matcher: HookMatcher[Any]) -> wire.HookMatcher:
         ids = []
         for hook in matcher.hooks:
-            if not callable(hook):
-                raise TypeError(f"a hook for {event} must be a function, not {type(hook).__name__}")
             name = f"hook_{len(self.callbacks)}"
             self.callbacks[name] = hook
             ids.append(name)
@@ -142,7 +114,7 @@ class Registry:
 
 
 def check_output(event: str, output: Json) -> None:
-    """Raises TypeError for a key that is misspelled or in the wrong place: what it says would have no effect.
+    """Raises InvalidReturn for a key that is misspelled or in the wrong place: what it says would have no effect.
 
     A key that resembles none may be known to a newer engine and is only logged.
     """
@@ -153,7 +125,7 @@ def check_output(event: str, output: Json) -> None:
     unknown = unknown_keys(event, output)
     # Only a key for which there is a better one has a hint in parentheses.
     if wrong := [text for text in unknown if text.endswith(")")]:
-        raise TypeError(f"the answer of a {event} hook has invalid keys: {', '.join(wrong)}")
+        raise InvalidReturn(f"the answer of a {event} hook has invalid keys: {', '.join(wrong)}")
     if unknown:
         log.warning("the answer of a %s hook has unknown keys: %s", event, ", ".join(unknown))
 
@@ -182,9 +154,9 @@ def build_denial(event: str, reason: str) -> Json:
 
 
 def encode_output(output: object) -> Json:
-    """Encode a hook's output with the keys of the wire. Raises TypeError if it is not a dict or None."""
+    """Encode a hook's output with the keys of the wire. Raises InvalidReturn if it is not a dict or None."""
     if output is None:
         return {}
     if not isinstance(output, Mapping):
-        raise TypeError(f"a hook must return a dict, not {type(output).__name__}: {output!r:.200}")
+        raise InvalidReturn(f"a hook must return a dict, not {type(output).__name__}: {output!r:.200}")
     return {RENAMED.get(str(key), str(key)): value for key, value in output.items()}

@@ -2,9 +2,9 @@
 
     Options(model="sonnet", cwd="/srv/app", can_use_tool=ask, engine="local")
 
-The names are those of the official SDK, and `ClaudeAgentOptions` is the same class. An option that
-is a command-line flag has a row of the same name in protocol/options.py, which launch/args.py reads.
-The last group exists only in Parley.
+The names are those of the official SDK, and `ClaudeAgentOptions` is the same class. A field is the typed view of a row
+of protocol/options.py with this name (or with `sdk` as this name), from which launch/args.py makes a flag, a field of
+`initialize` or a variable. Options that are no flags are only here. The last group exists only in Parley.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dataclasses import field as deferred_field
     from pathlib import Path
 
+    from parley.hooks.event_types import AnyHookEvent, HookEvent
     from parley.models.script import Script
     from parley.sdk.budget import Budget
     from parley.sdk.hooks import HookMatcher, Hooks
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from parley.sdk.questions import OnPlan, OnQuestion
     from parley.sdk.store.interface import SessionStore
     from parley.sdk.types.agents import AgentDefinition
-    from parley.sdk.types.hooks import AnyHookEvent, HookEvent
     from parley.sdk.types.shapes import (
         EffortLevel,
         McpServerConfig,
@@ -56,9 +56,9 @@ class Options(Generic[OutputT]):
 
         options = Options(model="sonnet", cwd="/srv/app", allowed_tools=["Read", "Bash(git *)"], max_turns=20)
 
-    Names and defaults are those of the official SDK, as far as it has them. Options are checked when a client is
-    made: TypeError for a wrong type or a misspelled name, ValueError for an impossible value. `output_type` is also
-    the type parameter: with `Options(output_type=City)`, `turn.output()` is a `City` for type checkers too.
+    Names and defaults are those of the official SDK, as far as it has them. A wrong type or a misspelled name raises
+    TypeError, an impossible value ValueError; a client checks again what was changed since. `output_type` is also the
+    type parameter: with `Options(output_type=City)`, `turn.output()` is a `City` for type checkers too.
     """
 
     # Tools and permissions.
@@ -175,6 +175,12 @@ class Options(Generic[OutputT]):
     # Only in Parley.
     engine: Literal["process", "local"] | str = "process"
     """`local`: run the engine in this process instead of a subprocess. A URL: use a session of this gateway."""
+    deps: Any = None
+    """What tools, hooks and `can_use_tool` find in their `RunContext`: the user, the request, connections. It stays in
+    this process."""
+    command_env: Mapping[str, str] | Literal["all"] | None = None
+    """The variables of commands and hooks, besides `env` and what every program has (PATH, HOME, the locale). Default:
+    none with `engine="local"`, otherwise `all`: those of the program, without secrets."""
     token: str | None = None
     """The token for the gateway."""
     workers: int | None = None
@@ -252,6 +258,11 @@ class Options(Generic[OutputT]):
     """`on`, `off`, or the number of tokens at which a long conversation is compacted."""
     budget: Budget | None = None
     """A budget that this client shares with others."""
+
+    def __post_init__(self) -> None:
+        from parley.sdk.launch.validation import check_values
+
+        check_values(self)
 
 
 ClaudeAgentOptions = Options

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.requests import CanUseTool as Question
+from parley.sdk.context import CURRENT, RunContext
+from parley.sdk.errors import InvalidReturn
 from parley.sdk.spelling import checks_names
 from parley.sdk.types.shapes import PermissionBehavior, PermissionMode, PermissionUpdateDestination
 
@@ -107,6 +109,8 @@ class ToolPermissionContext:
     """Offer to allow only this call, not all such calls."""
     default_to_no: bool = False
     """The denial should be the answer that a single key gives."""
+    run: RunContext[Any] = field(default_factory=lambda: RunContext(None))
+    """The run: `context.run.deps` is what the program gave it."""
 
 
 @checks_names
@@ -147,6 +151,7 @@ def build_context(question: Question, signal: Signal) -> ToolPermissionContext:
         hints=hints,
         suppress_always_allow_rule=question.suppress_always_allow_rule is True,
         default_to_no=question.default_to_no is True,
+        run=CURRENT.get(RunContext(None)),  # one prompt at a terminal has no program that gives one
         **{name: or_none(getattr(question, name)) for name in CONTEXT},
     )
 
@@ -174,7 +179,7 @@ def split_suggestions(given: Any) -> tuple[list[PermissionUpdate], list[str]]:
 
 
 def encode_decision(decision: object, question: Question) -> Json:
-    """Encode a callback's decision for the wire. Raises TypeError if it is not a PermissionResult."""
+    """Encode a callback's decision for the wire. Raises InvalidReturn if it is not a PermissionResult."""
     if isinstance(decision, PermissionResultAllow):
         updated = question.input if decision.updated_input is None else decision.updated_input
         reply: Json = {"behavior": "allow", "updatedInput": updated}
@@ -184,7 +189,7 @@ def encode_decision(decision: object, question: Question) -> Json:
     if isinstance(decision, PermissionResultDeny):
         reply = {"behavior": "deny", "message": decision.message}
         return {**reply, "interrupt": True} if decision.interrupt else reply
-    raise TypeError(
+    raise InvalidReturn(
         "can_use_tool must return PermissionResultAllow or PermissionResultDeny, "
         f"not {type(decision).__name__}: {decision!r:.200}"
     )

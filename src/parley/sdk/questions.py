@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from parley.protocol.base import Json
+from parley.sdk.errors import InvalidReturn
 from parley.sdk.permissions import PermissionResult, PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 from parley.sdk.types.shapes import PermissionMode
 
@@ -132,18 +133,18 @@ def read_plan(input: Json, tool_use_id: str | None) -> Plan:
 
 
 def question_decision(questions: Questions, answers: object) -> PermissionResult:
-    """Raises TypeError if the callback returned neither Answers nor None."""
+    """Raises InvalidReturn if the callback returned neither Answers nor None."""
     if answers is None:
         return PermissionResultDeny(message=NOT_ANSWERED)
     if not isinstance(answers, Answers):
-        raise TypeError(f"on_question must return Answers or None, not {type(answers).__name__}")
+        raise InvalidReturn(f"on_question must return Answers or None, not {type(answers).__name__}")
     return PermissionResultAllow(updated_input={**questions.input, "answers": dict(answers.by_question)})
 
 
 def plan_decision(plan: Plan, decision: object) -> PermissionResult:
-    """Raises TypeError if the callback did not return a PlanDecision."""
+    """Raises InvalidReturn if the callback did not return a PlanDecision."""
     if not isinstance(decision, PlanDecision):
-        raise TypeError(f"on_plan must return a PlanDecision, not {type(decision).__name__}")
+        raise InvalidReturn(f"on_plan must return a PlanDecision, not {type(decision).__name__}")
     if not decision.approved:
         return PermissionResultDeny(message=decision.message)
     change = None if decision.mode is None else [PermissionUpdate("setMode", mode=decision.mode, destination="session")]

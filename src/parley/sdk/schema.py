@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, time
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 
 from parley.protocol.base import Json
+from parley.sdk.context import RunContext
 from parley.sdk.structured import is_pydantic, schema_of
 
 SIMPLE: dict[Any, Json] = {
@@ -132,6 +134,10 @@ def schema_of_input(given: Any) -> Json:
     raise TypeError(f"input_schema must be a dict, a TypedDict or another type, not {given!r}")
 
 
+class ToolWarning(UserWarning):
+    """A model will not know how to use a tool, because its function has no type hints or no docstring."""
+
+
 class Parameters:
     """The parameters of a plain function: their schema, and the conversion of JSON to their types."""
 
@@ -140,11 +146,18 @@ class Parameters:
         hints = get_type_hints(function, include_extras=True)
         self.schema: Json = {"type": "object", "properties": {}, "required": []}
         self._types: dict[str, Any] = {}
+        self._context: str | None = None
         for name, parameter in inspect.signature(function).parameters.items():
             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 raise TypeError(
                     f"parameter {name!r} of {function.__name__} cannot be passed by name; a tool takes named parameters"
                 )
+            if get_origin(hints.get(name)) is RunContext or hints.get(name) is RunContext:
+                self._context = name
+                continue
+            if name not in hints:
+                text = f"the tool {function.__name__} has no type hint for {name!r}: the model may send anything"
+                warnings.warn(text, ToolWarning, stacklevel=4)
             kind = self._types[name] = hints.get(name, Any)
             described = type_schema(kind, nulls=True)
             if parameter.default is parameter.empty:
@@ -156,18 +169,19 @@ class Parameters:
         self.schema = hoist_definitions(self.schema)
 
     def values(self, arguments: Json) -> dict[str, Any]:
-        """Convert arguments to the types of the parameters. Raises ValueError."""
+        """Convert arguments to the types of the parameters, and add the `RunContext`. Raises ValueError."""
         if unknown := sorted(set(arguments) - set(self._types)):
             raise ValueError(f"unknown parameter {unknown[0]!r} (the parameters are {list(self._types)})")
         if missing := [name for name in self.schema["required"] if name not in arguments]:
             raise ValueError(f"parameter {missing[0]!r} is missing")
         try:
-            return {
+            values = {
                 name: msgspec.convert(value, strip_annotations(self._types[name]), dec_hook=build_value)
                 for name, value in arguments.items()
             }
         except msgspec.ValidationError as exc:
             raise ValueError(str(exc)) from None
+        return values if self._context is None else {**values, self._context: RunContext.current()}
 
 
 def build_value(kind: Any, value: Any) -> Any:

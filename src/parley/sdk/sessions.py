@@ -247,7 +247,7 @@ def fork_session(
         lookup = SessionLookup(info.cwd, store, env)
         found = lookup.store(session_id)
     new = Clock().new_uuid()
-    import_session(found, new, copy_entries(entries, new))
+    import_session(found, new, copy_entries([entry for entry in entries if entry.kind != "title"], new))
     set_labels(found, new, title or f"{info.title or info.first_prompt or 'session'} (fork)", info.tag)
     lookup.sessions.inherit(new, session_id)
     return ForkSessionResult(new)

@@ -26,7 +26,7 @@ from typing import Any, Generic, TypeVar
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import Request
 from parley.sdk.client import Client, Priority
-from parley.sdk.errors import NotConnected
+from parley.sdk.errors import ClaudeSDKError, NotConnected
 from parley.sdk.options import Options
 from parley.sdk.runtime.prompts import Prompt
 from parley.sdk.runtime.query_stream import QueryStream
@@ -65,6 +65,8 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except ClaudeSDKError as exc:
+            raise exc.with_traceback(None) from exc.__cause__  # the frames of the loop say nothing about the program
         except BaseException:
             future.cancel()
             raise
@@ -214,21 +216,28 @@ class SyncClient(Generic[OutputT]):
         self.close()
 
     def ask(
-        self, prompt: Prompt, *, uuid: str | None = None, priority: Priority | None = None, join: bool = False
+        self,
+        prompt: Prompt,
+        *,
+        uuid: str | None = None,
+        priority: Priority | None = None,
+        join: bool = False,
+        deps: Any = None,
     ) -> SyncTurn[OutputT]:
         """Send a prompt and return its turn, without waiting for the answer. See `Client.ask`."""
         loop = self._connected_loop()
-        return SyncTurn(loop, loop.run(self._client.ask(prompt, uuid=uuid, priority=priority, join=join)))
+        work = self._client.ask(prompt, uuid=uuid, priority=priority, join=join, deps=deps)
+        return SyncTurn(loop, loop.run(work))
 
     send = ask
     """The same as `ask`. Prefer `ask`."""
 
-    def run(self, prompt: Prompt, *, check: bool = True) -> RunResult[OutputT]:
+    def run(self, prompt: Prompt, *, check: bool = True, deps: Any = None) -> RunResult[OutputT]:
         """Send a prompt, wait for the end of its turn and return the result.
 
         Raises ResultError if the turn failed, unless `check` is False. See `Client.run`.
         """
-        return self._connected_loop().run(self._client.run(prompt, check=check))
+        return self._connected_loop().run(self._client.run(prompt, check=check, deps=deps))
 
     def cancel(self, turn: SyncTurn[Any]) -> bool:
         """Withdraw a waiting prompt. Returns whether it was still waiting."""

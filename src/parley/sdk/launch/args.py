@@ -11,7 +11,6 @@ length of a command line and keeps secrets out of process lists.
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,19 +21,18 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.protocol.messages import requests as wire
-from parley.protocol.options import ROWS, format_args
+from parley.protocol.options import FIELDS, format_args
 from parley.protocol.options import CliOptions as Flags
 from parley.sdk.hooks import Registry
 from parley.sdk.launch.handshake import OWN_SERVER, build_initialize, own_tools, parse_object, split_mcp_servers
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
 from parley.sdk.runtime.tracing import trace_context
+from parley.settings.secret_variables import COMMANDS
 from parley.version import __version__
 
 OFFICIAL_LEVEL = "0.2.184"
 """The version of the official SDK that we report to the engine: it decides which features the engine uses."""
-SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
-FLAG_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 
 
 @dataclass
@@ -80,34 +78,13 @@ def build_launch(options: Options[Any], hooks: Registry, inherited: Mapping[str,
 
 
 def check_options(options: Options[Any]) -> None:
+    """Check what the official SDK checks here, too. Raises ValueError."""
     if options.can_use_tool is not None and options.permission_prompt_tool_name is not None:
         raise ValueError("can_use_tool and permission_prompt_tool_name cannot be used together; set only one")
     if options.session_store is not None and options.enable_file_checkpointing:
         raise ValueError("enable_file_checkpointing and session_store cannot be used together; set only one")
-    if is_gateway(options.engine):
-        from parley.sdk.launch.network import check_network_options
-
-        check_network_options(options)
-    elif options.engine not in ("process", "local"):
-        raise ValueError(f"engine must be 'process', 'local' or the URL of a gateway, not {options.engine!r}")
-    elif options.token is not None:
-        raise ValueError(f"token needs the URL of a gateway as engine, but engine is {options.engine!r}")
-    if options.mcp_servers_delivery == "initialize" and options.engine != "process":
-        raise ValueError(f"mcp_servers_delivery='initialize' needs engine='process', but engine is {options.engine!r}")
-    if options.workers is not None and options.engine != "local":
-        raise ValueError(f"workers needs engine='local', but engine is {options.engine!r}")
-    for skill in options.skills if isinstance(options.skills, list) else ():
-        if not isinstance(skill, str) or not SKILL_NAME.fullmatch(skill):
-            raise ValueError(
-                f"invalid skill name {skill!r} (a name starts with a letter or digit "
-                "and contains letters, digits, '_', ':', '.' and '-')"
-            )
     if options.can_use_tool is not None:
         warn_if_shadowed(options)
-
-
-def is_gateway(engine: str) -> bool:
-    return engine.startswith(("http://", "https://"))
 
 
 def warn_if_shadowed(options: Options[Any]) -> None:
@@ -124,43 +101,40 @@ def warn_if_shadowed(options: Options[Any]) -> None:
 
 # The command line.
 
+ALWAYS: Json = {"output_format": "stream-json", "input_format": "stream-json", "verbose": True}
+ROWS = {row.sdk_name: row for row in FIELDS.values() if row.flags and not row.initialize}
+"""The options that are flags, by their names in the SDK."""
+COERCIONS: dict[Any, Callable[[Any], Any]] = {
+    int: lambda value: value if isinstance(value, int) else int(float(value)),
+    float: lambda value: value if isinstance(value, int | float) else float(value),
+    bool: bool,
+    str: os.fspath,
+    list[str]: lambda value: tuple(map(str, value)),
+}
+"""Numbers may be given as text, paths as `PathLike`."""
+
 
 def build_argv(options: Options[Any], config: Json, files: list[str]) -> list[str]:
-    given: dict[str, Any] = {"output_format": "stream-json", "input_format": "stream-json", "verbose": True}
-    known = {row.field for row in ROWS}
+    given = dict(ALWAYS)
     for each in fields(options):
         value = getattr(options, each.name)
-        if each.name in SPECIAL or each.name not in known or value is None or value is False or value in ([], {}, ""):
-            continue
-        given[each.name] = tuple(map(str, value)) if isinstance(value, list) else coerce(value, str(each.type))
-    for build_flags in SPECIAL_ROWS:
-        given |= build_flags(options)
+        if (convert := CONVERTERS.get(each.name)) is not None:
+            given |= convert(options)
+        elif (row := ROWS.get(each.name)) is not None and value is not None and value not in (False, [], ""):
+            given[row.field] = COERCIONS[row.kind.json_type](value)
     if config and options.mcp_servers_delivery == "initialize":
         given["await_initialize"] = True
     elif config:
         given["mcp_config"] = (write_private_file({"mcpServers": config}, files, options),)
-    if options.model:
-        given["model"] = options.model
-        if not isinstance(options.model, str):
-            script = options.model.to_json()
-            # A gateway may run elsewhere, and cannot read files of this machine.
-            is_local = options.engine in ("process", "local")
-            given["model"] = f"scripted:{write_temporary_file(script, files) if is_local else script.decode()}"
+    if options.model and not isinstance(options.model, str):
+        script = options.model.to_json()
+        # A gateway may run elsewhere, and cannot read files of this machine.
+        is_local = options.engine in ("process", "local")
+        given["model"] = f"scripted:{write_temporary_file(script, files) if is_local else script.decode()}"
     settings = merge_settings(options)
     if settings is not None:
         given["settings"] = write_private_file(settings, files, options) if isinstance(settings, dict) else settings
     return format_args(Flags(**given)) + extra_flags(options.extra_args)
-
-
-def coerce(value: Any, kind: str) -> Any:
-    """Convert a value to the type of its flag: numbers may be given as text, paths as `PathLike`."""
-    if kind.startswith("int"):
-        return value if isinstance(value, int) else int(float(value))
-    if kind.startswith("float"):
-        return value if isinstance(value, int | float) else float(value)
-    if kind.startswith("bool"):
-        return bool(value)
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def tool_flags(options: Options[Any]) -> Json:
@@ -210,46 +184,33 @@ def thinking_flags(options: Options[Any]) -> Json:
 
 
 def plugin_flags(options: Options[Any]) -> Json:
-    for plugin in options.plugins:
-        if plugin.get("type") != "local":
-            raise ValueError(f"unknown plugin type {plugin.get('type')!r} (only 'local' is supported)")
     return {"plugin_dirs": tuple(str(plugin["path"]) for plugin in options.plugins)} if options.plugins else {}
 
 
-def other_flags(options: Options[Any]) -> Json:
-    given: Json = {}
-    max_turns = coerce(options.max_turns or 0, "int")
-    if max_turns:  # in the official SDK, 0 means "no limit"
-        given["max_turns"] = max_turns
-    if options.task_budget is not None:
-        given["task_budget"] = options.task_budget["total"]
-    if not options.persist_session:
-        given["no_session_persistence"] = True
-    if options.allow_dangerously_skip_permissions:
-        given["allow_skip_permissions"] = True
-    if options.debug:
-        given["debug"] = ""
-    if options.session_store is not None:
-        given["session_mirror"] = True
-    if options.resume_drops_turn is not None:
-        given["resume_drops_turn"] = options.resume_drops_turn
-    if options.faults:
-        given["faults"] = tuple(options.faults)
-    return given
+def limit_flags(options: Options[Any]) -> Json:
+    """In the official SDK, 0 means "no limit"."""
+    max_turns = COERCIONS[int](options.max_turns or 0)
+    return {"max_turns": max_turns} if max_turns else {}
 
 
-SPECIAL_ROWS: tuple[Callable[[Options[Any]], Json], ...] = (
-    tool_flags, allowed_tool_flags, source_flags, prompt_file_flags, prompt_tool_flags, thinking_flags,
-    plugin_flags, other_flags,
-)  # fmt: skip
-SPECIAL = frozenset(
-    (
-        *("tools", "allowed_tools", "setting_sources", "system_prompt", "thinking", "task_budget", "settings"),
-        *("debug", "faults", "resume_drops_turn", "max_turns", "model"),
-        *("agents", "output_format", "prompt_suggestions", "forward_subagent_text", "guard", "api_key"),
-    )
-)
-"""Options whose value differs from the flag's, or that go into `initialize`."""
+CONVERTERS: dict[str, Callable[[Options[Any]], Json]] = {
+    "tools": tool_flags,
+    "allowed_tools": allowed_tool_flags,
+    "setting_sources": source_flags,
+    "system_prompt": prompt_file_flags,
+    "permission_prompt_tool_name": prompt_tool_flags,
+    "thinking": thinking_flags,
+    "plugins": plugin_flags,
+    "max_turns": limit_flags,
+    "task_budget": lambda options: {} if options.task_budget is None else {"task_budget": options.task_budget["total"]},
+    "persist_session": lambda options: {} if options.persist_session else {"no_session_persistence": True},
+    "debug": lambda options: {"debug": ""} if options.debug else {},
+    "session_store": lambda options: {} if options.session_store is None else {"session_mirror": True},
+    "resume_drops_turn": lambda options: {"resume_drops_turn": options.resume_drops_turn},
+    "model": lambda options: {"model": options.model} if isinstance(options.model, str) and options.model else {},
+    **dict.fromkeys(("settings", "agents", "api_key", "output_format"), lambda options: {}),
+}
+"""The options whose values differ from those of flags. The last four reach the engine otherwise."""
 
 
 def merge_settings(options: Options[Any]) -> str | Json | None:
@@ -280,18 +241,13 @@ def write_temporary_file(text: bytes, files: list[str]) -> str:
 
 
 def extra_flags(args: Mapping[str, str | None]) -> list[str]:
-    flags = []
-    for name, value in args.items():
-        flag = f"--{name.removeprefix('--')}"
-        if not FLAG_NAME.fullmatch(flag[2:]):
-            raise ValueError(f"extra_args: invalid flag name {name!r} (expected letters, digits and '-')")
-        if value is not None and "\0" in str(value):
-            raise ValueError(f"extra_args: the value of {flag} contains a NUL character")
-        flags.append(flag if value is None else f"{flag}={value}")
-    return flags
+    flags = {f"--{name.removeprefix('--')}": value for name, value in args.items()}
+    return [flag if value is None else f"{flag}={value}" for flag, value in flags.items()]
 
 
 # The environment.
+
+VARIABLES = {"api_key": "ANTHROPIC_API_KEY", "client_app": "CLAUDE_AGENT_SDK_CLIENT_APP"}
 
 
 def build_environment(options: Options, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -300,12 +256,16 @@ def build_environment(options: Options, inherited: Mapping[str, str]) -> dict[st
     found |= {name.upper(): value for name, value in trace_context().items()}
     found |= options.env
     found |= {"CLAUDE_AGENT_SDK_VERSION": OFFICIAL_LEVEL, "PARLEY_SDK_VERSION": __version__}
-    if options.api_key is not None:
-        found["ANTHROPIC_API_KEY"] = options.api_key
-    if options.client_app is not None:
-        found["CLAUDE_AGENT_SDK_CLIENT_APP"] = options.client_app
+    found |= {name: str(value) for field, name in VARIABLES.items() if (value := getattr(options, field)) is not None}
     if options.enable_file_checkpointing:
-        found["CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"] = "true"
+        found[FIELDS["file_checkpointing"].variable] = "true"
+    # The engine shares the program's environment, which may be that of a server.
+    if options.command_env == "all":
+        found[COMMANDS] = "*"
+    elif options.command_env is not None:
+        found |= {**options.command_env, COMMANDS: ",".join((*options.command_env, *options.env))}
+    elif options.engine == "local":
+        found.setdefault(COMMANDS, ",".join(options.env))
     if options.cwd is not None:
         found["PWD"] = os.path.abspath(options.cwd)
     return found

@@ -16,6 +16,7 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
+from parley.protocol.options import FIELDS
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.options import Options
@@ -27,6 +28,14 @@ if TYPE_CHECKING:
 
 OWN_SERVER = "tools"
 """The name of the server with the program's own functions in `Options.tools`."""
+INITIALIZE = {
+    **{row.sdk_name: row.initialize for row in FIELDS.values() if row.initialize},
+    "supported_dialog_kinds": "supportedDialogKinds",
+    "tool_aliases": "toolAliases",
+    "plan_mode_instructions": "planModeInstructions",
+    "agent_progress_summaries": "agentProgressSummaries",
+}
+"""The options that are fields of the request as they are. The last ones cannot be set in another way."""
 
 
 def build_initialize(options: Options[Any], hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
@@ -39,8 +48,11 @@ def build_initialize(options: Options[Any], hooks: Registry, servers: Mapping[st
         text = prompt
     elif prompt["type"] == "custom":
         text = prompt["prompt"]
-    elif prompt["type"] not in ("preset", "file"):
-        raise ValueError(f"unknown system_prompt type {prompt['type']!r} (choose from preset, custom, file)")
+    given: Json = {
+        INITIALIZE[each.name]: bool(value) if isinstance(each.default, bool) else value
+        for each in fields(options)
+        if each.name in INITIALIZE and (value := getattr(options, each.name)) not in (None, each.default)
+    }
     return wire.Initialize(
         hooks=hooks.matchers or None,
         agents=convert_agents(options.agents),
@@ -49,21 +61,10 @@ def build_initialize(options: Options[Any], hooks: Registry, servers: Mapping[st
         excludeDynamicSections=preset.get("exclude_dynamic_sections", UNSET),
         systemPromptSnapshot=preset.get("snapshot", UNSET),
         skills=options.skills if isinstance(options.skills, list) else UNSET,
-        forwardSubagentText=True if options.forward_subagent_text else UNSET,
         jsonSchema=json_schema(options),
         sdkMcpServers=list(servers) or UNSET,
-        guard=True if options.guard else UNSET,
-        supportedDialogKinds=or_unset(options.supported_dialog_kinds),
-        title=or_unset(options.title),
-        toolAliases=or_unset(options.tool_aliases),
-        planModeInstructions=or_unset(options.plan_mode_instructions),
-        promptSuggestions=or_unset(options.prompt_suggestions),
-        agentProgressSummaries=or_unset(options.agent_progress_summaries),
+        **given,
     )
-
-
-def or_unset(value: Any) -> Any:
-    return UNSET if value is None else value
 
 
 def convert_agents(given: Mapping[str, AgentDefinition] | None) -> Any:

@@ -2,21 +2,20 @@
 
 It is built from the same command line and environment as a subprocess, sends the same messages, and
 ends the same way: with an exit code and its warnings as stderr. On asyncio it shares the program's
-event loop; on trio it runs in a thread with its own loop.
+event loop; on trio it runs in a thread with its own loop (thread.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from parley.local_engine import LocalEngine
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.background import Job, log, on_trio, start
-from parley.sdk.runtime.transport import Ended, Wire
+from parley.sdk.runtime.transport import Ended, Wire, log_line
 
 if TYPE_CHECKING:
     from parley.transports.base import Transport
@@ -33,9 +32,10 @@ class InProcessEngine(LocalEngine):
         argv: Sequence[str],
         cwd: str,
         environment: Mapping[str, str],
-        on_stderr: Callable[[str], None],
+        on_stderr: Callable[[str], None] | None,
         cleanup: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_stderr`: gets each line that a subprocess would write to stderr; without it they are logged."""
         super().__init__(argv, cwd, environment)
         self._on_stderr = on_stderr
         self._cleanup = cleanup
@@ -43,9 +43,15 @@ class InProcessEngine(LocalEngine):
     def warn(self, text: str) -> None:
         super().warn(text)
         try:
-            self._on_stderr(text)
+            (self._on_stderr or log_line)(text)
         except Exception:
             log.exception("the stderr callback raised an exception")
+
+    def refuse(self, text: str) -> None:
+        if self._on_stderr is None:
+            super().warn(text)  # the exception that the program gets says it
+        else:
+            self.warn(text)
 
     def ended(self) -> Ended:
         return Ended(self.exit_code, self.stderr(), tuple(self.argv))
@@ -58,12 +64,22 @@ class InProcessEngine(LocalEngine):
             self._cleanup()
 
 
+class RunnableEngine(Protocol):
+    """An engine, or what plays one (`fake/in_process.py`)."""
+
+    async def run(self, transport: Transport) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def ended(self) -> Ended: ...
+
+
 class SameLoop:
     """Runs the engine on the program's asyncio loop."""
 
     pid = None
 
-    def __init__(self, engine: InProcessEngine) -> None:
+    def __init__(self, engine: RunnableEngine) -> None:
         from parley.transports.base import create_pair
 
         self._runner = engine
@@ -132,132 +148,10 @@ class SameLoop:
         self._host.close()
 
 
-class OtherThread:
-    """Runs the engine in a thread with its own asyncio loop, for programs on trio."""
-
-    pid = None
-
-    def __init__(self, engine: InProcessEngine) -> None:
-        self._runner = engine
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._incoming: asyncio.Queue[bytes | None] | None = None
-        self._early: list[bytes | None] = []
-        self._lock = threading.Lock()
-        self._finished = False
-
-    async def open(self) -> None:
-        import trio
-
-        self._token = trio.lowlevel.current_trio_token()
-        self._push, self._pull = trio.open_memory_channel[bytes](float("inf"))
-        self._ended = trio.Event()
-        self._thread = threading.Thread(target=self._work, name="parley engine", daemon=True)
-        self._thread.start()
-
-    def _work(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except Exception:
-            log.exception("the engine in this process failed")
-        finally:
-            self._finished = True
-            self._call_in_trio(self._push.close)
-            self._call_in_trio(self._ended.set)
-
-    async def _serve(self) -> None:
-        with self._lock:
-            self._loop, self._incoming = asyncio.get_running_loop(), asyncio.Queue()
-            for data in self._early:
-                self._incoming.put_nowait(data)
-        await self._runner.run(
-            ThreadTransport(self._incoming, lambda data: self._call_in_trio(self._push.send_nowait, data))
-        )
-
-    def _call_in_trio(self, act: Callable[..., Any], *given: Any) -> None:
-        import trio
-
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(act, *given)
-
-    def _put(self, data: bytes | None) -> None:
-        with self._lock:
-            if self._loop is None or self._incoming is None:
-                self._early.append(data)
-            else:
-                with suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(self._incoming.put_nowait, data)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        import trio
-
-        while True:
-            try:
-                yield await self._pull.receive()
-            except trio.EndOfChannel:
-                return
-
-    def write(self, data: bytes) -> None:
-        if self._finished:
-            raise CLIConnectionError("the engine no longer reads its input")
-        self._put(data)
-
-    async def flush(self) -> None:
-        """Nothing is buffered."""
-
-    async def end_input(self) -> None:
-        self._put(None)
-
-    async def ended(self) -> Ended:
-        await self._ended.wait()
-        return self._runner.ended()
-
-    async def close(self, busy: bool) -> Ended:
-        if busy:
-            self._stop()
-        self._put(None)
-        from anyio import move_on_after
-
-        ways: tuple[Callable[[], None], ...] = (lambda: None, self._stop)
-        for end in ways:
-            end()
-            with move_on_after(STOP_SECONDS):
-                await self._ended.wait()
-            if self._finished:
-                break
-        self._pull.close()
-        return self._runner.ended()
-
-    def _stop(self) -> None:
-        if self._loop is not None:
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._runner.stop)
-
-    def abandon(self) -> None:
-        self._stop()
-        self._put(None)
-
-
-class ThreadTransport:
-    """The engine's end of a connection between two threads."""
-
-    def __init__(self, incoming: asyncio.Queue[bytes | None], outgoing: Callable[[bytes], None]) -> None:
-        self._incoming = incoming
-        self._outgoing = outgoing
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        while (chunk := await self._incoming.get()) is not None:
-            yield chunk
-
-    def write(self, data: bytes) -> None:
-        self._outgoing(data)
-
-    async def drain(self) -> None:
-        """Nothing is buffered."""
-
-    def close(self) -> None:
-        """The client sees the end when the thread finishes."""
-
-
 def connect_in_process(engine: InProcessEngine) -> Wire:
     """Return a connection to an engine in this process."""
-    return OtherThread(engine) if on_trio() else SameLoop(engine)
+    if not on_trio():
+        return SameLoop(engine)
+    from parley.sdk.launch.thread import ThreadWire
+
+    return ThreadWire(engine)

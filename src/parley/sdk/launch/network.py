@@ -20,19 +20,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
+import anyio
 import msgspec
 
 from parley.protocol.base import Json, Struct
-from parley.protocol.options import CliOptions, format_args, parse
+from parley.protocol.options import FIELDS, CliOptions, format_args, parse
+from parley.protocol.peek import peek
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.runtime.background import start
 from parley.sdk.runtime.transport import Ended
 from parley.version import how_to_install
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    import anyio
     from anyio.abc import ByteStream
     from websockets.client import ClientProtocol
 
@@ -48,48 +49,20 @@ MAX_BYTES = 64 << 20
 """The longest line or reply that a gateway may send."""
 FINAL_CODES = frozenset({4400, 4401, 4403, 4404})
 """Close codes of a gateway after which connecting again is of no use."""
-SENT = (
-    "model",
-    "fallback_model",
-    "permission_mode",
-    "allowed_tools",
-    "disallowed_tools",
-    "max_turns",
-    "max_budget_usd",
-    "effort",
-)
-"""The options that any client may give a session of a gateway."""
 IMPLIED = (
     *("output_format", "input_format", "verbose", "permission_prompt_tool", "include_partial_messages"),
     *("resume", "fork_session", "resume_session_at"),
 )
 """What the gateway decides itself, or what the URL says."""
-HERE_ONLY = ("cli_path", "env", "api_key", "user", "session_store", "workers", "continue_conversation", "add_dirs")
-"""Options about this machine, which a session elsewhere cannot have."""
-
-
-def check_network_options(options: Options[Any]) -> None:
-    """Raises ValueError."""
-    for name in HERE_ONLY:
-        if getattr(options, name, None):
-            raise ValueError(f"{name} has no effect with engine={options.engine!r}: the session runs on the gateway")
-    if options.fork_session and not options.resume:
-        raise ValueError("fork_session needs resume: the id of the session on the gateway to copy")
-    if options.resume_session_at and not options.fork_session:
-        raise ValueError(
-            "resume_session_at needs fork_session with an engine on a gateway: other clients see the session"
-        )
 
 
 def session_request(options: Options[Any], argv: Sequence[str]) -> tuple[str, Json]:
     """The path that makes the session, and the body of the request."""
     if options.fork_session:
         return f"/sessions/{quote(str(options.resume), safe='')}/fork", {"uuid": options.resume_session_at}
-    given = parse(argv).options
-    defaults = CliOptions()
-    found: Json = {name: getattr(given, name) for name in SENT if getattr(given, name) not in (None, (), "")}
-    rest = {name: getattr(defaults, name) for name in (*SENT, *IMPLIED)}
-    args = format_args(given.replace(**rest))
+    given = {name: value for name, value in parse(argv).options.given.items() if name not in IMPLIED}
+    found = {name: value for name, value in given.items() if FIELDS[name].gateway and value not in ((), "")}
+    args = format_args(CliOptions(**{name: value for name, value in given.items() if not FIELDS[name].gateway}))
     body: Json = {"options": {**found, **({"args": args} if args else {})}}
     return "/sessions", body if options.cwd is None else {**body, "cwd": os.fspath(options.cwd)}
 
@@ -107,18 +80,6 @@ class SessionPosition(Struct):
     last: int = 0
 
 
-class LineHead(Struct):
-    """What a line says about the lines of this client that it answers."""
-
-    class Response(Struct):
-        request_id: str = ""
-
-    type: str = ""
-    uuid: str | None = None
-    user_message_uuids: list[str] | None = None
-    response: Response | None = None
-
-
 class NetworkWire:
     """A `Wire` to a session of a gateway."""
 
@@ -133,11 +94,14 @@ class NetworkWire:
         *,
         partial: bool,
         replayed_lines: int = 0,
+        on_cut: Callable[[bool], None] = lambda is_cut: None,
     ) -> None:
         """`create`: the path and the body of the request that makes the session, if there is no `session_id`.
 
-        `replayed_lines`: how many of the last lines of an existing session come first.
+        `replayed_lines`: how many of the last lines of an existing session come first. `on_cut` is called when the
+        connection is lost, and when it is back.
         """
+        self._on_cut = on_cut
         self._url = url.rstrip("/")
         self._token = token
         self._create = create
@@ -159,7 +123,7 @@ class NetworkWire:
         try:
             import websockets.client  # noqa: F401
         except ImportError:
-            raise CLIConnectionError(f"an engine on a gateway needs websockets: {how_to_install('gateway')}") from None
+            raise CLIConnectionError(f"an engine on a gateway needs websockets: {how_to_install('remote')}") from None
         replayed = self._replayed_lines
         if self.session_id is None:
             self.session_id, replayed = (await self._request(MadeSession, "POST", *self._create)).session_id, 0
@@ -176,7 +140,6 @@ class NetworkWire:
 
     async def _request(self, reply: type[ReplyT], method: str, path: str, body: Json | None = None) -> ReplyT:
         """Raises CLIConnectionError."""
-        import anyio
         import httpx2
 
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
@@ -204,7 +167,6 @@ class NetworkWire:
 
     async def _connect(self) -> None:
         """Raises CLIConnectionError."""
-        import anyio
         from websockets.client import ClientProtocol
         from websockets.uri import parse_uri
 
@@ -256,7 +218,6 @@ class NetworkWire:
 
     async def _frames(self) -> AsyncIterator[str]:
         """The frames of one connection, until it ends."""
-        import anyio
         from websockets.frames import Opcode
 
         protocol, stream = self._protocol, self._stream
@@ -287,8 +248,7 @@ class NetworkWire:
 
     async def _reconnect(self) -> bool:
         """Connect again, for a while; False if that fails."""
-        import anyio
-
+        self._on_cut(True)
         pause, deadline = FIRST_PAUSE_SECONDS, anyio.current_time() + RECONNECT_SECONDS
         while not self._is_closed:
             try:
@@ -296,6 +256,7 @@ class NetworkWire:
             except CLIConnectionError as exc:
                 self._error = str(exc)
             else:
+                self._on_cut(False)
                 return True
             if anyio.current_time() + pause > deadline:
                 return False
@@ -304,27 +265,25 @@ class NetworkWire:
         return False
 
     def _take(self, frame: str) -> bytes | None:
-        """The line of a frame; None if it is not for the client."""
+        """The line of a frame; None if it is not for the client. Raises ValueError or msgspec.DecodeError."""
         number, _, text = frame.partition("\t")
         if number:
             self._last = int(number)
         line = text.encode()
-        if line.startswith(b'{"type":"gateway"'):
-            return None
-        if line.startswith((b'{"type":"result"', b'{"type":"control_response"', b'{"type":"user"')):
-            return line if self._confirm(msgspec.json.decode(line, type=LineHead)) else None
+        head = peek(line)
+        match head.type:
+            case "gateway":
+                return None
+            case "result":
+                for uuid in head.user_message_uuids or ():
+                    self._unconfirmed.pop(f"prompt {uuid}", None)
+            case "control_response":
+                if head.response.request_id is None:
+                    raise ValueError("a reply without the id of its request")
+                self._unconfirmed.pop(f"request {head.response.request_id}", None)
+            case "user" if f"prompt {head.uuid}" in self._unconfirmed:
+                return None  # our own prompt, which the gateway repeats after a cut
         return line
-
-    def _confirm(self, line: LineHead) -> bool:
-        """Forget what a line answers; False for our own prompt, which the gateway repeats after a cut."""
-        if line.type == "result":
-            for uuid in line.user_message_uuids or ():
-                self._unconfirmed.pop(f"prompt {uuid}", None)
-        elif line.type == "control_response":
-            self._unconfirmed.pop(f"request {line.response.request_id if line.response else ''}", None)
-        elif f"prompt {line.uuid}" in self._unconfirmed:
-            return False
-        return True
 
     def write(self, data: bytes) -> None:
         if self._is_closed or self._protocol is None:
@@ -356,8 +315,6 @@ class NetworkWire:
             start(self.flush)
 
     async def flush(self) -> None:
-        import anyio
-
         if self._protocol is None or self._stream is None or self._sending is None:
             return
         async with self._sending:  # one at a time, so that frames are not mixed
@@ -373,7 +330,6 @@ class NetworkWire:
 
     async def close(self, busy: bool) -> Ended:
         """Only the connection ends: the session stays on the gateway, and a running turn continues."""
-        import anyio
         from websockets.exceptions import InvalidState
 
         self._is_closed = True
@@ -387,8 +343,6 @@ class NetworkWire:
         return Ended(0)
 
     async def _close_stream(self) -> None:
-        import anyio
-
         if self._stream is not None:
             with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self._stream.aclose()
@@ -400,8 +354,6 @@ class NetworkWire:
 
 async def open_stream(host: str, port: int | None, *, secure: bool) -> ByteStream:
     """Raises OSError."""
-    import anyio
-
     if not secure:
         return await anyio.connect_tcp(host, port or 80)
     context = ssl.create_default_context()

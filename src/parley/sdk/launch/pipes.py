@@ -9,15 +9,20 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import IO, TYPE_CHECKING
 
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.runtime.background import on_trio
+from parley.sdk.runtime.background import Job, on_trio, start
+
+if TYPE_CHECKING:
+    import socket
 
 CHUNK_BYTES = 64 * 1024
 """What a pipe holds. For more, malloc would map and unmap memory at each read."""
 ON_WINDOWS = sys.platform == "win32"
+NOT_READ = "the engine no longer reads its input"
 
 
 async def read(descriptor: int) -> bytes:
@@ -94,26 +99,82 @@ def watch(descriptor: int) -> Watch | Poll:
     return Poll(descriptor) if on_trio() else Watch(descriptor)
 
 
-async def wait_writable(descriptor: int) -> None:
-    import anyio
+class Writer:
+    """Writes to a pipe or socket without waiting. A job writes what does not fit at once, so data is never mixed."""
 
-    if not ON_WINDOWS:
+    def __init__(
+        self,
+        file: IO[bytes] | socket.socket,
+        explain: Callable[[], str] = lambda: "",
+        on_broken: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`explain` says why nothing is read any more, if that is known. `on_broken` is called at the end of a job."""
+        self._file = file
+        self._explain = explain
+        self._on_broken = on_broken
+        self._held = bytearray()
+        self._job: Job | None = None
+        self.is_broken = False
+        """Whether nothing can be written any more."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a job writes. Only that job may close the file: the loop may be waiting for it."""
+        return self._job is not None
+
+    def write(self, data: bytes) -> None:
+        """Raises CLIConnectionError."""
+        if self.is_broken:
+            raise CLIConnectionError(NOT_READ)
+        self._held += data
+        if self._job is None and (ON_WINDOWS or not self._write_some()):
+            self._job = start(self._write_held)
+
+    def _write_some(self) -> bool:
+        """Write as much as possible without waiting; returns whether nothing is left. Raises CLIConnectionError."""
         try:
-            await anyio.wait_writable(descriptor)
-        except anyio.ClosedResourceError:
-            raise CLIConnectionError("the engine's input is closed") from None
+            while self._held:
+                del self._held[: os.write(self._file.fileno(), self._held)]
+        except BlockingIOError:
+            return False
+        except OSError as exc:
+            self._break()
+            raise CLIConnectionError(f"{NOT_READ}: {self._explain() or exc.strerror}") from None
+        except ValueError:  # the file is closed
+            self._break()
+            raise CLIConnectionError(NOT_READ) from None
+        return True
 
+    def _break(self) -> None:
+        self.is_broken = True
+        self._held.clear()
 
-async def write_some(descriptor: int, data: bytes) -> bytes:
-    """Write as much as possible; returns the rest."""
-    if ON_WINDOWS:
-        from anyio import to_thread
+    async def _write_held(self) -> None:
+        from anyio import ClosedResourceError, to_thread, wait_writable
 
-        return data[await to_thread.run_sync(os.write, descriptor, data) :]
-    try:
-        return data[os.write(descriptor, data) :]
-    except BlockingIOError:
-        return data
+        try:
+            while self._held and not self.is_broken:
+                if ON_WINDOWS:
+                    written = await to_thread.run_sync(os.write, self._file.fileno(), bytes(self._held))
+                    del self._held[:written]
+                else:
+                    await wait_writable(self._file.fileno())
+                    self._write_some()
+        except (OSError, ValueError, CLIConnectionError, ClosedResourceError):
+            self._break()
+        finally:
+            self._job = None
+            if self.is_broken:
+                self._on_broken()
+
+    async def wait(self) -> None:
+        """Wait until everything is written, or nothing more can be."""
+        while (job := self._job) is not None:
+            await job.wait()
+
+    def cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
 
 
 def wait_exited(child: subprocess.Popen[bytes]) -> Awaitable[None]:

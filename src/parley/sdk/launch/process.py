@@ -11,12 +11,11 @@ import os
 import signal
 import subprocess
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from parley.sdk.errors import CLIConnectionError, CLINotFoundError
-from parley.sdk.launch.pipes import ON_WINDOWS, read, wait_exited, wait_writable, write_some
+from parley.sdk.launch.pipes import NOT_READ, ON_WINDOWS, Writer, read, wait_exited
 from parley.sdk.runtime.background import Job, log, start
 from parley.sdk.runtime.transport import Ended
 from parley.workspace.search_path import with_absolute_python_path
@@ -48,20 +47,20 @@ class EngineProcess:
         self._user = user
         self._cleanup = cleanup
         self._child: subprocess.Popen[bytes] | None = None
-        self._held: deque[bytes] = deque()
-        self._writing: Job | None = None
+        self._writer: Writer | None = None
         self._reading_stderr: Job | None = None
-        self._broken = False
         self._tail = bytearray()
         self._used: set[object] = set()
-        """The pipes that a job reads or writes. Only that job may close them: the loop may be waiting for them."""
+        """The pipes that a job reads. Only that job may close them: the loop may be waiting for them."""
 
     @property
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
     async def open(self) -> None:
-        self._child = self._spawn()
+        child = self._child = self._spawn()
+        assert child.stdin is not None
+        self._writer = Writer(child.stdin, on_broken=lambda: self._close(child.stdin))
         self._reading_stderr = start(self._read_stderr)
 
     def _spawn(self) -> subprocess.Popen[bytes]:
@@ -110,56 +109,19 @@ class EngineProcess:
         finally:
             self._close(output)
 
+    @property
+    def writer(self) -> Writer:
+        if self._writer is None:
+            raise CLIConnectionError("the engine has not been started")
+        return self._writer
+
     def write(self, data: bytes) -> None:
-        if self._broken or self.child.stdin is None or self.child.stdin.closed:
-            raise CLIConnectionError("the engine no longer reads its input")
-        if not self._held:
-            data = self._try_write(data)
-        if data:
-            self._held.append(data)
-            if self._writing is None:
-                self._writing = start(self._write_held)
-
-    def _try_write(self, data: bytes) -> bytes:
-        """Write as much as possible without waiting; returns the rest."""
-        pipe = self.child.stdin
-        assert pipe is not None
-        if ON_WINDOWS:
-            return data
-        try:
-            return data[os.write(pipe.fileno(), data) :]
-        except BlockingIOError:
-            return data
-        except OSError as exc:
-            self._broken = True
-            raise CLIConnectionError(f"the engine no longer reads its input: {exc.strerror}") from None
-
-    async def _write_held(self) -> None:
-        pipe = self.child.stdin
-        assert pipe is not None
-        self._used.add(pipe)
-        try:
-            while self._held and not pipe.closed and not self._broken:
-                await wait_writable(pipe.fileno())
-                left = await write_some(pipe.fileno(), self._held[0])
-                if left:
-                    self._held[0] = left
-                else:
-                    self._held.popleft()
-        except (OSError, ValueError, CLIConnectionError):
-            self._broken = True
-            self._held.clear()
-        finally:
-            self._writing = None
-            self._used.discard(pipe)
-            if self._broken:
-                self._close(pipe)
+        self.writer.write(data)
 
     async def flush(self) -> None:
-        while (job := self._writing) is not None:
-            await job.wait()
-        if self._broken:
-            raise CLIConnectionError("the engine no longer reads its input")
+        await self.writer.wait()
+        if self.writer.is_broken:
+            raise CLIConnectionError(NOT_READ)
 
     async def end_input(self) -> None:
         with suppress(CLIConnectionError):
@@ -205,8 +167,7 @@ class EngineProcess:
             return Ended()
         try:
             with CancelScope(shield=True):
-                if self._writing is not None:
-                    self._writing.cancel()
+                self.writer.cancel()
                 self._close(self.child.stdin)
                 for number, seconds in ((0, 0.0 if busy else ENDS_SECONDS), (signal.SIGTERM, TERMINATED_SECONDS)):
                     if number:
@@ -232,8 +193,8 @@ class EngineProcess:
         if self._child is None or self._child.returncode is not None:
             self._release()
             return
-        self._broken = True
-        if self._writing is None:
+        self.writer.is_broken = True
+        if not self.writer.is_busy:
             self._close(self._child.stdin)
         self._signal(signal.SIGTERM)
         try:
@@ -268,7 +229,7 @@ class EngineProcess:
     def _release(self) -> None:
         if self._child is not None:
             for pipe in (self._child.stdin, self._child.stdout, self._child.stderr):
-                if pipe not in self._used:
+                if pipe not in self._used and not (pipe is self._child.stdin and self.writer.is_busy):
                     self._close(pipe)
         self._cleanup()
 

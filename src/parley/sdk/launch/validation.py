@@ -3,6 +3,9 @@
     allowed_tools must be a list of strings, not str                                TypeError
     max_turns must be a whole number, 0 or more, not -3                             ValueError
 
+`Options(...)` checks what each option accepts, and a client checks again what was changed since. Official options that
+cannot be used together are an error when the client connects (`args.py`).
+
 A message shows the type of a value, not the value, because it may be a secret. Only numbers and values of an
 enumeration are shown. What the official SDK accepts is accepted here: numbers as text, and empty strings for
 "not set". Non-bool values of a switch and unknown hook events only cause a warning.
@@ -11,19 +14,35 @@ enumeration are shown. What the official SDK accepts is accepted here: numbers a
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
+from parley.hooks.event_types import HookEvent, MoreHookEvent
 from parley.sdk.options import Options
 from parley.sdk.spelling import check_keys, nearest
 from parley.sdk.types import shapes
 from parley.sdk.types.generic import OutputT
-from parley.sdk.types.hooks import HookEvent, MoreHookEvent
 from parley.sdk.types.shapes import EffortLevel, PermissionMode, SessionStoreFlushMode
 
 SHOWN_CHARS = 200
+SKILL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]*")
+FLAG_NAME = re.compile(r"(--)?[A-Za-z][A-Za-z0-9-]*")
+HOOK_EVENTS = (*get_args(HookEvent), *get_args(MoreHookEvent))
+HERE_ONLY = (
+    "cli_path",
+    "env",
+    "api_key",
+    "user",
+    "session_store",
+    "workers",
+    "continue_conversation",
+    "add_dirs",
+    "command_env",
+)
+"""Options about this machine, which a session on a gateway cannot have."""
 Test = Callable[[Any], bool]
 
 
@@ -76,6 +95,15 @@ def is_agent(value: Any) -> bool:
     return is_dataclass(value) and not isinstance(value, type)
 
 
+def is_gateway(engine: str) -> bool:
+    return engine.startswith(("http://", "https://"))
+
+
+def is_type(value: Any) -> bool:
+    """Accepts whatever may be a type hint, such as `list[City]`."""
+    return not isinstance(value, str | bytes | int | float | list | tuple | Mapping)
+
+
 def is_number(value: Any) -> bool:
     """Accepts numbers given as text, and other numeric types."""
     try:
@@ -115,35 +143,42 @@ KINDS = {
     "PermissionMode": one_of(PermissionMode),
     "EffortLevel": one_of(EffortLevel),
     "SessionStoreFlushMode": one_of(SessionStoreFlushMode),
+    "Literal['argv', 'initialize']": one_of(Literal["argv", "initialize"]),
     **dict.fromkeys(("dict[str, Any]", "ThinkingConfig", "SandboxSettings", "TaskBudget"), DICT),
+    **dict.fromkeys(("list[str]", "Sequence[str]", "list[SettingSource]"), STRINGS),
+    **dict.fromkeys(("CanUseTool", "OnQuestion", "OnPlan", "OnElicitation", "OnUserDialog"), FUNCTION),
+    "Callable[[str], None]": FUNCTION,
+    "dict[str, str]": OptionRule("a dict of strings", dict_of(instance_of(str))),
+    "list[str | Path]": OptionRule("a list of paths", list_of(instance_of(str, os.PathLike))),
+    "list[SdkPluginConfig]": OptionRule("a list of dicts", list_of(instance_of(dict))),
+    "dict[str, AgentDefinition]": OptionRule("a dict of AgentDefinition", dict_of(is_agent)),
 }
 """The rule for each declared type."""
 RULES: dict[str, OptionRule] = {
     **{one.name: KINDS[kind] for one in fields(Options) if (kind := str(one.type).removesuffix(" | None")) in KINDS},
     **dict.fromkeys(("settings", "debug_file", "store", "database", "record"), PATH),
     **dict.fromkeys(("max_buffer_size", "load_timeout_ms", "control_timeout_seconds"), SDK_NUMBER),
-    "mcp_servers_delivery": one_of(Literal["argv", "initialize"]),
     "workers": OptionRule(
         "a whole number, 1 or more",
         lambda value: isinstance(value, int) and not isinstance(value, bool),
         lambda value: value >= 1,
     ),
+    "engine": OptionRule(
+        "'process', 'local' or the URL of a gateway",
+        instance_of(str),
+        lambda value: value in ("process", "local") or is_gateway(value),
+    ),
+    "command_env": OptionRule(
+        "a dict of strings or 'all'", any_of(dict_of(instance_of(str)), lambda value: value == "all")
+    ),
+    "output_type": OptionRule("a type", is_type),
     "system_prompt": OptionRule("a string or a dict", instance_of(str, Mapping)),
-    **dict.fromkeys(("allowed_tools", "disallowed_tools", "betas", "setting_sources"), STRINGS),
-    **dict.fromkeys(("supported_dialog_kinds", "faults"), STRINGS),
-    **dict.fromkeys(("can_use_tool", "on_question", "on_plan", "on_elicitation", "on_user_dialog"), FUNCTION),
-    "stderr": FUNCTION,
     "tools": OptionRule("a list of tool names and functions, or a preset", any_of(is_tools, instance_of(dict))),
     "model": OptionRule("a string or a Script", any_of(instance_of(str), is_script)),
     "budget": OptionRule("a Budget", lambda value: hasattr(value, "check") and hasattr(value, "add")),
-    "tool_aliases": OptionRule("a dict of strings", dict_of(instance_of(str))),
     "skills": OptionRule('a list of strings or "all"', lambda value: is_strings(value) or value == "all"),
-    "add_dirs": OptionRule("a list of paths", list_of(instance_of(str, os.PathLike))),
-    "plugins": OptionRule("a list of dicts", list_of(instance_of(dict))),
-    "env": OptionRule("a dict of strings", dict_of(instance_of(str))),
     "extra_args": OptionRule("a dict of flags and their values", instance_of(Mapping)),
     "hooks": OptionRule("a dict of lists of HookMatcher", dict_of(list_of(is_matcher))),
-    "agents": OptionRule("a dict of AgentDefinition", dict_of(is_agent)),
     "mcp_servers": OptionRule(
         "a dict of servers by name, or a path", any_of(dict_of(instance_of(dict)), instance_of(str, os.PathLike))
     ),
@@ -166,27 +201,53 @@ ALWAYS = frozenset(("allowed_tools", "plugins", "env", "extra_args", "mcp_server
 
 
 def check_types(options: Options[OutputT] | None) -> Options[OutputT]:
-    """Return the options if all are valid. Raises TypeError or ValueError."""
+    """Return the options if all are valid, also after changes. Raises TypeError or ValueError."""
     if options is None:
         return Options()
     if not isinstance(options, Options):
         raise TypeError(f"options must be an Options, not {type(options).__name__}")
+    check_values(options)
     for name, rule in RULES.items():
-        value = getattr(options, name)
-        if value is not None or name in ALWAYS:
-            check_value(name, rule, value)
-        if rule is SWITCH and isinstance(value, str):
+        if rule is SWITCH and isinstance(getattr(options, name), str):
             warnings.warn(
                 f"{name} must be a bool, but a string was given; any non-empty string, even 'false', "
                 "turns the option on",
                 stacklevel=3,
             )
-    check_hooks(options)
-    check_option_keys(options)
+    for event in options.hooks or ():
+        if event not in HOOK_EVENTS:
+            text = f"hooks: unknown event {event!r}; these hooks are probably never called (known events: "
+            warnings.warn(f"{text}{', '.join(HOOK_EVENTS)})", stacklevel=3)
     return options
 
 
-def check_option_keys(options: Options[Any]) -> None:
+def check_values(options: Options[Any]) -> None:
+    """Raises TypeError or ValueError."""
+    for name, rule in RULES.items():
+        value = getattr(options, name)
+        if value is not None or name in ALWAYS:
+            check_value(name, rule, value)
+    check_hooks(options)
+    check_keys_of_dicts(options)
+    check_names(options)
+    check_engine(options)
+
+
+def check_hooks(options: Options[Any]) -> None:
+    hooks: Mapping[Any, Any] = options.hooks or {}
+    for event, matchers in hooks.items():
+        if event not in HOOK_EVENTS and (meant := nearest(event, HOOK_EVENTS)):
+            raise TypeError(f"hooks: unknown event {event!r}; did you mean {meant!r}?")
+        for matcher in matchers:
+            for name, rule in MATCHER_RULES.items():
+                if (value := getattr(matcher, name, None)) is not None:
+                    check_value(f"{name} of hooks[{event!r}]", rule, value)
+            for hook in matcher.hooks:
+                if not callable(hook):
+                    raise TypeError(f"a hook for {event} must be a function, not {type(hook).__name__}")
+
+
+def check_keys_of_dicts(options: Options[Any]) -> None:
     """Raises TypeError for a misspelled key in an option that is a dict."""
     for name, kinds in KEYED.items():
         value = getattr(options, name)
@@ -206,20 +267,46 @@ def keys_of(*kinds: Any) -> set[str]:
     return {key for kind in kinds for key in (*kind.__required_keys__, *kind.__optional_keys__)}
 
 
-def check_hooks(options: Options[Any]) -> None:
-    """Raises TypeError or ValueError."""
-    known = (*get_args(HookEvent), *get_args(MoreHookEvent))
-    hooks: Mapping[Any, Any] = options.hooks or {}
-    for event, matchers in hooks.items():
-        if event not in known:
-            if meant := nearest(event, known):
-                raise TypeError(f"hooks: unknown event {event!r}; did you mean {meant!r}?")
-            text = f"hooks: unknown event {event!r}; these hooks are probably never called (known events: "
-            warnings.warn(f"{text}{', '.join(known)})", stacklevel=4)
-        for matcher in matchers:
-            for name, rule in MATCHER_RULES.items():
-                if (value := getattr(matcher, name, None)) is not None:
-                    check_value(f"{name} of hooks[{event!r}]", rule, value)
+def check_names(options: Options[Any]) -> None:
+    prompt = options.system_prompt
+    if isinstance(prompt, Mapping) and prompt.get("type") not in ("preset", "custom", "file"):
+        raise ValueError(f"unknown system_prompt type {prompt.get('type')!r} (choose from preset, custom, file)")
+    for plugin in options.plugins:
+        if plugin.get("type") != "local":
+            raise ValueError(f"unknown plugin type {plugin.get('type')!r} (only 'local' is supported)")
+    for skill in options.skills if isinstance(options.skills, list) else ():
+        if not SKILL_NAME.fullmatch(skill):
+            raise ValueError(
+                f"invalid skill name {skill!r} (a name starts with a letter or digit "
+                "and contains letters, digits, '_', ':', '.' and '-')"
+            )
+    for name, value in options.extra_args.items():
+        if not FLAG_NAME.fullmatch(name):
+            raise ValueError(f"extra_args: invalid flag name {name!r} (expected letters, digits and '-')")
+        if value is not None and "\0" in str(value):
+            raise ValueError(f"extra_args: the value of {name} contains a NUL character")
+
+
+def check_engine(options: Options[Any]) -> None:
+    """Raises ValueError for options that this kind of engine cannot have."""
+    if is_gateway(options.engine):
+        for name in HERE_ONLY:
+            if getattr(options, name):
+                raise ValueError(
+                    f"{name} has no effect with engine={options.engine!r}: the session runs on the gateway"
+                )
+        if options.fork_session and not options.resume:
+            raise ValueError("fork_session needs resume: the id of the session on the gateway to copy")
+        if options.resume_session_at and not options.fork_session:
+            raise ValueError(
+                "resume_session_at needs fork_session with an engine on a gateway: other clients see the session"
+            )
+    elif options.token is not None:
+        raise ValueError(f"token needs the URL of a gateway as engine, but engine is {options.engine!r}")
+    if options.mcp_servers_delivery == "initialize" and options.engine != "process":
+        raise ValueError(f"mcp_servers_delivery='initialize' needs engine='process', but engine is {options.engine!r}")
+    if options.workers is not None and options.engine != "local":
+        raise ValueError(f"workers needs engine='local', but engine is {options.engine!r}")
 
 
 def check_value(name: str, rule: OptionRule, value: Any) -> None:

@@ -6,7 +6,7 @@ A session goes to the worker with the fewest sessions; a worker is started when 
 a socket of its own, so clients on different loops and in different threads share a worker without sharing anything
 here. A worker that dies ends its own sessions only, and another takes its place. Workers end with the program.
 
-See also: `worker_process.py` for the other side, `frames.py` for what is sent.
+See also: `session_wire.py` for the connection to a session, `worker_process.py` for the other side.
 """
 
 from __future__ import annotations
@@ -19,24 +19,15 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
-from parley.sdk.launch.pipes import ON_WINDOWS, wait_exited, wait_writable, watch
-from parley.sdk.runtime.background import Job, log, start
-from parley.sdk.runtime.transport import Ended
+from parley.sdk.launch.frames import FrameKind, SessionLaunch
+from parley.sdk.launch.pipes import ON_WINDOWS, wait_exited
+from parley.sdk.launch.session_wire import STOP_SECONDS, SessionWire
 from parley.settings.secret_variables import without_secrets
 
-if TYPE_CHECKING:
-    from anyio import Event
-
-STOP_SECONDS = 5.0
-"""How long an engine has to finish by itself, again after it was told to stop, and a worker to exit."""
-STDERR_CHARS = 64 * 1024
-"""How much of stderr an error contains."""
 BOOT = """\
 import json, os, sys
 sys.path[:], environment = json.load(sys.stdin)
@@ -190,171 +181,49 @@ if not ON_WINDOWS:
     os.register_at_fork(after_in_child=forget_pool)
 
 
-class WorkerWire:
+class WorkerWire(SessionWire):
     """A `Wire` to a session in a worker process."""
 
     def __init__(
         self, count: int, launch: SessionLaunch, on_stderr: Callable[[str], None], cleanup: Callable[[], None]
     ) -> None:
+        super().__init__(launch.argv, on_stderr, cleanup)
         self._count = count
         self._launch = launch
-        self._on_stderr = on_stderr
-        self._cleanup = cleanup
         self._worker: Worker | None = None
-        self._connection: socket.socket | None = None
-        self._finished: Event | None = None
-        self._held = bytearray()
-        self._writing: Job | None = None
-        self._stderr = ""
-        self._exit_code: int | None = None
-        self._is_abandoned = False
-        self._is_released = threading.Lock()
 
     @property
     def pid(self) -> int | None:
         return None if self._worker is None else self._worker.child.pid
 
-    async def open(self) -> None:
-        from anyio import Event
-
+    def connect(self) -> socket.socket:
         if ON_WINDOWS:
-            self._cleanup()
             raise CLIConnectionError("workers are not available on Windows, because sockets cannot be passed there")
-        self._finished = Event()
         self._pool = get_pool()
-        try:
-            self._worker, self._connection = self._pool.connect(self._count)
-        except CLIConnectionError:
-            self._cleanup()
-            raise
+        self._worker, connection = self._pool.connect(self._count)
+        return connection
+
+    async def open(self) -> None:
+        await super().open()
         self._write(FrameKind.LAUNCH, self._launch.encode())
 
-    # Reading.
+    def explain_loss(self) -> str:
+        gone = self._worker is not None and not self._worker.is_alive
+        return describe_death(self._worker.child) if self._worker is not None and gone else ""
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        from anyio import notify_closing
-
-        assert self._connection is not None
-        assert self._finished is not None
-        frames, reader = FrameReader(), watch(self._connection.fileno())
-        try:
-            while chunk := await reader.read():
-                for kind, payload in frames.feed(chunk):
-                    if kind == FrameKind.DATA:
-                        yield payload
-                    elif kind == FrameKind.STDERR:
-                        self._report(payload.decode(errors="replace"))
-                    elif kind == FrameKind.ENDED:
-                        self._exit_code = int(payload)
-        finally:
-            reader.close()
-            notify_closing(self._connection)
-            self._connection.close()
-            self._finished.set()
-
-    def _report(self, line: str) -> None:
-        self._stderr = f"{self._stderr}{line}\n"[-STDERR_CHARS:]
-        try:
-            self._on_stderr(line)
-        except Exception:
-            log.exception("the stderr callback raised an exception")
-
-    # Writing.
-
-    def write(self, data: bytes) -> None:
-        self._write(FrameKind.DATA, data)
-
-    def _write(self, kind: FrameKind, payload: bytes = b"") -> None:
-        if self._connection is None or self._connection.fileno() < 0:
-            raise CLIConnectionError("the engine no longer reads its input")
-        self._held += encode_frame(kind, payload)
-        if self._writing is None and not self._write_some(self._connection):
-            self._writing = start(self._write_held)
-
-    def _write_some(self, connection: socket.socket) -> bool:
-        """Write as much as possible without waiting; returns whether nothing is left. Raises CLIConnectionError."""
-        try:
-            while self._held:
-                del self._held[: connection.send(self._held)]
-        except BlockingIOError:
-            return False
-        except OSError as exc:
-            self._held.clear()
-            gone = self._worker is not None and not self._worker.is_alive
-            why = describe_death(self._worker.child) if self._worker is not None and gone else exc.strerror
-            raise CLIConnectionError(f"the engine no longer reads its input: {why}") from None
-        return True
-
-    async def _write_held(self) -> None:
-        assert self._connection is not None
-        try:
-            with suppress(CLIConnectionError):  # the reader sees the end of the worker
-                await wait_writable(self._connection.fileno())
-                while not self._write_some(self._connection):
-                    await wait_writable(self._connection.fileno())
-        finally:
-            self._writing = None
-
-    async def flush(self) -> None:
-        while (job := self._writing) is not None:
-            await job.wait()
-
-    async def end_input(self) -> None:
-        with suppress(CLIConnectionError):
-            self._write(FrameKind.END_INPUT)
-            await self.flush()
-
-    # Ending.
-
-    async def ended(self) -> Ended:
-        """How the engine exited. If it did not say, the worker has died."""
+    async def find_exit_code(self) -> int:
         from anyio import move_on_after
 
-        if self._exit_code is None and self._worker is not None and not self._is_abandoned:
-            child = self._worker.child
-            with move_on_after(STOP_SECONDS):
-                await wait_exited(child)
-            self._exit_code = child.returncode or 1
-            self._stderr += describe_death(child)
-        self._release()
-        return self._end()
+        assert self._worker is not None
+        child = self._worker.child
+        with move_on_after(STOP_SECONDS):
+            await wait_exited(child)
+        self._stderr += describe_death(child)
+        return child.returncode or 1
 
-    async def close(self, busy: bool) -> Ended:
-        from anyio import CancelScope, move_on_after
-
-        if self._finished is None or self._connection is None:
-            return Ended()
-        try:
-            with CancelScope(shield=True):
-                for stops in (busy, True):
-                    with suppress(CLIConnectionError):
-                        if stops:
-                            self._write(FrameKind.STOP)
-                        self._write(FrameKind.END_INPUT)
-                    with move_on_after(STOP_SECONDS):
-                        await self._finished.wait()
-                        break
-        except BaseException:
-            # The shield does not stop asyncio's own cancellation.
-            self.abandon()
-            raise
-        self.abandon()
-        return self._end()
-
-    def abandon(self) -> None:
-        self._is_abandoned = True
-        if self._connection is not None:
-            with suppress(OSError):
-                self._connection.shutdown(socket.SHUT_RDWR)  # the worker ends the session, and our reader ends
-        self._release()
-
-    def _release(self) -> None:
-        if self._is_released.acquire(blocking=False) and self._worker is not None:
+    def release(self) -> None:
+        if self._worker is not None:
             self._pool.release(self._worker)
-            self._cleanup()
-
-    def _end(self) -> Ended:
-        return Ended(self._exit_code, self._stderr.strip(), tuple(self._launch.argv))
 
 
 def describe_death(child: subprocess.Popen[bytes]) -> str:

@@ -18,7 +18,8 @@ import traceback
 from collections.abc import AsyncIterator
 
 from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
-from parley.sdk.launch.in_process import STOP_SECONDS, InProcessEngine
+from parley.sdk.launch.in_process import InProcessEngine
+from parley.sdk.launch.session_wire import STOP_SECONDS
 from parley.sdk.runtime.gc_tuning import tune_gc
 
 HOST_CHECK_SECONDS = 1.0
@@ -28,7 +29,8 @@ HOST_CHECK_SECONDS = 1.0
 class WorkerSession(asyncio.Protocol):
     """One session, and the transport of its engine."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: InProcessEngine | None = None) -> None:
+        """`engine`: if it is in the same process; otherwise, the program says what to launch."""
         self._frames = FrameReader()
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._launch: asyncio.Future[SessionLaunch | None] = asyncio.get_running_loop().create_future()
@@ -36,17 +38,16 @@ class WorkerSession(asyncio.Protocol):
         self._connection: asyncio.WriteTransport | None = None
         self._is_drained = asyncio.Event()
         self._is_drained.set()
-        self._engine: InProcessEngine | None = None
+        self._engine = engine
         self._serving: asyncio.Task[None] | None = None
 
     async def serve(self, connected: socket.socket) -> None:
         """Run the engine until it ends, and report its exit code."""
         self._serving = asyncio.current_task()
         await asyncio.get_running_loop().connect_accepted_socket(lambda: self, connected)
-        launch = await self._launch
-        if launch is None:
+        engine = self._engine or await self._receive_engine()
+        if engine is None:
             return
-        engine = self._engine = InProcessEngine(launch.argv, launch.cwd, launch.environment, self._report)
         try:
             await engine.run(self)
         except Exception:
@@ -56,6 +57,13 @@ class WorkerSession(asyncio.Protocol):
             self._send(FrameKind.ENDED, b"%d" % (1 if engine.exit_code is None else engine.exit_code))
             if self._connection is not None:
                 self._connection.close()
+
+    async def _receive_engine(self) -> InProcessEngine | None:
+        """The engine that the program launches; None if it is gone."""
+        launch = await self._launch
+        if launch is not None:
+            self._engine = InProcessEngine(launch.argv, launch.cwd, launch.environment, self._report)
+        return self._engine
 
     def stop(self) -> None:
         """Stop the session; cancel it if it does not end."""

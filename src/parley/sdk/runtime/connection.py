@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from parley.protocol.base import UNSET, Message, Refused, decode, encode_json
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import UNSET, Message, Refused, Role, decode, encode_json
+from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.control import (
     ControlCancelRequest,

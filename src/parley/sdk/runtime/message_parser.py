@@ -6,15 +6,23 @@ a parser becomes a `SystemMessage`, a `Notice` or an `Unknown`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from parley.protocol import base
 from parley.protocol.base import UNSET, Json, to_builtins
 from parley.protocol.messages import conversation, notices, occasional, system
 from parley.protocol.messages.result import Result
+from parley.sdk.runtime.background import log
 from parley.sdk.types import messages as ours
 from parley.sdk.types.blocks import read_block, read_content
+
+Reader = Callable[[Any], Any]
+EMPTY = {"str": "", "int": 0}
+"""What a required field has if the message lacks it, by its type."""
+PLAIN = frozenset({str, int, float, bool})
 
 
 def parse_message(message: base.Message) -> ours.Message:
@@ -25,13 +33,39 @@ def parse_message(message: base.Message) -> ours.Message:
     return found
 
 
+def parser(wire: type[base.Struct], cls: type[Any], **made: Reader) -> Reader:
+    """Build the parser of a class, whose fields have the names of the protocol's, perhaps in another spelling.
+
+    `made` has the fields that are made of others. Absent fields become None: the official classes do not distinguish
+    absent from null.
+    """
+    copied = [
+        (field.name, spell(field.name, wire), EMPTY.get(str(field.type)) if field.default is MISSING else None)
+        for field in fields(cls)
+        if field.name not in made
+    ]
+
+    def parse(message: Any) -> Any:
+        values = {name: make(message) for name, make in made.items()}
+        for name, source, empty in copied:
+            value = getattr(message, source)
+            if value is UNSET or value is None:
+                values[name] = empty
+            else:
+                values[name] = value if type(value) in PLAIN else to_builtins(value)
+        return cls(**values)
+
+    return parse
+
+
+def spell(name: str, wire: type[base.Struct]) -> str:
+    """The protocol's name of a field: `resets_at` or `resetsAt`."""
+    first, *others = name.split("_")
+    return name if name in wire.__struct_fields__ else first + "".join(word.capitalize() for word in others)
+
+
 def or_none(value: Any) -> Any:
-    """Map absent fields to None: the official classes do not distinguish absent from null."""
     return None if value is UNSET else value
-
-
-def to_plain(value: Any) -> Any:
-    return None if value is UNSET else to_builtins(value)
 
 
 def as_text(value: Any) -> str:
@@ -44,69 +78,15 @@ def as_dict(message: base.Message) -> Json:
     return found
 
 
-def parse_user(message: conversation.User) -> ours.Message:
-    return ours.UserMessage(
-        content=read_content(message.message.content),
-        uuid=or_none(message.uuid),
-        parent_tool_use_id=or_none(message.parent_tool_use_id),
-        tool_use_result=or_none(message.tool_use_result),
-        origin=or_none(message.origin),
-    )
+def system_parser(wire: type[base.Message], cls: type[ours.SystemMessage], **made: Reader) -> Reader:
+    return parser(wire, cls, data=as_dict, **made)
 
 
-def parse_assistant(message: conversation.Assistant) -> ours.Message:
-    inner = message.message
-    return ours.AssistantMessage(
-        content=[read_block(block) for block in inner.content],
-        model=as_text(inner.model),
-        parent_tool_use_id=or_none(message.parent_tool_use_id),
-        # Some engines put the error next to the message, others into it.
-        error=or_none(message.error) or or_none(inner.error),
-        usage=or_none(inner.usage),
-        message_id=or_none(inner.id),
-        stop_reason=or_none(inner.stop_reason),
-        session_id=or_none(message.session_id),
-        uuid=or_none(message.uuid),
-        user_message_uuid=or_none(message.user_message_uuid),
-        user_message_uuids=or_none(message.user_message_uuids),
-    )
-
-
-def parse_result(message: Result) -> ours.Message:
-    deferred = or_none(message.deferred_tool_use)
-    usage = or_none(message.usage)
-    if usage is None and message.input_tokens is not UNSET:
-        usage = parse_usage(message)
-    errors = or_none(message.errors)
-    if errors is None and message.error is not UNSET:
-        errors = [as_text(message.error.get("message")) or str(message.error)]
-    return ours.ResultMessage(
-        subtype=message.subtype,
-        duration_ms=or_none(message.duration_ms) or 0,
-        duration_api_ms=or_none(message.duration_api_ms) or 0,
-        is_error=message.subtype != "success" if message.is_error is UNSET else message.is_error,
-        num_turns=or_none(message.num_turns) or 0,
-        session_id=as_text(message.session_id),
-        stop_reason=or_none(message.stop_reason),
-        total_cost_usd=or_none(message.total_cost_usd),
-        usage=usage,
-        result=or_none(message.result),
-        structured_output=or_none(message.structured_output),
-        model_usage=to_plain(message.modelUsage),
-        permission_denials=to_plain(message.permission_denials),
-        deferred_tool_use=parse_deferred(deferred) if deferred else None,
-        errors=errors,
-        api_error_status=or_none(message.api_error_status),
-        uuid=or_none(message.uuid),
-        terminal_reason=or_none(message.terminal_reason),
-        origin=or_none(message.origin),
-        user_message_uuid=or_none(message.user_message_uuid),
-        user_message_uuids=or_none(message.user_message_uuids),
-    )
-
-
-def parse_usage(message: Result) -> Json:
-    """Build `usage` for dialect B, whose result has the token counts as top-level fields."""
+def parse_usage(message: Result) -> Json | None:
+    """Build `usage`; the result of dialect B has the token counts as top-level fields."""
+    usage: Json | None = or_none(message.usage)
+    if usage is not None or message.input_tokens is UNSET:
+        return usage
     return {
         "input_tokens": message.input_tokens,
         "output_tokens": or_none(message.output_tokens) or 0,
@@ -115,7 +95,37 @@ def parse_usage(message: Result) -> Json:
     }
 
 
-def parse_deferred(call: Json) -> ours.DeferredToolUse:
+def parse_cost(message: Result) -> float | None:
+    """The cost. One that is not known is 0, because programs for the official SDK compare it; the log says so."""
+    if message.total_cost_usd is None:
+        models = message.modelUsage if isinstance(message.modelUsage, dict) else {}
+        log_unknown_price(", ".join(name for name, usage in models.items() if usage.costUSD is None))
+        return 0.0
+    return message.total_cost_usd if message.total_cost_usd is not UNSET else None
+
+
+@functools.lru_cache(maxsize=64)
+def log_unknown_price(names: str) -> None:
+    """Once, not for each turn."""
+    log.warning("total_cost_usd is 0 because the price of %s is not known", names or "a model")
+
+
+def parse_model_usage(message: Result) -> dict[str, Any] | None:
+    usage: dict[str, Any] | None = or_none(message.modelUsage)
+    return usage and {name: {**one, "costUSD": one["costUSD"] or 0.0} for name, one in to_builtins(usage).items()}
+
+
+def parse_errors(message: Result) -> list[str] | None:
+    errors: list[str] | None = or_none(message.errors)
+    if errors is not None or message.error is UNSET:
+        return errors
+    return [as_text(message.error.get("message")) or str(message.error)]
+
+
+def parse_deferred(message: Result) -> ours.DeferredToolUse | None:
+    call = or_none(message.deferred_tool_use)
+    if not call:
+        return None
     given_input = call.get("input")
     return ours.DeferredToolUse(
         id=as_text(call.get("id")),
@@ -125,6 +135,7 @@ def parse_deferred(call: Json) -> ours.DeferredToolUse:
 
 
 def parse_stream_event(message: conversation.StreamEvent) -> ours.Message:
+    """By hand, because there are many."""
     event = ours.object_of(bytes(message.event))
     return ours.StreamEvent(
         uuid=as_text(message.uuid),
@@ -133,72 +144,6 @@ def parse_stream_event(message: conversation.StreamEvent) -> ours.Message:
         parent_tool_use_id=or_none(message.parent_tool_use_id),
         user_message_uuid=or_none(message.user_message_uuid),
         user_message_uuids=or_none(message.user_message_uuids),
-    )
-
-
-def parse_rate_limit(message: notices.RateLimitEvent) -> ours.Message:
-    info = message.rate_limit_info
-    return ours.RateLimitEvent(
-        rate_limit_info=ours.RateLimitInfo(
-            status=info.status,  # type: ignore[arg-type]  # an engine may send other values
-            resets_at=or_none(info.resetsAt),
-            rate_limit_type=or_none(info.rateLimitType),
-            utilization=or_none(info.utilization),
-            overage_status=or_none(info.overageStatus),
-            overage_resets_at=or_none(info.overageResetsAt),
-            overage_disabled_reason=or_none(info.overageDisabledReason),
-            raw=as_dict(message)["rate_limit_info"],
-        ),
-        uuid=as_text(message.uuid),
-        session_id=as_text(message.session_id),
-    )
-
-
-def parse_reset(message: notices.ConversationReset) -> ours.Message:
-    return ours.ConversationResetMessage(
-        new_conversation_id=message.new_conversation_id,
-        uuid=as_text(message.uuid),
-        session_id=as_text(message.session_id),
-    )
-
-
-def system_parser(cls: type[ours.SystemMessage], *fields: str) -> Callable[[Any], ours.Message]:
-    """Build a parser for a system message whose fields have the same names as on the wire."""
-
-    def read(message: Any) -> ours.Message:
-        values = {field: to_plain(getattr(message, field)) for field in fields}
-        return cls(subtype=message.subtype, data=as_dict(message), **values)
-
-    return read
-
-
-def parse_task_updated(message: system.TaskUpdated) -> ours.Message:
-    patch = to_builtins(message.patch)
-    return ours.TaskUpdatedMessage(
-        subtype=message.subtype,
-        data=as_dict(message),
-        task_id=message.task_id,
-        patch=patch,
-        status=patch.get("status"),
-        session_id=or_none(message.session_id),
-        uuid=or_none(message.uuid),
-    )
-
-
-def parse_hook(message: occasional.HookStarted | occasional.HookProgress | occasional.HookResponse) -> ours.Message:
-    return ours.HookEventMessage(
-        subtype=message.subtype,
-        data=as_dict(message),
-        hook_event_name=as_text(message.hook_event),
-        session_id=or_none(message.session_id),
-        uuid=or_none(message.uuid),
-    )
-
-
-def parse_mirror_error(message: occasional.MirrorError) -> ours.Message:
-    data = as_dict(message)
-    return ours.MirrorErrorMessage(
-        subtype=message.subtype, data=data, key=data.get("key"), error=as_text(data.get("error"))
     )
 
 
@@ -221,24 +166,52 @@ def parse_other(message: base.Message) -> ours.Message:
     return ours.Notice(type=kind, data=data)
 
 
-TASK = ("task_id", "uuid", "session_id", "tool_use_id")
-PARSERS: dict[type[base.Message], Callable[[Any], ours.Message]] = {
-    conversation.User: parse_user,
-    conversation.Assistant: parse_assistant,
-    conversation.StreamEvent: parse_stream_event,
-    Result: parse_result,
-    notices.RateLimitEvent: parse_rate_limit,
-    notices.ConversationReset: parse_reset,
-    system.TaskStarted: system_parser(ours.TaskStartedMessage, *TASK, "description", "task_type"),
-    system.TaskProgress: system_parser(ours.TaskProgressMessage, *TASK, "description", "usage", "last_tool_name"),
-    system.TaskNotification: system_parser(
-        ours.TaskNotificationMessage, *TASK, "status", "output_file", "summary", "usage"
+parse_quota = parser(notices.RateLimitInfo, ours.RateLimitInfo, raw=lambda info: None)
+PARSERS: dict[type[base.Message], Reader] = {
+    conversation.User: parser(
+        conversation.User, ours.UserMessage, content=lambda message: read_content(message.message.content)
     ),
-    system.TaskUpdated: parse_task_updated,
-    occasional.HookStarted: parse_hook,
-    occasional.HookProgress: parse_hook,
-    occasional.HookResponse: parse_hook,
-    occasional.MirrorError: parse_mirror_error,
+    conversation.Assistant: parser(
+        conversation.Assistant,
+        ours.AssistantMessage,
+        content=lambda message: [read_block(block) for block in message.message.content],
+        model=lambda message: as_text(message.message.model),
+        # Some engines put the error next to the message, others into it.
+        error=lambda message: or_none(message.error) or or_none(message.message.error),
+        usage=lambda message: or_none(message.message.usage),
+        message_id=lambda message: or_none(message.message.id),
+        stop_reason=lambda message: or_none(message.message.stop_reason),
+    ),
+    conversation.StreamEvent: parse_stream_event,
+    Result: parser(
+        Result,
+        ours.ResultMessage,
+        total_cost_usd=parse_cost,
+        model_usage=parse_model_usage,
+        is_error=lambda message: message.subtype != "success" if message.is_error is UNSET else message.is_error,
+        usage=parse_usage,
+        errors=parse_errors,
+        deferred_tool_use=parse_deferred,
+    ),
+    notices.RateLimitEvent: parser(
+        notices.RateLimitEvent,
+        ours.RateLimitEvent,
+        rate_limit_info=lambda message: replace(
+            parse_quota(message.rate_limit_info), raw=as_dict(message)["rate_limit_info"]
+        ),
+    ),
+    notices.ConversationReset: parser(notices.ConversationReset, ours.ConversationResetMessage),
+    system.TaskStarted: system_parser(system.TaskStarted, ours.TaskStartedMessage),
+    system.TaskProgress: system_parser(system.TaskProgress, ours.TaskProgressMessage),
+    system.TaskNotification: system_parser(system.TaskNotification, ours.TaskNotificationMessage),
+    system.TaskUpdated: system_parser(
+        system.TaskUpdated, ours.TaskUpdatedMessage, status=lambda message: message.patch.get("status")
+    ),
+    **{
+        wire: system_parser(wire, ours.HookEventMessage, hook_event_name=lambda message: message.hook_event)
+        for wire in (occasional.HookStarted, occasional.HookProgress, occasional.HookResponse)
+    },
+    occasional.MirrorError: system_parser(occasional.MirrorError, ours.MirrorErrorMessage),
     base.Unknown: parse_unknown,
     base.Refused: parse_refused,
 }

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from parley.protocol import base
 from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.system import Init
-from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, ProcessError, ResultError
+from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, OptionsError, ProcessError, ResultError, name_options
 from parley.sdk.runtime.message_parser import parse_message
 from parley.sdk.runtime.streams import MessageBuffer, is_end
 from parley.sdk.runtime.transport import Ended
 from parley.sdk.runtime.turns import TurnQueue, TurnTracker
 from parley.sdk.types import messages as ours
+
+REFUSAL = "Error: "
+"""What stands before the reason if an engine does not start with its options."""
 
 
 class MessageRouter:
@@ -87,7 +90,16 @@ def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessa
     if last is not None and last.is_error:
         failed: ProcessError = ResultError.from_message(last, ended.exit_code)
         failed.stderr = ended.stderr
+    elif last is None and (refusal := find_refusal(ended.stderr)):
+        failed = OptionsError(refusal)
+        failed.exit_code, failed.stderr = ended.exit_code, ended.stderr
     else:
         failed = ProcessError("the engine exited with an error", ended.exit_code, ended.stderr)
     failed.argv = ended.argv
     return failed
+
+
+def find_refusal(stderr: str) -> str:
+    """Why an engine did not accept its options, which is the last line that it wrote; empty if it failed otherwise."""
+    last = stderr.strip().rpartition("\n")[2]
+    return name_options(last.removeprefix(REFUSAL)) if last.startswith(REFUSAL) else ""

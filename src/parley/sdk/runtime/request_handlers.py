@@ -6,6 +6,7 @@ that as a denial or a failed hook, and passes the text to the model.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from parley.protocol.messages.requests import (
     UnknownRequest,
 )
 from parley.sdk import hooks, permissions, questions, spelling
+from parley.sdk.context import CURRENT, RunContext
+from parley.sdk.errors import InvalidReturn
 from parley.sdk.permissions import PermissionResultDeny, Signal
 from parley.sdk.runtime.background import log, maybe_await
 from parley.sdk.types.shapes import ElicitationResult, UserDialogResult
@@ -28,6 +31,7 @@ from parley.sdk.types.shapes import ElicitationResult, UserDialogResult
 if TYPE_CHECKING:
     from parley.sdk.options import Options
     from parley.sdk.runtime.mcp_servers import HostedServer
+    from parley.sdk.runtime.message_router import MessageRouter
 
 USER_DIALOGS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
 """Tools whose calls are questions to the user, and the option with their callback."""
@@ -38,22 +42,36 @@ GUARDS = frozenset({"PreToolUse", "PreModelSwitch"})
 class RequestHandler:
     """Calls the callbacks of one session."""
 
-    def __init__(self, options: Options[Any], servers: Mapping[str, HostedServer]) -> None:
+    def __init__(self, options: Options[Any], servers: Mapping[str, HostedServer], router: MessageRouter) -> None:
         self.hooks = hooks.Registry(options.hooks)
         self.failures_block = True
         """Whether the engine blocks what a failed hook guards. Claude Code is not known to."""
         self._options = options
         self._servers = servers
+        self._router = router
 
     async def __call__(self, request: Request | UnknownRequest, signal: Signal) -> Any:
         handler = HANDLERS.get(type(request))
         if handler is None:
             raise NotImplementedError(f"the client does not support the control request {request.subtype}")
+        CURRENT.set(self._make_context())  # every request is answered by a task of its own
         try:
             return await handler(self, request, signal)
+        except InvalidReturn as exc:
+            # Parley's engine reports failed hooks itself.
+            is_reported = isinstance(request, HookCallback) and self.failures_block
+            log.log(logging.DEBUG if is_reported else logging.WARNING, "%s; this counts as an error", exc)
+            raise
         except Exception:
             log.warning("the callback for the request %s failed", self._callback(request), exc_info=True)
             raise
+
+    def _make_context(self) -> RunContext[Any]:
+        turn, init = self._router.turns.running, self._router.init
+        session_id = init.session_id if init is not None and isinstance(init.session_id, str) else None
+        if turn is None:
+            return RunContext(self._options.deps, session_id)
+        return RunContext(turn.deps, session_id, turn.uuid)
 
     def _callback(self, request: Request | UnknownRequest) -> str:
         """Return the name of the option whose callback handles a request."""
@@ -90,25 +108,27 @@ class RequestHandler:
         event = str(hook_input.get("hook_event_name") or event)
         merged: Json = {}
         for hook in found:
-            output = hooks.encode_output(await maybe_await(hook(hook_input, call_id, {"signal": signal})))
+            output = hooks.encode_output(
+                await maybe_await(hook(hook_input, call_id, {"signal": signal, "run": CURRENT.get()}))
+            )
             merged |= self._check_output(callback_id, event, output)
         return merged
 
     def _check_output(self, callback_id: str, event: str, output: Json) -> Json:
-        """Return the output of a hook. Raises TypeError if a key is misspelled.
+        """Return the output of a hook. Raises InvalidReturn if a key is misspelled.
 
         A denial takes effect in any case. If the engine ignores hooks that fail, the error of a hook that guards a
         call becomes a denial.
         """
         try:
             hooks.check_output(event, output)
-        except TypeError as exc:
+        except InvalidReturn as exc:
             is_guard = event in GUARDS and callback_id not in self.hooks.lenient
             if not hooks.is_denial(event, output):
                 if self.failures_block or not is_guard:
                     raise
                 output = hooks.build_denial(event, str(exc))
-            log.warning("a %s hook failed", event, exc_info=True)
+            log.warning("a %s hook failed: %s", event, exc)
         return output
 
     async def mcp(self, request: McpMessage, signal: Signal) -> Json:
@@ -136,12 +156,15 @@ class RequestHandler:
 
 
 def check_answer(name: str, answer: object, kind: Any) -> Json:
-    """Raises TypeError for an answer that is not a dict, or has a misspelled key or none that is required."""
+    """Raises InvalidReturn for an answer that is not a dict, or has a misspelled key or none that is required."""
     if not isinstance(answer, dict):
-        raise TypeError(f"{name} must return a dict, not {type(answer).__name__}")
-    spelling.check_keys(f"the answer of {name}", answer, kind.__annotations__)
+        raise InvalidReturn(f"{name} must return a dict, not {type(answer).__name__}")
+    try:
+        spelling.check_keys(f"the answer of {name}", answer, kind.__annotations__)
+    except TypeError as exc:
+        raise InvalidReturn(str(exc)) from None
     if missing := [key for key in ("action", "behavior") if key in kind.__annotations__ and key not in answer]:
-        raise TypeError(f"the answer of {name} has no key {missing[0]!r}")
+        raise InvalidReturn(f"the answer of {name} has no key {missing[0]!r}")
     return answer
 
 

@@ -8,6 +8,7 @@ CustomWire   adapts a Transport to Wire
 
 from __future__ import annotations
 
+import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
@@ -17,8 +18,10 @@ from typing import Any, Protocol
 import msgspec
 
 from parley.protocol.base import Json
-from parley.sdk.errors import CLIConnectionError
+from parley.sdk.errors import CLIConnectionError, name_options
 from parley.sdk.runtime.background import Job, start
+
+engine_log = logging.getLogger("parley.engine")
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,11 @@ def encode_message(message: Json) -> bytes:
         return msgspec.json.encode(message)
     except (TypeError, ValueError, msgspec.MsgspecError) as exc:
         return repr(exc).encode()
+
+
+def log_line(line: str) -> None:
+    """Log a line of an engine that runs in this process, whose stderr is not its own."""
+    engine_log.warning("%s", name_options(line))
 
 
 def write_stderr(line: str) -> None:

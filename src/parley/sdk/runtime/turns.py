@@ -51,9 +51,11 @@ ORDER = ("sent", "queued", "started", "completed", "cancelled")
 class TurnRecord(MessageBuffer):
     """The messages, state and result of a turn, as the router writes them."""
 
-    def __init__(self, uuid: str, parser: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, uuid: str, parser: Callable[[Any], Any] | None = None, deps: Any = None) -> None:
         super().__init__()
         self.uuid = uuid
+        self.deps = deps
+        """For the `RunContext` of callbacks."""
         self.state: State = "sent"
         self.result: ours.ResultMessage | None = None
         self.parser = parser
@@ -197,26 +199,23 @@ class Turn(MessageStream, Generic[OutputT]):
         await self.wait(check=check)
 
 
-def stop_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
-    """Interrupt the turn of a reader that was cancelled, or withdraw its prompt if it has not started.
+def leave_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
+    """Stop the turn of a reader that is being cancelled: it cannot wait for the engine, so a job of its own does."""
+    if not turn.is_finished and not router.queue.withdraw(turn.uuid):
+        start(lambda: stop_turn(link, router, turn))
 
-    The reader is being cancelled, so it cannot wait for the engine: a job of its own does.
-    """
-    if turn.is_finished or router.queue.withdraw(turn.uuid):
-        return
 
-    async def stop() -> None:
-        # A prompt that was sent may run before the engine says so. Then it cannot be withdrawn any more.
-        with suppress(ClaudeSDKError):
-            if turn.state in ("sent", "queued"):
-                answer = await link.request(CancelAsyncMessage(message_uuid=turn.uuid))
-                if isinstance(answer, dict) and answer.get("cancelled"):
-                    return
-        with suppress(ClaudeSDKError):
-            if not turn.is_finished and not router.turns.is_shared(turn):
-                await link.request(Interrupt())
-
-    start(stop)
+async def stop_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
+    """Interrupt a turn that is not read any more, or withdraw its prompt if it has not started."""
+    # A prompt that was sent may run before the engine says so. Then it cannot be withdrawn any more.
+    with suppress(ClaudeSDKError):
+        if turn.state in ("sent", "queued"):
+            answer = await link.request(CancelAsyncMessage(message_uuid=turn.uuid))
+            if isinstance(answer, dict) and answer.get("cancelled"):
+                return
+    with suppress(ClaudeSDKError):
+        if not turn.is_finished and not router.turns.is_shared(turn):
+            await link.request(Interrupt())
 
 
 def return_error(error: Exception) -> Exception:
@@ -261,6 +260,15 @@ class TurnTracker:
     @property
     def is_busy(self) -> bool:
         return bool(self._waiting or self._running)
+
+    def list_open(self) -> list[TurnRecord]:
+        """The turns that have not ended: those that run, then those that wait."""
+        return [*self._running, *self._waiting.values()]
+
+    @property
+    def running(self) -> TurnRecord | None:
+        """The turn of the last prompt that has started."""
+        return self._running[-1] if self._running else None
 
     def route(self, message: base.Message) -> Sequence[TurnRecord] | None:
         """Return the turns a message belongs to, or None if it belongs to no turn.

@@ -75,7 +75,8 @@ def deferred_dataclass(cls: type) -> type:
 
         from parley.sdk.spelling import checks_names
 
-        same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__", "__annotations__")}
+        kept = ("__module__", "__qualname__", "__doc__", "__annotations__", "__post_init__")
+        same = {name: getattr(cls, name) for name in kept if hasattr(cls, name)}
         defaults = {**fields, **{name: field(default_factory=factory) for name, factory in factories.items()}}
         made: type = checks_names(dataclass(type(cls.__name__, (), {**defaults, **same})))
         for name in MADE:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from parley.sdk.types.hooks import HookInput
+    from parley.hooks.event_types import HookInput
 
     OutputT = TypeVar("OutputT", default=Any)
     InputT_contra = TypeVar("InputT_contra", contravariant=True, default=HookInput)

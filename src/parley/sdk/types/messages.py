@@ -190,6 +190,7 @@ class ResultMessage(Told):
     session_id: str
     stop_reason: str | None = None
     total_cost_usd: float | None = None
+    """What the session has cost so far; 0 if the price of a model is not known, where `RunResult.cost_usd` is None."""
     usage: Json | None = None
     result: str | None = None
     structured_output: Any = None

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic
 
+from parley.protocol.base import Json
+from parley.protocol.messages.result import Result
+from parley.sdk.structured import parse
 from parley.sdk.types.generic import OutputT
 from parley.sdk.types.messages import ResultMessage
 
@@ -14,12 +17,16 @@ class RunResult(Generic[OutputT]):
     """What `run`, `run_sync` and `Client.run` return: the answer, and what it took.
 
     result = await client.run("Describe Ulm.")
-    print(result.text, result.output, result.cost_usd)
+    print(result.text, result.output, result.model, result.usage["output_tokens"], result.cost_usd)
     """
 
-    def __init__(self, message: ResultMessage, parser: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, message: ResultMessage, parser: Callable[[Any], Any] | None = None, model: str | None = None
+    ) -> None:
         self.message = message
         """The whole result."""
+        self.model = model
+        """The model that gave the answer; None if none did."""
         self._parser = parser
 
     def __repr__(self) -> str:
@@ -33,8 +40,6 @@ class RunResult(Generic[OutputT]):
     @cached_property
     def output(self) -> OutputT:
         """The structured output, as `Options.output_type` if that is set. Raises MessageParseError if there is none."""
-        from parley.sdk.structured import parse
-
         found: OutputT = parse(self.message, self._parser)
         return found
 
@@ -46,7 +51,19 @@ class RunResult(Generic[OutputT]):
     @property
     def cost_usd(self) -> float | None:
         """What the session has cost so far; None if the price of a model is not known."""
-        return self.message.total_cost_usd
+        wire = self.message.wire
+        known = wire.total_cost_usd if isinstance(wire, Result) else self.message.total_cost_usd
+        return known if isinstance(known, int | float) else None
+
+    @property
+    def usage(self) -> Json:
+        """The tokens of the turn: `input_tokens`, `output_tokens` and others. Empty if no model was called."""
+        return self.message.usage or {}
+
+    @property
+    def denials(self) -> list[Json]:
+        """The calls of the turn that were denied: `tool_name`, `tool_input`, `tool_use_id`."""
+        return self.message.permission_denials or []
 
     @property
     def session_id(self) -> str:
