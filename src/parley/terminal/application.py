@@ -15,34 +15,36 @@ import signal
 import sys
 import tempfile
 import termios
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping
 from functools import cached_property
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import ClaudeSDKError
-from parley.terminal.base import Row
+from parley.terminal.base import View
+from parley.terminal.commands import find_command, find_meant
 from parley.terminal.frames import FrameTimer
-from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.picker import Picker, Row
 from parley.terminal.prompts import Pastes, PromptLog, ShellCommand, find_folder
 from parley.terminal.rendering.style import THEMES, Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.terminal.rendering.transcript import TerminalTranscript, make_answer
 from parley.terminal.session import Callbacks, QueuedPrompt, SessionTarget, TerminalSession
-from parley.terminal.status_line import StatusLine
+from parley.terminal.status_line import StatusLine, shorten_home
+from parley.version import __version__
 
 if TYPE_CHECKING:
     from parley.protocol.base import Json
-    from parley.sdk.client import Client
-    from parley.sdk.options import Options
     from parley.sdk.permissions import PermissionResult, ToolPermissionContext
-    from parley.terminal.interfaces.base import Interface
+    from parley.terminal.interfaces.live import LiveInterface
+    from parley.terminal.interfaces.plain import PlainInterface
     from parley.terminal.questions import TerminalQuestions
 
 TWICE_SECONDS = 1.0
 """Two presses of Escape or Ctrl-C within this time belong together."""
 HINT_SECONDS = 2.0
+MAX_PANEL_LINES = 8
 MODES = ("default", "acceptEdits", "plan")
 BYPASS = "bypassPermissions"
 HANGUP_CODE = 128 + signal.SIGHUP
@@ -50,23 +52,26 @@ GREETING = "Type a prompt. /help lists commands, esc interrupts, ctrl-c twice qu
 EXIT_COMMANDS = ("/exit", "/quit")
 
 
-class ConversationApplication:
+class ConversationApplication(View):
     def __init__(self, target: SessionTarget, environment: Mapping[str, str], *, is_plain: bool = False) -> None:
         self.styles = Styles.from_environment(environment)
         self._environment = environment
         self._is_plain = is_plain or is_dumb(environment)
         self._log = PromptLog(find_folder(environment))
         self.pastes = Pastes()
-        self.interface: Interface = self._make_interface()
-        self._transcript = TerminalTranscript(self.interface.print, self.styles, self._get_width, monotonic)
-        self._transcript.echoes = not self._is_plain
-        self._transcript.more_hint = "" if self._is_plain else " (ctrl-o shows all)"
-        callbacks = Callbacks(self._decide, self._elicit, self._warn)
-        self._session = TerminalSession(target, callbacks, self._transcript, self._changed)
-        self._session.on_lost = self._lose
-        self._frames = FrameTimer(self._draw)
-        self._status_line = StatusLine(self, self._frames.schedule)
+        self.interface = self._make_interface()
+        self.transcript = TerminalTranscript(self.interface.print, self.styles, lambda: self.width, monotonic)
+        self.transcript.echoes = not self._is_plain
+        self.transcript.more_hint = "" if self._is_plain else " (ctrl-o shows all)"
+        callbacks = Callbacks(self._decide, self._elicit, self._warn, self._notice)
+        self.session = TerminalSession(target, callbacks, self.transcript, self.changed)
+        self.session.on_lost = self._lose
+        self.session.on_idle = lambda: self._alert("Parley has finished")
+        self.frames = FrameTimer(self._draw)
+        self.status_line = StatusLine(self, self.frames.schedule)
         self.live_lines: list[str] = []
+        self._has_panel = False
+        self._is_silent = False
         self._hint = ""
         self._escaped_at = self._cancelled_at = float("-inf")
         self._shell: ShellCommand | None = None
@@ -77,18 +82,16 @@ class ConversationApplication:
         self._is_closing = False
         self._exit_code = 0
 
-    def _make_interface(self) -> Interface:
+    def _make_interface(self) -> LiveInterface | PlainInterface:
         if self._is_plain:
             from parley.terminal.interfaces.plain import PlainInterface
 
             return PlainInterface(self, self._environment)
         from parley.terminal.completion import PromptCompleter
-        from parley.terminal.interfaces.screen import ConversationScreen, PromptSettings
+        from parley.terminal.interfaces.live import LiveInterface
 
-        settings = PromptSettings(
-            log=self._log, completer=PromptCompleter(self), reflows="XTERM_VERSION" not in self._environment
-        )
-        return ConversationScreen(self, self.styles, settings)
+        reflows = "XTERM_VERSION" not in self._environment
+        return LiveInterface(self, self._log, PromptCompleter(self), reflows=reflows)
 
     # The life of the terminal.
 
@@ -98,7 +101,11 @@ class ConversationApplication:
         for number in (signal.SIGHUP, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._hang_up, number)
-        self._transcript.note(GREETING)
+        model = self.session.model or self._environment.get("ANTHROPIC_MODEL", "")
+        place = self.session.target.server or shorten_home(self.cwd)
+        facts = [part for part in (f"Parley {__version__}", reveal_line(model), reveal_line(place)) if part]
+        self.transcript.print("note", [self.styles.bold(shorten(" · ".join(facts), self.width))])
+        self.transcript.note(GREETING)
         try:
             await self.interface.run(self._start)
         except (EOFError, OSError, termios.error):
@@ -111,23 +118,23 @@ class ConversationApplication:
 
     def _start(self) -> None:
         """The first frame is about to be drawn: start the engine meanwhile."""
-        self._changed()
+        self.changed()
         self.run_task(self._connect())
 
     async def _connect(self) -> None:
         try:
-            await self._session.connect()
+            await self.session.connect()
         except (ClaudeSDKError, ValueError, OSError) as exc:
-            if not self._transcript.has_result:  # a result has said it
-                self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
+            if not self.transcript.has_result:  # a result has said it
+                self.transcript.print("note", [self.styles.bad(line) for line in reveal_text(str(exc)).split("\n")])
             self.leave(1)
             return
         gc.freeze()  # modules live until the end
         gc.enable()  # the start of the executable disabled it
-        self._print_early_warnings()
+        self.print_early_warnings()
         await self._apply_settings()
-        await asyncio.to_thread(make_answer, self._get_width, self.styles)  # imports what formats answers
-        if self._session.target.options.resume == "":
+        await asyncio.to_thread(make_answer, lambda: self.width, self.styles)  # imports what formats answers
+        if self.session.target.options.resume == "":
             await self._run_command("/resume")
 
     async def _apply_settings(self) -> None:
@@ -139,24 +146,34 @@ class ConversationApplication:
         if isinstance(found, dict):
             if found.get("theme") in THEMES:
                 self.set_theme(str(found["theme"]))
+            self._is_silent = found.get("preferredNotifChannel") == "notifications_disabled"
             self.interface.set_vi(found.get("editorMode") in ("vim", "vi"))
 
     @cached_property
     def _questions(self) -> TerminalQuestions:
-        from parley.terminal.questions import TerminalQuestions  # not needed for the first frame
+        from parley.terminal.questions import TerminalQuestions, read_local  # not needed for the first frame
 
-        return TerminalQuestions(self.interface, self._transcript, self._get_width)
+        def read(path: str) -> str | None:
+            return None if self.session.target.server else read_local(self.cwd)(path)
+
+        return TerminalQuestions(self.interface, self.transcript, lambda: self.width, read)
+
+    def _alert(self, text: str) -> None:
+        """Call the person, who may be looking elsewhere. `text` is ours, not the model's."""
+        self.interface.alert(text, is_silent=self._is_silent)
 
     async def _decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
+        self._alert("Parley has a question")
         return await self._questions.decide(tool_name, given, context)
 
     async def _elicit(self, request: Any) -> Any:
+        self._alert("Parley has a question")
         return await self._questions.elicit(request)
 
     def _lose(self, reason: str) -> None:
         """The engine has exited, or the gateway is gone."""
         if not self._is_closing:
-            self._transcript.print("note", [self.styles.bad(line) for line in reveal_text(reason).split("\n")])
+            self.transcript.print("note", [self.styles.bad(line) for line in reveal_text(reason).split("\n")])
             self.leave(1)
 
     def _hang_up(self, number: int) -> None:
@@ -172,22 +189,23 @@ class ConversationApplication:
         """End the conversation. The session is stored and can be resumed."""
         if not self._is_closing:
             self._is_closing, self._exit_code = True, code
-            self._frames.close()
-            self._transcript.finish_answer()
+            self._keep_input()
+            self.frames.close()
+            self.transcript.finish_answer()
             self.live_lines = []
             self.interface.close()
 
     async def _close(self) -> None:
         self._is_closing = True
-        self._frames.close()
+        self.frames.close()
         if self._shell is not None:
             self._shell.stop()
         for task in list(self._tasks):
             task.cancel()
-        await self._status_line.close()
-        had_prompts = bool(self._session.prompts)
-        await self._session.close()
-        target = self._session.target
+        await self.status_line.close()
+        had_prompts = bool(self.session.prompts)
+        await self.session.close()
+        target = self.session.target
         lines = self.interface.take_pending()
         if had_prompts and not target.server and not target.options.no_session_persistence:
             lines.append(self.styles.dim(f"Resume this session with: parley --resume {target.session_id}"))
@@ -205,65 +223,83 @@ class ConversationApplication:
         try:
             await work
         except (ClaudeSDKError, ValueError, OSError) as exc:
-            self._transcript.warn(str(exc) or type(exc).__name__)
+            self.transcript.warn(str(exc) or type(exc).__name__)
         except Exception as exc:  # a fault of a command must not end the conversation
-            self._transcript.warn(f"this is a bug: {exc!r}")
-        self._changed()
+            self.transcript.warn(f"this is a bug: {exc!r}")
+        self.changed()
 
     # Frames.
 
-    def _get_width(self) -> int:
-        return self.interface.width
-
-    def _changed(self) -> None:
+    def changed(self) -> None:
         """Something that is shown may have changed."""
-        self._status_line.update(self._session.status)
-        self._frames.schedule()
+        self.status_line.update(self.session.status)
+        self.frames.schedule()
 
     def _draw(self) -> bool:
-        self._transcript.advance()
-        self.live_lines = self._transcript.live_lines(" · esc interrupts")
+        self.transcript.advance()
+        self.live_lines = [*self._panel_lines(), *self.transcript.live_lines(" · esc interrupts")]
         self.interface.draw()
-        return self._transcript.is_moving and not self._is_plain
+        return self.transcript.is_moving and not self._is_plain
+
+    def _panel_lines(self) -> list[str]:
+        """The todos and the background tasks, if the person wants to see them."""
+        if not self._has_panel:
+            return []
+        todos, tasks = self.transcript.work.lines(self.styles, self.width), self.transcript.calls.background
+        hidden = len(todos) - MAX_PANEL_LINES
+        lines = todos[:MAX_PANEL_LINES] + [self.styles.dim(f"  … {hidden} more, /todos lists them")] * (hidden > 0)
+        for task in list(tasks.values())[-MAX_PANEL_LINES:]:
+            activity = f" · {task.activity}" if task.activity and task.is_running else ""
+            lines.append(shorten(f"  ▸ {task.title} · {reveal_line(task.status)}{activity}", self.width))
+        return [self.styles.bold("Todos and background tasks"), *(lines or [self.styles.dim("  none yet")]), ""]
+
+    def toggle_panel(self) -> None:
+        """Show or hide the todos and the background tasks."""
+        self._has_panel = not self._has_panel
+        self.changed()
 
     def queue_lines(self) -> list[str]:
-        width = self.interface.width
-        queued = [f"  queued: {reveal_line(prompt.text)}" for prompt in self._session.queue]
+        width = self.width
+        queued = [f"  queued: {reveal_line(prompt.text)}" for prompt in self.session.queue]
         hint = ["  ↑ takes the last one back"] if queued else []
         return [self.styles.dim(shorten(line, width)) for line in (*queued, *hint)]
 
     def status_lines(self, columns: int) -> list[str]:
-        lines = self._status_line.render(columns)
+        lines = self.status_line.render(columns)
         return [self.styles.warning(shorten(self._hint, columns)), *lines[1:]] if self._hint else lines
 
     @property
     def is_idle(self) -> bool:
-        return not self._session.is_busy and not self._session.queue and self._shell is None
+        return not self.session.is_busy and not self.session.queue and self._shell is None
 
     def _show_hint(self, text: str) -> None:
         """Show something in the status line for a moment."""
         self._hint = text
-        self._frames.schedule()
+        self.frames.schedule()
 
         def forget() -> None:
             if self._hint == text:
                 self._hint = ""
-                self._frames.schedule()
+                self.frames.schedule()
 
         asyncio.get_running_loop().call_later(HINT_SECONDS, forget)
 
     def _warn(self, text: str) -> None:
         """A line that the engine wrote to stderr."""
-        if text.strip() and not self._session.is_connected:
+        if text.strip() and not self.session.is_connected:
             self._early_warnings.append(text)
         elif text.strip():
-            self._transcript.warn(text)
-            self._frames.schedule()
+            self.transcript.warn(text)
+            self.frames.schedule()
 
-    def _print_early_warnings(self) -> None:
+    def _notice(self, text: str) -> None:
+        self.transcript.warn(text)
+        self.frames.schedule()
+
+    def print_early_warnings(self) -> None:
         lines, self._early_warnings = self._early_warnings, []
         for line in lines:
-            self._transcript.warn(line)
+            self.transcript.warn(line)
 
     # Keys.
 
@@ -271,139 +307,148 @@ class ConversationApplication:
         """The person sent what is typed."""
         text = text.strip()
         if not text:
-            self._frames.schedule()
+            self.frames.schedule()
             return
         self.interface.clear_input()
         self._log.append(text)
         if text in EXIT_COMMANDS:
             self.leave()
-        elif text.startswith("/") and self._is_own_command(text):
+        elif text.startswith("/") and find_command(text) is not None:
             self.run_task(self._run_command(text))
+        elif text.startswith("/") and (meant := find_meant(text, self._list_engine_commands())) is not None:
+            self._echo(text)
+            self.transcript.warn(f"unknown command {text.split()[0]} (did you mean /{meant}?); nothing was sent")
         elif text.startswith("!"):
             self.run_task(self._run_shell(text[1:].strip()))
+        elif text.startswith("#") and text.strip("# ") and "\n" not in text:
+            self.run_task(self._remember(text))
         else:
-            self._send(text)
-        self._changed()
+            self.enqueue(text)
+        self.changed()
 
-    def _send(self, text: str) -> None:
+    def enqueue(self, text: str) -> None:
         try:
             content = self.pastes.build_prompt(text)
         except ValueError as exc:
-            self._transcript.warn(str(exc))
+            self.transcript.warn(str(exc))
             return
         if self._shell_notes and not text.startswith("/"):
             notes, self._shell_notes = "\n\n".join(self._shell_notes), []
             content = (
                 f"{notes}\n\n{content}" if isinstance(content, str) else [{"type": "text", "text": notes}, *content]
             )
-        self._session.enqueue(QueuedPrompt(text, content))
+        self.session.enqueue(QueuedPrompt(text, content))
 
-    def _is_own_command(self, text: str) -> bool:
-        from parley.terminal.commands import find_command
+    def _list_engine_commands(self) -> list[str]:
+        """The names of the engine's commands, of MCP prompts too: any could be meant before all servers are known."""
+        client = self.session.client
+        rows = (client.server_info or {}).get("commands") if client is not None else ()
+        return [str(row.get("name")) for row in rows or ()]
 
-        return find_command(text) is not None
-
-    async def _run_command(self, text: str) -> None:
+    async def _run_command(self, text: str, *, echoes: bool = True) -> None:
         """Run a slash command of the terminal."""
-        from parley.terminal.commands import find_command
-
         found = find_command(text)
-        if found is None:
-            return
+        assert found is not None
         command, argument = found
-        self._echo(text)
-        await self._session.ready.wait()
+        if echoes:
+            self._echo(text)
+        await self.session.ready.wait()
         await command.run(self, argument)
-        await self._session.read_model(self.client)
+        await self.session.read_model(self.client)
+
+    async def _remember(self, text: str) -> None:
+        """`# TEXT`: add a line to a memory file."""
+        from parley.terminal.commands.work import remember
+
+        self._echo(text)
+        await self.session.ready.wait()
+        if (note := await remember(self, text.lstrip("# "))) is not None:
+            self._shell_notes.append(note)
 
     async def _run_shell(self, command: str) -> None:
-        if self._session.target.server:
+        if self.session.target.server:
             raise ValueError("!command runs on this machine, but the session is on a gateway: ask the model to run it")
         if not command or self._shell is not None:
             return
         self._echo(f"!{command}")
         self._shell = ShellCommand(command, self.cwd, self._print_output)
-        self._transcript.enter(f"Running {reveal_line(command)}")
+        self.transcript.enter(f"Running {reveal_line(command)}")
         try:
             self._shell_notes.append(await self._shell.run())
         finally:
             self._shell = None
-            self._transcript.enter("")
+            self.transcript.enter("")
 
     def _echo(self, text: str) -> None:
-        if self._transcript.echoes:
-            self._transcript.show_prompt(text)
+        if self.transcript.echoes:
+            self.transcript.show_prompt(text)
 
     def _print_output(self, line: str) -> None:
-        self._transcript.print("output", [f"  {reveal_text(line)}"])
-        self._frames.schedule()
+        self.print([f"  {reveal_text(line)}"])
 
     def escape(self) -> None:
         """Escape: interrupt what runs; twice, rewind."""
         now = monotonic()
         if self._shell is not None:
             self._shell.stop()
-        elif self._session.is_busy:
-            self.run_task(self._session.interrupt())
+        elif self.session.is_busy:
+            self.run_task(self.session.interrupt())
         elif now - self._escaped_at < TWICE_SECONDS:
             self._escaped_at, self._hint = float("-inf"), ""
             if self.interface.input_text:
                 self.interface.clear_input()
             else:
-                self.run_task(self._rewind())
+                self.run_task(self._run_command("/rewind", echoes=False))
         else:
             self._escaped_at = now
             self._show_hint("esc again clears the input" if self.interface.input_text else "esc again rewinds")
 
-    async def _rewind(self) -> None:
-        from parley.terminal.commands.sessions import rewind
-
-        text = await rewind(self)
-        if text is not None:
-            self.interface.set_input(text)
-
     def cancel(self) -> None:
-        """Ctrl-C: clear the input or interrupt; twice, quit."""
+        """Ctrl-C: clear the input or interrupt; twice, quit. What was typed stays in the history."""
         now = monotonic()
-        if now - self._cancelled_at < TWICE_SECONDS:
+        if self.interface.input_text:
+            self._keep_input()
+            self.interface.clear_input()
+        elif now - self._cancelled_at < TWICE_SECONDS:
             self.leave()
             return
-        if self.interface.input_text:
-            self.interface.clear_input()
         elif self._shell is not None:
             self._shell.stop()
-        elif self._session.is_busy:
-            self.run_task(self._session.interrupt())
+        elif self.session.is_busy:
+            self.run_task(self.session.interrupt())
         self._cancelled_at = now
         self._show_hint("ctrl-c again quits")
 
+    def _keep_input(self) -> None:
+        """What is typed and not sent is found with Up, also by the next terminal."""
+        if self.interface.input_text.strip():
+            self._log.append(self.interface.input_text)
+
     def cycle_mode(self) -> None:
-        options = self._session.target.options
+        options = self.session.target.options
         is_unlocked = options.allow_skip_permissions or options.permission_mode == BYPASS or options.skip_permissions
         modes = (*MODES, BYPASS) if is_unlocked else MODES
-        mode = self._session.mode
+        mode = self.session.mode
         following = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else modes[0]
-        self.run_task(self._session.set_mode(following))
+        self.run_task(self.session.set_mode(following))
 
     def expand_output(self) -> None:
         """Print the last output in full."""
-        found = self._transcript.last_output
+        found = self.transcript.last_output
         if found is None:
             self._show_hint("no tool has run yet")
             return
         title, text = found
         lines = [f"  {line}" for line in reveal_text(text).split("\n")]
-        self._transcript.print("output", [self.styles.bold(reveal_line(title)), *lines])
-        self._frames.schedule()
+        self.print([self.styles.bold(reveal_line(title)), *lines])
 
-    def expand_thinking(self) -> None:
-        """Print the model's last thinking."""
-        text = self._transcript.last_thinking
-        if not text.strip():
-            self._show_hint("the model has not shown its thinking")
-            return
-        self._transcript.print("output", [self.styles.dim(f"  {line}") for line in reveal_text(text).split("\n")])
-        self._frames.schedule()
+    def toggle_thinking(self) -> None:
+        """Print the model's last thinking, and show from now on what it thinks; or no longer."""
+        self.transcript.shows_thinking = not self.transcript.shows_thinking
+        self._show_hint(f"thinking is {'shown' if self.transcript.shows_thinking else 'hidden'} from now on")
+        text = self.transcript.last_thinking
+        if self.transcript.shows_thinking and text.strip():
+            self.print([self.styles.dim(f"  {line}") for line in reveal_text(text).split("\n")])
 
     async def search_history(self) -> None:
         texts = self._log.read()
@@ -426,91 +471,11 @@ class ConversationApplication:
 
     def take_back(self) -> str | None:
         """The last prompt that waits, for the input."""
-        if not self._session.queue:
+        if not self.session.queue:
             return None
-        prompt = self._session.queue.pop()
-        self._changed()
+        prompt = self.session.queue.pop()
+        self.changed()
         return prompt.text
-
-    # What commands may use (`base.View`).
-
-    @property
-    def client(self) -> Client[Any]:
-        if self._session.client is None:
-            raise ValueError("the engine is not ready yet")
-        return self._session.client
-
-    @property
-    def options(self) -> Options[Any]:
-        return self.client.options
-
-    @property
-    def session_id(self) -> str:
-        return self._session.target.session_id
-
-    @property
-    def cwd(self) -> str:
-        return self._session.target.cwd
-
-    @property
-    def folders(self) -> Sequence[str]:
-        return self._session.folders
-
-    @property
-    def prompts(self) -> Sequence[tuple[str, str]]:
-        return self._session.prompts
-
-    @property
-    def width(self) -> int:
-        return self.interface.width
-
-    def print(self, lines: Sequence[str]) -> None:
-        self._transcript.print("output", list(lines))
-        self._frames.schedule()
-
-    async def edit(self, path: str) -> None:
-        await self.interface.edit(path, self.folders)
-
-    async def choose(
-        self,
-        title: str,
-        rows: Sequence[Row],
-        *,
-        search: bool = True,
-        preview: Callable[[Row], str] | None = None,
-    ) -> Row | None:
-        picked = await self.interface.pick(Picker(title, rows, search=search, preview=preview))
-        return picked[0] if picked else None
-
-    async def ask(self, prompt: str, initial: str = "") -> str | None:
-        return await self.interface.ask(prompt, initial)
-
-    async def confirm(self, question: str) -> bool:
-        picked = await self.interface.pick(Picker(question, [Row("y", "Yes"), Row("n", "No")], search=False))
-        return picked is not None and picked[0].key == "y"
-
-    async def switch_session(self, session_id: str, *, cwd: str | None = None, at: str | None = None) -> None:
-        target = self._session.target.switch(session_id, cwd)
-        if at is not None:
-            previous = self._session.find_previous(at)
-            target = target.restart() if previous is None else target.switch(session_id, cwd, previous)
-        if self._session.is_busy:
-            await self._session.interrupt()
-        if at is None:
-            self._transcript.note(f"Session {session_id}")
-        before = self._session.find_return()
-        try:
-            await self._session.switch(target)
-        except (ClaudeSDKError, ValueError, OSError):
-            await self._session.switch(before)
-            self._transcript.note("The previous session continues.")
-            raise
-        self._print_early_warnings()
-        self._changed()
-
-    def set_theme(self, name: str) -> None:
-        self.styles.theme = THEMES[name]
-        self._changed()
 
 
 def is_terminal_open() -> bool:

@@ -9,6 +9,8 @@ Escape denies the call and ends the turn. A request that another client of the s
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,11 +23,10 @@ from parley.sdk.permissions import (
     PermissionUpdate,
     ToolPermissionContext,
 )
-from parley.terminal.base import Row
 from parley.terminal.forms import Field, read_fields
-from parley.terminal.interfaces.base import Dialogs
-from parley.terminal.interfaces.picker import Picker
-from parley.terminal.rendering.details import paint_diff, proposed_lines
+from parley.terminal.interfaces.dialogs import Dialogs
+from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.rendering.details import number_lines, paint_diff, proposed_lines
 from parley.terminal.rendering.requests import (
     MAX_LINES,
     break_lines,
@@ -44,6 +45,7 @@ DENIED = "The user denied this call."
 INTERRUPTED = "The user interrupted the turn."
 NOT_APPROVED = "The user did not approve the plan."
 MAX_DIFF_LINES = 30
+MAX_FILE_BYTES = 2_000_000
 LABEL_CELLS = 32
 """What the row of a choice needs besides its detail."""
 PLACES = (("s", "session", "for this session"), ("l", "localSettings", "always here"), ("u", "userSettings", "always"))
@@ -52,10 +54,18 @@ OTHER = "Something else…"
 
 
 class TerminalQuestions:
-    def __init__(self, dialogs: Dialogs, transcript: TerminalTranscript, width: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        dialogs: Dialogs,
+        transcript: TerminalTranscript,
+        width: Callable[[], int],
+        read_file: Callable[[str], str | None] = lambda path: None,
+    ) -> None:
+        """`read_file`: the text of a file that a call would change; None if it cannot be read here."""
         self._dialogs = dialogs
         self._transcript = transcript
         self._width = width
+        self._read_file = read_file
         self._turn = asyncio.Lock()
 
     async def decide(self, tool_name: str, given: Json, context: ToolPermissionContext) -> PermissionResult:
@@ -121,11 +131,15 @@ class TerminalQuestions:
         """What would run, and whether something is left out."""
         styles, width = self._transcript.styles, self._width()
         traits = find_traits(tool_name)
-        if traits.effect == "writes_files" and (changed := proposed_lines(given)):
+        if traits.effect == "writes_files":
             paths = [str(given[name]) for name in traits.path_fields if isinstance(given.get(name), str)]
+            path = paths[0] if paths else ""
+            changed = proposed_lines(given, self._read_file(path) if path else None)
             most = None if max_lines is None else MAX_DIFF_LINES
-            is_cut = most is not None and len(changed) > most
-            return [*(f"    {reveal_line(path)}" for path in paths), *paint_diff(changed, styles, width, most)], is_cut
+            is_cut = most is not None and len(list(number_lines(changed))) > most
+            if changed:
+                painted = paint_diff(changed, styles, width, most, path)
+                return [*(f"    {reveal_line(path)}" for path in paths), *painted], is_cut
         return list_input(tool_name, given, styles, width, max_lines), hides_lines(tool_name, given, width)
 
     async def _deny(self, message: str, *, asks: bool) -> PermissionResult:
@@ -287,6 +301,22 @@ class TerminalQuestions:
         """Print what was answered, so that it stays on the screen."""
         lines = reveal_text(text).split("\n")
         self._transcript.show_question([self._transcript.styles.dim(f"  → {line}") for line in lines])
+
+
+def read_local(folder: str) -> Callable[[str], str | None]:
+    """Reads the files of this machine. Only regular ones: reading others may block."""
+
+    def read(path: str) -> str | None:
+        try:
+            descriptor = os.open(os.path.join(folder, path), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            with open(descriptor, encoding="utf-8", newline="") as file:
+                status = os.fstat(descriptor)
+                is_text = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE_BYTES
+                return file.read().replace("\r\n", "\n") if is_text else None
+        except (OSError, ValueError):
+            return None
+
+    return read
 
 
 def asks_questions(tool_name: str, given: Json) -> bool:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -29,18 +30,20 @@ from parley.protocol.messages.system import Init, SessionStateChanged, Status
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import SessionStatus
 from parley.terminal.rendering.transcript import INTERRUPTED, TerminalTranscript
-from parley.version import __version__
 
 if TYPE_CHECKING:
     from parley.protocol.options import CliOptions
     from parley.sdk.client import Client
     from parley.sdk.permissions import CanUseTool
     from parley.sdk.runtime.transport import Wire
+    from parley.terminal.rendering.details import WorkList
 
 
 REPLAYED_LINES = 400
 """How many of the last lines of a gateway's session are shown when a terminal attaches to it."""
 CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
+LOST = "The connection to the gateway is lost; trying again…"
+BACK = "The connection to the gateway is back."
 SHOWN_MESSAGES = 40
 """How many messages of a resumed session are shown."""
 
@@ -70,25 +73,27 @@ class SessionTarget:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Who answers the requests of the engine, and reads what it writes to stderr."""
+    """Who answers the requests of the engine, and is told what happens to it."""
 
     can_use_tool: CanUseTool
     on_elicitation: Callable[[Any], Awaitable[Any]]
     on_stderr: Callable[[str], None]
+    on_notice: Callable[[str], None]
 
 
 def choose_target(options: CliOptions, cwd: str) -> SessionTarget:
     """The session that the command line names: a new one, the last one, or one by its id. Raises UsageError."""
-    if options.continue_conversation:
-        from parley.sdk.sessions import list_sessions
+    if not (options.continue_conversation or options.resume):
+        return SessionTarget(options, cwd, options.session_id or str(uuid4()))
+    from parley.sdk.sessions import SessionLookup, list_sessions  # a new session needs none of it
 
+    if options.continue_conversation:
         found = list_sessions(cwd, limit=1, include_worktrees=False, store=options.store)
         if not found:
             raise UsageError(f"no session to continue in {cwd}: start one with `parley`")
         return SessionTarget(options, cwd, found[0].session_id, is_resumed=True)
-    if options.resume:
-        return SessionTarget(options, cwd, options.resume, is_resumed=True)
-    return SessionTarget(options, cwd, options.session_id or str(uuid4()))
+    session_id = SessionLookup(cwd, options.store, None).sessions.find(options.resume or "")
+    return SessionTarget(options, cwd, session_id, is_resumed=True)
 
 
 def make_client(target: SessionTarget, callbacks: Callbacks) -> Client[Any]:
@@ -108,7 +113,7 @@ def make_client(target: SessionTarget, callbacks: Callbacks) -> Client[Any]:
         engine=target.server or "process",
         token=target.token or None,
     )
-    wire = open_gateway(target) if target.server else open_process(target, callbacks)
+    wire = open_gateway(target, callbacks) if target.server else open_process(target, callbacks)
     return Client(options, transport=wire)
 
 
@@ -139,14 +144,20 @@ def open_process(target: SessionTarget, callbacks: Callbacks) -> Wire:
     return EngineProcess(argv, target.cwd, environment, callbacks.on_stderr)
 
 
-def open_gateway(target: SessionTarget) -> Wire:
+def open_gateway(target: SessionTarget, callbacks: Callbacks) -> Wire:
     from parley.sdk.launch.network import NetworkWire
 
     session_id = target.session_id if target.is_resumed else None
     create: tuple[str, Json] = ("/sessions", {})
     if target.at is not None:  # other clients see the session, so the terminal continues with a copy
         session_id, create = None, (f"/sessions/{quote(target.session_id, safe='')}/fork", {"uuid": target.at})
-    return NetworkWire(target.server, target.token, session_id, create, partial=True, replayed_lines=REPLAYED_LINES)
+
+    def report(is_cut: bool) -> None:
+        callbacks.on_notice(LOST if is_cut else BACK)
+
+    return NetworkWire(
+        target.server, target.token, session_id, create, partial=True, replayed_lines=REPLAYED_LINES, on_cut=report
+    )
 
 
 @dataclass
@@ -162,27 +173,34 @@ class Past:
     hidden: int = 0
     """How many messages are not shown."""
 
+    def until(self, uuid: str) -> Past:
+        """The messages up to this one."""
+        uuids = self.uuids[: self.uuids.index(uuid) + 1]
+        return Past(uuids, [prompt for prompt in self.prompts if prompt[0] in uuids])
 
-def read_past(session_id: str, store: str | None) -> Past:
-    """Read a stored session; it is empty if there is none. Slow for a long one."""
-    from parley.sdk.sessions import get_session_messages
+
+def read_past(session_id: str, store: str | None, work: WorkList) -> Past:
+    """Read a stored session; it is empty if there is none. Slow for a long one. `work` gets its todos and tasks."""
+    from parley.sdk.sessions import read_conversation
 
     past = Past()
-    messages = get_session_messages(session_id, store=store)
-    for index, one in enumerate(messages):
-        past.uuids.append(one.uuid)
-        is_shown = index >= len(messages) - SHOWN_MESSAGES
-        if one.type != "user" and not is_shown:
+    entries = read_conversation(session_id, None, store, None)
+    for index, entry in enumerate(entries):
+        line = {"parent_tool_use_id": None, **entry.message, "type": entry.kind, "session_id": session_id}
+        past.uuids.append(str(line.get("uuid")))
+        is_shown = index >= len(entries) - SHOWN_MESSAGES
+        if not is_shown:
+            work.update({}, line.get("tool_use_result"))
+        if entry.kind != "user" and not is_shown:
             continue
-        line = {"type": one.type, "message": one.message, "uuid": one.uuid, "session_id": one.session_id}
-        found = decode(encode_json({**line, "parent_tool_use_id": one.parent_tool_use_id}))
+        found = decode(encode_json(line))
         if isinstance(found, Refused):
             continue
         if isinstance(found, User) and (text := prompt_text(found)) is not None:
-            past.prompts.append((one.uuid, text))
+            past.prompts.append((past.uuids[-1], text))
         if is_shown:
             past.shown.append(found)
-    past.hidden = len(messages) - len(past.shown)
+    past.hidden = len(entries) - len(past.shown)
     return past
 
 
@@ -223,18 +241,24 @@ class TerminalSession:
         """Set while the engine is connected."""
         self.is_busy = False
         self.queue: list[QueuedPrompt] = []
-        self.prompts: list[tuple[str, str]] = []
-        self._uuids: list[str] = []
-        """The ids of the messages of the conversation, oldest first."""
+        self._past = Past()
         self.mode = target.options.permission_mode or "default"
         self.model = target.options.model or ""
         self.cost_usd: float | None = None
         self.context_percent: float | None = None
+        self._branch = ""
         self._other_folders: tuple[str, ...] = ()
         """Working directories of the settings, or that were added later."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_lost: Callable[[str], None] = lambda reason: None
         """Called when the engine ends by itself."""
+        self.on_idle: Callable[[], None] = lambda: None
+        """Called when a turn has ended and no prompt waits."""
+
+    @property
+    def prompts(self) -> Sequence[tuple[str, str]]:
+        """Id and text of each prompt, oldest first."""
+        return self._past.prompts
 
     @property
     def status(self) -> SessionStatus:
@@ -244,8 +268,8 @@ class TerminalSession:
             context_percent=self.context_percent,
             cost_usd=self.cost_usd,
             cwd=self.target.cwd,
+            branch=self._branch,
             session_id=self.target.session_id,
-            version=__version__,
         )
 
     @property
@@ -253,6 +277,10 @@ class TerminalSession:
         """The working directories, as far as they are known."""
         cwd, added = self.target.cwd, self.target.options.add_dirs or ()
         return (cwd, *(os.path.join(cwd, folder) for folder in (*added, *self._other_folders)))
+
+    def note_folder(self, path: str) -> None:
+        """A working directory was added: no program that we start comes from it."""
+        self._other_folders = (*self._other_folders, path)
 
     # Connecting and closing.
 
@@ -271,21 +299,26 @@ class TerminalSession:
         self.send_next()
 
     async def _show_past(self) -> None:
-        past = await asyncio.to_thread(read_past, self.target.session_id, self.target.options.store)
-        self._uuids, self.prompts = past.uuids, past.prompts
+        target, work = self.target, self._transcript.work
+        past = self._past = await asyncio.to_thread(read_past, target.session_id, target.options.store, work)
         if past.hidden:
             self._transcript.note(f"{past.hidden} earlier messages are not shown; /export writes all of them.")
-        self._transcript.calls.shows_time = False
-        for message in past.shown:
-            self._transcript.show(message)
-        self._transcript.calls.shows_time = True
-        self._transcript.settle()
+        self._transcript.show_past(past.shown)
         self._on_change()
 
     async def _read_state(self, client: Client[Any]) -> None:
-        """Learn what the engine knows without a turn: the model, the mode, the context."""
+        """Learn what the engine knows without a turn: the model, the mode, the context; and the branch."""
+        await self._read_branch()
         await self.read_model(client)
         await self._read_context(client)
+
+    async def _read_branch(self) -> None:
+        """A turn, or the person, may have changed it."""
+        if not self.target.server:
+            from parley.compose.launch_context import git_branch
+
+            self._branch = await asyncio.to_thread(git_branch, Path(self.target.cwd))
+            self._on_change()
 
     async def read_model(self, client: Client[Any]) -> None:
         """Learn the model, which a command may have changed."""
@@ -325,27 +358,25 @@ class TerminalSession:
     async def switch(self, target: SessionTarget) -> None:
         """Continue another session. Raises what `connect` raises."""
         await self.close()
-        past = Past()
-        if target.at in self._uuids:
-            past = cut_past(Past(self._uuids, self.prompts), self._uuids.index(target.at) + 1)
+        self._past = self._past.until(target.at) if target.at in self._past.uuids else Past()
         self.target, self.is_busy, self.cost_usd, self.context_percent = target, False, None, None
-        self.prompts, self._uuids = past.prompts, past.uuids
-        self._transcript.calls.forget()
+        if target.at is None:
+            self._transcript.work.clear()
         self._transcript.settle()
         await self.connect()
 
     def find_previous(self, uuid: str) -> str | None:
         """The id of the message before a prompt; None for the first. Raises ValueError."""
-        if uuid not in self._uuids:
+        if uuid not in self._past.uuids:
             raise ValueError(f"the conversation has no message {uuid}")
-        index = self._uuids.index(uuid)
-        return self._uuids[index - 1] if index else None
+        index = self._past.uuids.index(uuid)
+        return self._past.uuids[index - 1] if index else None
 
     def find_return(self) -> SessionTarget:
         """What continues this session, if another cannot be opened."""
-        if not self.prompts:
+        if not self._past.prompts:
             return self.target.restart()
-        at = None if self.target.server else self._uuids[-1]  # nothing is shown again
+        at = None if self.target.server else self._past.uuids[-1]  # nothing is shown again
         return self.target.switch(self.target.session_id, at=at)
 
     async def close(self) -> None:
@@ -382,8 +413,8 @@ class TerminalSession:
         if self._transcript.echoes:
             self._transcript.show_prompt(prompt.text)
         self._transcript.enter("Waiting for the model")
-        self._uuids.append(uuid)
-        self.prompts.append((uuid, prompt.text))
+        self._past.uuids.append(uuid)
+        self._past.prompts.append((uuid, prompt.text))
         try:
             turn = await self.client.ask(prompt.content, uuid=uuid)
             async for _ in turn:
@@ -427,7 +458,7 @@ class TerminalSession:
             case Result():
                 self._note_result(message)
             case ConversationReset():
-                self.prompts, self._uuids = [], []
+                self._past = Past()
                 self._transcript.note("A new conversation begins.")
             case User() | Assistant():
                 self._note_message(message)
@@ -445,21 +476,18 @@ class TerminalSession:
 
     def _note_result(self, message: Result) -> None:
         self.is_busy = False
+        if not self.queue:
+            self.on_idle()
         if isinstance(message.total_cost_usd, int | float):
             self.cost_usd = float(message.total_cost_usd)
         if self.is_connected and self.client is not None:
             self.run(self._read_context(self.client))
+            self.run(self._read_branch())
 
     def _note_message(self, message: User | Assistant) -> None:
         if isinstance(message.parent_tool_use_id, str) or not isinstance(message.uuid, str):
             return
-        if message.uuid not in self._uuids[-200:]:
-            self._uuids.append(message.uuid)
+        if message.uuid not in self._past.uuids[-200:]:
+            self._past.uuids.append(message.uuid)
             if isinstance(message, User) and (text := prompt_text(message)) is not None:
-                self.prompts.append((message.uuid, text))
-
-
-def cut_past(past: Past, length: int) -> Past:
-    """The first messages."""
-    kept = set(past.uuids[:length])
-    return Past(past.uuids[:length], [prompt for prompt in past.prompts if prompt[0] in kept])
+                self._past.prompts.append((message.uuid, text))

@@ -25,6 +25,7 @@ from parley.terminal.base import SessionStatus, View
 from parley.terminal.programs import run_program
 from parley.terminal.rendering.style import RESET, Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, shorten
+from parley.version import __version__
 from parley.workspace.search_path import environment_for
 
 DEADLINE_SECONDS = 3.0
@@ -59,9 +60,13 @@ class StatusLine:
 
     def update(self, status: SessionStatus) -> None:
         """Show other figures. The command runs in the background, if there is one."""
-        if status == self._status:
-            return
-        self._status, self._is_stale = status, True
+        if status != self._status:
+            self._status = status
+            self.restart()
+
+    def restart(self) -> None:
+        """Something has changed: run the command, or look whether there is another."""
+        self._is_stale = True
         self._refresh()
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run())
@@ -126,11 +131,11 @@ class StatusLine:
         left = None if percent is None else 100 - percent
         return {
             "hook_event_name": "Status",
-            "session_id": status.session_id or self._view.session_id,
-            "cwd": status.cwd or self._view.cwd,
+            "session_id": status.session_id,
+            "cwd": self._view.cwd,
             "model": {"id": status.model, "display_name": status.model},
-            "workspace": {"current_dir": status.cwd or self._view.cwd, "project_dir": self._view.cwd},
-            "version": status.version,
+            "workspace": {"current_dir": self._view.cwd, "project_dir": self._view.cwd},
+            "version": __version__,
             "permission_mode": status.mode,
             "cost": cost,
             "context_window": {"used_percentage": percent, "remaining_percentage": left},
@@ -164,7 +169,7 @@ def fit(line: str, columns: int) -> str:
 
 
 def format_status(status: SessionStatus, styles: Styles, columns: int, problem: str = "") -> str:
-    """`plan mode · sonnet · context 12 % · $0.0123 · ~/project`. What does not fit is left out, from the end."""
+    """`plan mode · sonnet · context 12 % · $0.0123 · ~/project · ⎇ main`, without what does not fit, from the end."""
     mode = MODES.get(status.mode, reveal_line(status.mode))
     paints: dict[str, Any] = {"bypassPermissions": styles.bad, "plan": styles.accent, "acceptEdits": styles.warning}
     parts = [
@@ -174,6 +179,7 @@ def format_status(status: SessionStatus, styles: Styles, columns: int, problem: 
         (f"${status.cost_usd:.4f}" if status.cost_usd else "", styles.dim),
         (reveal_line(problem), styles.warning),
         (shorten_home(status.cwd), styles.dim),
+        (f"⎇ {reveal_line(status.branch)}" if status.branch else "", styles.dim),
     ]
     shown, room = [], columns
     for text, paint in parts:

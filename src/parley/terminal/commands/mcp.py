@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.terminal.base import Row, View
+from parley.terminal.base import View
+from parley.terminal.interfaces.picker import Row
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten, wrap
 
 MARKS = {"connected": "✓", "failed": "✗", "needs-auth": "!", "pending": "…", "disabled": "○"}
@@ -19,7 +20,7 @@ async def manage_servers(view: View, argument: str) -> None:
     while True:
         servers = await list_servers(view)
         if not servers:
-            view.print(wrap(ADD, view.width))
+            view.say(ADD)
             return
         rows = [describe_server(server) for server in servers]
         picked = await view.choose("MCP servers", rows, preview=partial(preview, servers))

@@ -1,5 +1,6 @@
-"""Small pages, each from one request: `/help`, `/keys`, `/status`, `/agents`, `/doctor`, `/model`, `/theme`, `/cost`,
-`/context`, and `/memory` for the instructions that every session here gets, in files named CLAUDE.md."""
+"""Small pages, each from one request: `/help`, `/keys`, `/status`, `/agents`, `/doctor`, `/model`, `/cost`, `/context`.
+`/memory` is about the instructions that every session here gets, in files named CLAUDE.md.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +10,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.terminal.base import Row, View
+from parley.terminal.base import View
 from parley.terminal.commands import COMMANDS
+from parley.terminal.interfaces.picker import Row
 from parley.terminal.programs import run_program
 from parley.terminal.rendering.calls import format_seconds
-from parley.terminal.rendering.style import THEMES, Styles
+from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.tables import format_count, format_table, pad
-from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
+from parley.terminal.rendering.text import cell_width, reveal_line, shorten, wrap
 from parley.workspace.search_path import with_absolute_python_path
 
-DOCTOR_SECONDS = 60
+RUN_SECONDS = 60
 MAX_NAME_CELLS = 26
 ANSWERED_HERE = frozenset({"help", "model", "context", "usage", "cost"})
 """Commands of the engine that the terminal answers itself."""
@@ -61,7 +63,15 @@ async def show_help(view: View, argument: str) -> None:
     ]
     if theirs:
         lines += ["", styles.bold("Commands of the session"), *list_pairs(theirs, view)]
-    view.print([*lines, "", styles.dim("@path in a prompt attaches a file, !command runs a command of your own.")])
+    view.print(
+        [
+            *lines,
+            "",
+            styles.dim(
+                "@path in a prompt attaches a file, !command runs a command of your own, # text adds to a memory file."
+            ),
+        ]
+    )
 
 
 async def show_keys(view: View, argument: str) -> None:
@@ -83,7 +93,7 @@ async def show_status(view: View, argument: str) -> None:
 async def show_agents(view: View, argument: str) -> None:
     agents = await view.client.supported_agents()
     if not agents:
-        view.print([view.styles.dim("The session has no subagents.")])
+        view.say("The session has no subagents.")
         return
     view.print(list_pairs([(str(one.get("name", "")), describe_agent(one)) for one in agents], view))
 
@@ -95,15 +105,24 @@ def describe_agent(agent: Json) -> str:
 
 
 async def run_doctor(view: View, argument: str) -> None:
-    """Runs `parley doctor`, which checks this machine, in a process of its own."""
-    environment = with_absolute_python_path({**os.environ, **view.options.env, "NO_COLOR": "1", "PYTHONUTF8": "1"})
-    argv = (sys.executable, "-P", "-m", "parley", "doctor")
+    """The checks of this machine."""
+    model = ((await view.client.get_settings()).get("applied") or {}).get("model")
+    view.say(await run_parley(view, "doctor", may_fail=True, model=str(model or "")))
+
+
+async def run_parley(view: View, *words: str, may_fail: bool = False, model: str = "") -> str:
+    """Run a subcommand of the executable in a process of its own; returns its output. Raises OSError, ValueError."""
+    variables = {"NO_COLOR": "1", "PYTHONUTF8": "1", **({"ANTHROPIC_MODEL": model} if model else {})}
+    environment = with_absolute_python_path({**os.environ, **view.options.env, **variables})
+    argv = (sys.executable, "-P", "-m", "parley", *words)
     try:
-        _, output = await run_program(argv, environment, DOCTOR_SECONDS, cwd=local_folder(view), with_errors=True)
+        code, output = await run_program(argv, environment, RUN_SECONDS, cwd=local_folder(view), with_errors=True)
     except TimeoutError:
-        raise OSError(f"parley doctor has not finished within {DOCTOR_SECONDS} s") from None
-    text = reveal_text(output.decode(errors="replace").rstrip())
-    view.print([line for part in text.split("\n") for line in wrap(part, view.width)])
+        raise OSError(f"parley {words[0]} has not finished within {RUN_SECONDS} s") from None
+    text = output.decode(errors="replace").rstrip()
+    if code and not may_fail:
+        raise ValueError(text)
+    return text
 
 
 async def choose_model(view: View, argument: str) -> None:
@@ -126,28 +145,6 @@ def describe_model(model: Json, now: Any) -> Row:
     value = str(model.get("value", ""))
     is_now = now in (value, model.get("resolvedModel"))
     return Row(value, value, str(model.get("description", "")), "●" if is_now else " ")
-
-
-async def choose_theme(view: View, argument: str) -> None:
-    """The theme is stored in the user's settings, unless the session is on another machine."""
-    name = argument
-    if not name:
-        rows = [Row(one, one, describe_theme(one), "●" if one == view.styles.theme.name else " ") for one in THEMES]
-        picked = await view.choose("Theme", rows, search=False)
-        if picked is None:
-            return
-        name = picked.key
-    if name not in THEMES:
-        raise ValueError(f"unknown theme {name!r} (choose from {', '.join(THEMES)})")
-    view.set_theme(name)
-    if is_local(view):
-        await view.client.update_settings("userSettings", {"theme": name})
-    view.print([shorten(f"The theme is {name}.", view.width)])
-
-
-def describe_theme(name: str) -> str:
-    theme = THEMES[name]
-    return "no colours" if not theme.code else "default" if name == next(iter(THEMES)) else ""
 
 
 def local_folder(view: View) -> str:
@@ -252,7 +249,7 @@ async def open_memory(view: View, argument: str) -> None:
         for one in files
     ]
     if not rows:
-        view.print([view.styles.dim("The session reads no memory files.")])
+        view.say("The session reads no memory files.")
         return
     title = "Memory files (● exists, ○ does not exist yet)"
     picked = await view.choose(title, rows, search=False)
@@ -260,18 +257,18 @@ async def open_memory(view: View, argument: str) -> None:
         return
     if not is_local(view):
         found = await view.client.read_file(picked.key, MAX_SHOWN_BYTES)
-        view.print(wrap(reveal_text(str(found.get("contents", ""))), view.width))
+        view.say(str(found.get("contents", "")))
         return
     os.makedirs(os.path.dirname(picked.key), exist_ok=True)
     await view.edit(picked.key)
-    view.print(wrap(describe_edit(picked.key), view.width))
+    view.say(describe_edit(picked.key))
 
 
 def describe_edit(path: str) -> str:
     """What became of a file after the editor was closed."""
     if not os.path.exists(path):
         return "The editor wrote no file."
-    return f"Sessions that start from now on read {reveal_line(path)}."
+    return f"Sessions that start from now on read {path}."
 
 
 def describe_file(file: dict[str, object]) -> str:

@@ -12,9 +12,10 @@ import msgspec
 from parley.permissions.rule import split_rule
 from parley.protocol.base import Json
 from parley.sdk.permissions import PermissionUpdate
-from parley.terminal.base import Row, View
+from parley.terminal.base import View
+from parley.terminal.interfaces.picker import Row
 from parley.terminal.rendering.requests import PLACES, format_decision
-from parley.terminal.rendering.text import reveal_line, shorten, wrap
+from parley.terminal.rendering.text import reveal_line, wrap
 from parley.tools.catalog import find_traits
 
 BEHAVIORS = {
@@ -109,7 +110,7 @@ async def add_rule(view: View, behavior: str, rule: str) -> None:
 
 async def remove_rule(view: View, rule: Json) -> None:
     if rule.get("editability") != "editable":
-        view.print(wrap(f"{rule.get('rule')} cannot be changed here: it comes from {rule.get('source')}.", view.width))
+        view.say(f"{rule.get('rule')} cannot be changed here: it comes from {rule.get('source')}.")
         return
     what = f"{rule['behavior']} {reveal_line(str(rule['rule']))}"
     if await view.confirm(f"Remove `{what}` ({PLACES.get(str(rule['source']), rule['source'])})?"):
@@ -132,4 +133,4 @@ async def change(view: View, kind: str, rule: Json, done: str) -> None:
     facts = ("behavior", "source", "rule")
     if kind == "removeRules" and any(all(one[fact] == rule[fact] for fact in facts) for one in state["rules"]):
         raise ValueError(f"{rule['rule']} could not be removed; edit the file where it is {place}")
-    view.print([shorten(f"{done}: {rule['behavior']} {reveal_line(str(rule['rule']))}, {place}", view.width)])
+    view.say(f"{done}: {rule['behavior']} {rule['rule']}, {place}")

@@ -1,6 +1,4 @@
-"""`/resume`: continue another session, also of another directory. `/export`: the conversation as a file. Rewinding.
-
-    text = await rewind(view)       the text of the message that was taken back; None if the conversation stays
+"""`/resume`, `/fork`, `/rename`, `/export`, `/rewind`, `/undo`: which session this is, and how far it goes.
 
 A rewind takes the conversation, the files or both back to an earlier message. The changes of files are shown before
 anything is done. Files are restored by the engine (`rewind_files`), which leaves those alone that something else has
@@ -16,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from parley.protocol.base import Json
+from parley.protocol.messages.panel_requests import RenameSession
 from parley.sdk.errors import ControlError
-from parley.sdk.sessions import SDKSessionInfo, get_session_messages, list_sessions
+from parley.sdk.sessions import SDKSessionInfo, fork_session, get_session_messages, list_sessions
 from parley.stores.search_text import block_texts
-from parley.terminal.base import Row, View
+from parley.terminal.base import View
 from parley.terminal.commands.overview import is_local, local_folder
+from parley.terminal.interfaces.picker import Row
 from parley.terminal.rendering.details import paint_diff
 from parley.terminal.rendering.tables import format_age
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
@@ -49,7 +49,7 @@ async def resume(view: View, argument: str) -> None:
     words = argument.lower().split()
     rows = [row for row in make_rows(others, view.cwd, time.time()) if fits(row, words)]
     if not rows:
-        view.print([view.styles.dim("There are no other sessions." if not words else f"No session fits {argument!r}.")])
+        view.say("There are no other sessions." if not words else f"No session fits {argument!r}.")
         return
     known = {info.session_id: info for info in others}
     texts: dict[str, str] = {}
@@ -132,39 +132,66 @@ async def export(view: View, argument: str) -> None:
     if path.exists() and not await view.confirm(f"Replace {reveal_line(str(path))}?"):
         return
     private_files.replace(path, f"{found.get('text', '')}\n".encode(errors="replace"))
-    view.print(wrap(f"The conversation is in {reveal_line(str(path))}", view.width))
+    view.say(f"The conversation is in {path}")
+
+
+async def fork(view: View, argument: str) -> None:
+    """Continue in a copy of the session, with this title."""
+    if not is_local(view):
+        raise ValueError("the session is on a gateway; a rewind there continues in a copy")
+    store, environment = read_store(view), {**os.environ, **view.options.env}
+    copy = await asyncio.to_thread(fork_session, view.session_id, title=argument or None, store=store, env=environment)
+    await view.switch_session(copy.session_id)
+
+
+async def rename(view: View, argument: str) -> None:
+    title = argument or await view.ask("Title of the session: ") or ""
+    if title.strip():
+        await view.client.request(RenameSession(title=title))
+        view.say(f"The session is called {title}.")
 
 
 def find_path(view: View, name: str) -> Path:
     return Path(local_folder(view), Path(name).expanduser())
 
 
-async def rewind(view: View) -> str | None:
-    """Returns the text of the message, to be edited and sent again."""
+async def rewind(view: View, argument: str) -> None:
+    """The text of the message goes into the input, to be edited and sent again."""
     prompts = list(view.prompts)
     if not prompts:
-        view.print([view.styles.dim("There is no earlier message.")])
-        return None
+        view.say("There is no earlier message.")
+        return
     rows = [Row(uuid, reveal_line(text)) for uuid, text in reversed(prompts)]
     is_long = any("\n" in text or cell_width(text) > view.width // 2 for _, text in prompts)
     preview = (lambda row: dict(prompts)[row.key]) if is_long else None
     picked = await view.choose("Go back to before which message?", rows, preview=preview)
-    if picked is None:
-        return None
-    report = await report_files(view, picked.key)
+    if picked is not None:
+        await restore(view, picked.key, dict(prompts)[picked.key])
+
+
+async def undo(view: View, argument: str) -> None:
+    """Rewind to before the last prompt."""
+    if not view.prompts:
+        raise ValueError("there is no prompt to undo")
+    uuid, text = view.prompts[-1]
+    view.print([view.styles.bold(shorten(f"Undo: {reveal_line(text)}", view.width))])
+    await restore(view, uuid, text)
+
+
+async def restore(view: View, uuid: str, text: str) -> None:
+    report = await report_files(view, uuid)
     view.print(format_report(report, view))
     what = await view.choose("Restore what?", list_choices(report), search=False)
     if what is None:
-        return None
+        return
     if what.key in (FILES, BOTH):
-        answer = await view.client.rewind_files(picked.key)
-        skipped = [reveal_line(str(answer["error"]))] if answer.get("error") else []
-        view.print([line for text in ["The files are restored.", *skipped] for line in wrap(text, view.width)])
+        answer = await view.client.rewind_files(uuid)
+        view.say("\n".join(["The files are restored.", *([str(answer["error"])] if answer.get("error") else [])]))
     if what.key == FILES:
-        return None
-    await view.switch_session(view.session_id, at=picked.key)
-    view.print([shorten(f"The conversation is as it was before: {picked.label}", view.width)])
-    return dict(prompts)[picked.key]
+        return
+    await view.switch_session(view.session_id, at=uuid)
+    view.print([shorten(f"The conversation is as it was before: {reveal_line(text)}", view.width)])
+    view.interface.set_input(text)
 
 
 async def report_files(view: View, message_id: str) -> Json:

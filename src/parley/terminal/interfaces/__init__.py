@@ -1,5 +1,5 @@
-"""Two kinds of terminals behind one interface: `screen` with live lines, `plain` line by line.
+"""The forms of a terminal: `live` with keys and live lines, `plain` line by line.
 
-`base.Interface` is what a conversation needs of a terminal. `picker` is the list that questions and commands pick from,
-without I/O.
+A run of one prompt and a conversation share `screen`, which draws live lines, `keyboard`, `picker` and `dialogs`. Only
+`live` and `keys` need the extra `tui`.
 """

@@ -7,11 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.filters import Always, Condition, Filter, emacs_mode, vi_navigation_mode
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.keys import Keys
 
+from parley.terminal.interfaces.keyboard import NAMES, KeyPress
+
 if TYPE_CHECKING:
-    from parley.terminal.interfaces.screen import ConversationScreen
+    from parley.terminal.interfaces.live import LiveInterface
 
 KEYS = (
     ("Enter", "send the prompt; while a turn runs, queue it"),
@@ -27,33 +30,28 @@ KEYS = (
     ("Ctrl-C Ctrl-C, Ctrl-D", "quit; the session can be resumed"),
     ("Shift-Tab", "change the permission mode"),
     ("Ctrl-O", "print the last tool output in full"),
-    ("Ctrl-T", "print the model's last thinking"),
+    ("Ctrl-T", "show or hide the todos and the background tasks"),
+    ("Alt-T", "show or hide the model's thinking"),
     ("Ctrl-L", "clear the window"),
     ("Ctrl-Z", "suspend; fg continues"),
 )
 """The keys of a conversation and what they do, for the help."""
-PICKER_KEYS = {
-    "up": "up",
-    "c-p": "up",
-    "down": "down",
-    "c-n": "down",
-    "pageup": "pageup",
-    "pagedown": "pagedown",
-    "enter": "enter",
-    "escape": "escape",
-    "c-c": "escape",
-    "backspace": "backspace",
+DIALOG_KEYS = {
+    **{key: name for data, name in NAMES.items() if isinstance(key := ANSI_SEQUENCES.get(data), Keys)},
+    Keys.ControlC: "escape",
+    Keys.Escape: "escape",
 }
+"""The keys that answer a question: those of one prompt."""
 
 
-def bind_keys(screen: ConversationScreen) -> KeyBindingsBase:
-    return merge_key_bindings([bind_input(screen), bind_session(screen), bind_picker(screen), bind_answer(screen)])
+def bind_keys(interface: LiveInterface) -> KeyBindingsBase:
+    return merge_key_bindings([bind_input(interface), bind_session(interface), bind_dialogs(interface)])
 
 
-def bind_input(screen: ConversationScreen) -> KeyBindings:
+def bind_input(interface: LiveInterface) -> KeyBindings:
     """Keys that edit and send the prompt."""
-    keys, buffer = KeyBindings(), screen.input
-    is_free = Condition(lambda: screen.picker is None and screen.asked is None)
+    keys, buffer = KeyBindings(), interface.input
+    is_free = Condition(lambda: not interface.is_asking)
     is_completing = is_free & Condition(lambda: buffer.complete_state is not None)
 
     @keys.add("enter", filter=is_free)
@@ -62,7 +60,7 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         else:
-            screen.actions.submit(buffer.text)
+            interface.actions.submit(buffer.text)
 
     @keys.add("escape", "enter", filter=is_free)
     @keys.add("c-j", filter=is_free)
@@ -82,7 +80,7 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
 
     @keys.add("up", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        if not buffer.text and (text := screen.actions.take_back()) is not None:
+        if not buffer.text and (text := interface.actions.take_back()) is not None:
             buffer.text = text
             buffer.cursor_position = len(text)
         else:
@@ -90,38 +88,42 @@ def bind_input(screen: ConversationScreen) -> KeyBindings:
 
     @keys.add(Keys.BracketedPaste, filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        buffer.insert_text(screen.actions.pastes.fold(event.data))
+        buffer.insert_text(interface.actions.pastes.fold(event.data))
 
     @keys.add("c-v", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        screen.actions.run_task(screen.actions.paste_image())
+        interface.actions.run_task(interface.actions.paste_image())
 
     @keys.add("c-g", filter=is_free)
     @keys.add("c-x", "c-e", filter=is_free)
     def _(event: KeyPressEvent) -> None:
-        screen.actions.run_task(screen.actions.edit_prompt())
+        interface.actions.run_task(interface.actions.edit_prompt())
 
     return keys
 
 
-def bind_session(screen: ConversationScreen) -> KeyBindings:
+def bind_session(interface: LiveInterface) -> KeyBindings:
     """Keys that are about the session."""
-    keys, actions = KeyBindings(), screen.actions
-    is_free = Condition(lambda: screen.picker is None and screen.asked is None)
-    is_plain = is_free & (emacs_mode | vi_navigation_mode) & Condition(lambda: screen.input.complete_state is None)
+    keys, actions = KeyBindings(), interface.actions
+    is_free = Condition(lambda: not interface.is_asking)
+    is_plain = is_free & (emacs_mode | vi_navigation_mode) & Condition(lambda: interface.input.complete_state is None)
 
     bound: tuple[tuple[str, Filter, Callable[[], object]], ...] = (
         ("escape", is_plain, actions.escape),
         ("c-c", is_free, actions.cancel),
         ("<sigint>", Always(), actions.cancel),
-        ("c-d", is_free & Condition(lambda: not screen.input.text), actions.leave),
+        ("c-d", is_free & Condition(lambda: not interface.input.text), actions.leave),
         ("s-tab", is_free, actions.cycle_mode),
         ("c-o", Always(), actions.expand_output),
-        ("c-t", Always(), actions.expand_thinking),
+        ("c-t", Always(), actions.toggle_panel),
         ("c-r", is_free, lambda: actions.run_task(actions.search_history())),
     )
     for key, when, act in bound:
         keys.add(key, filter=when)(partial(call, act))
+
+    @keys.add("escape", "t", filter=is_free & emacs_mode)
+    def _(event: KeyPressEvent) -> None:
+        actions.toggle_thinking()
 
     @keys.add("c-z")
     def _(event: KeyPressEvent) -> None:
@@ -138,43 +140,21 @@ def call(act: Callable[[], object], event: KeyPressEvent) -> None:
     act()
 
 
-def bind_picker(screen: ConversationScreen) -> KeyBindings:
-    """Keys while something is picked. Pasted text is ignored."""
-    keys = KeyBindings()
-    is_picking = Condition(lambda: screen.picker is not None)
+def bind_dialogs(interface: LiveInterface) -> KeyBindings:
+    """Keys while something is asked. Pasted text picks nothing."""
+    keys, is_asking = KeyBindings(), Condition(lambda: interface.is_asking)
 
-    def bind(key: str, name: str) -> None:
-        @keys.add(key, filter=is_picking, eager=key != "escape")
-        def _(event: KeyPressEvent) -> None:
-            screen.press_picker(name)
+    for key, name in DIALOG_KEYS.items():
+        press = partial(call, partial(interface.press, KeyPress(name)))
+        keys.add(key, filter=is_asking, eager=key != Keys.Escape)(press)  # Escape may be the start of a sequence
 
-    for key, name in PICKER_KEYS.items():
-        bind(key, name)
-
-    @keys.add(Keys.Any, filter=is_picking)
+    @keys.add(Keys.Any, filter=is_asking)
     def _(event: KeyPressEvent) -> None:
         if event.data.isprintable():
-            screen.press_picker("text", event.data)
+            interface.press(KeyPress("text", event.data))
 
-    @keys.add(Keys.BracketedPaste, filter=is_picking, eager=True)
+    @keys.add(Keys.BracketedPaste, filter=is_asking, eager=True)
     def _(event: KeyPressEvent) -> None:
-        return
-
-    return keys
-
-
-def bind_answer(screen: ConversationScreen) -> KeyBindings:
-    """Keys while a line of text is asked for."""
-    keys = KeyBindings()
-    is_asking = Condition(lambda: screen.asked is not None)
-
-    @keys.add("enter", filter=is_asking)
-    def _(event: KeyPressEvent) -> None:
-        screen.answer_asked(screen.answer.text)
-
-    @keys.add("escape", filter=is_asking & (emacs_mode | vi_navigation_mode))
-    @keys.add("c-c", filter=is_asking)
-    def _(event: KeyPressEvent) -> None:
-        screen.answer_asked(None)
+        interface.press(KeyPress("paste", event.data.replace("\r\n", "\n").replace("\r", "\n")))
 
     return keys

@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 
-from parley.terminal.base import Row
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
 
 PAGE_ROWS = 10
 MAX_PREVIEW_LINES = 8
 MIN_ROWS = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a picker."""
+
+    key: str
+    label: str
+    detail: str = ""
+    mark: str = ""
 
 
 @dataclass

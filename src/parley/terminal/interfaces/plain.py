@@ -15,9 +15,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from parley.settings.secret_variables import without_secrets
-from parley.terminal.base import Row
-from parley.terminal.interfaces.base import terminal_size
-from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.screen import terminal_size
 from parley.terminal.rendering.text import reveal_line
 from parley.workspace.search_path import environment_for
 
@@ -106,6 +105,12 @@ class PlainInterface:
 
     def clear_input(self) -> None:
         return
+
+    def alert(self, text: str, *, is_silent: bool) -> None:
+        return
+
+    def copy(self, encoded: str) -> bool:
+        return False
 
     def set_vi(self, is_on: bool) -> None:
         return

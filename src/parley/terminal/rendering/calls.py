@@ -41,8 +41,13 @@ class RunningAgent:
         self.title = title
         self.started_at = started_at
         self.activity = ""
+        self.status = "running"
         self.steps = 0
         self.tokens = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.status == "running"
 
     def figures(self, seconds: str) -> str:
         parts = [f"{self.steps} step{'s'[: self.steps != 1]}"] if self.steps else []
@@ -64,6 +69,8 @@ class CallLines:
         """The calls that wait for an answer of the person."""
         self._agents: dict[str, RunningAgent] = {}
         """By the id of the task."""
+        self.background: dict[str, RunningAgent] = {}
+        """The background tasks of the session by id, also those that have ended."""
         self._waiting: dict[str, str] = {}
         """The task that a call waits for."""
 
@@ -131,6 +138,7 @@ class CallLines:
         """The session was replaced by another."""
         self.running.clear()
         self._agents.clear()
+        self.background.clear()
         self._waiting.clear()
 
     # Subagents and background tasks.
@@ -141,6 +149,7 @@ class CallLines:
         if call_id is not None:
             self._waiting[call_id] = task_id
             return []
+        self.background[task_id] = agent
         return [self._fit("▸", f"In the background: {agent.title}", "")]
 
     def step(self, call_id: str, activity: str) -> None:
@@ -164,6 +173,7 @@ class CallLines:
         if task_id in self._waiting.values():
             return []  # the line of the call says it
         del self._agents[task_id]
+        agent.status = status
         mark = self._styles.good("✓") if status == "completed" else self._styles.bad("✗")
         outcome = f"{reveal_line(status)}{SEPARATOR}{self._figures(agent)}"
         return [self._fit(mark, f"In the background: {agent.title}", outcome)]

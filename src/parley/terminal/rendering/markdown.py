@@ -10,7 +10,8 @@ of the blocks, in order, are the text, every character once. Link references and
 reference may be defined after the block that uses it.
 
 `MarkdownAnswer` formats the blocks with `rich`. Links are shown with their addresses, because a hyperlink would hide
-where it leads. Code is printed as it is, with its fence, so that it can be copied. What an entity such as `&#x202e;`
+where it leads. Code is printed as it is, with its fence, so that it can be copied; colours of its language
+do not change it. What an entity such as `&#x202e;`
 stands for is revealed after formatting.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable
+from itertools import groupby
 
 import msgspec
 from markdown_it import MarkdownIt
@@ -29,6 +31,7 @@ from rich.segment import Segment
 from rich.theme import Theme
 
 from parley.protocol.base import Struct
+from parley.terminal.rendering.highlight import find_lexer, highlight
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import reveal_text
 
@@ -57,6 +60,9 @@ MAX_LIVE_CHARS = 4000
 MIN_COLUMNS = 10
 """Narrower than this, nothing useful can be laid out."""
 FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})")
+LANGUAGE = re.compile(r" {0,3}[`~]{3,}\s*([\w+#.-]*)")
+CONTEXT_LINES = 100
+"""How many lines of code before a line decide its colours, such as the start of a long string."""
 CLOSING = {
     "heading_open": "line",
     "hr": "line",
@@ -269,6 +275,9 @@ class MarkdownAnswer:
         """Text that is not split yet: it is done once per frame."""
         self._last: MarkdownBlock | None = None
         """The last block that was printed."""
+        self._language = ""
+        self._code: list[str] = []
+        """The last lines of the code that is open."""
         self._shown: tuple[MarkdownBlock, int, list[str]] | None = None
         """The open block as it was drawn last: block, width, lines."""
 
@@ -294,11 +303,24 @@ class MarkdownAnswer:
 
     def _render_all(self, blocks: list[MarkdownBlock]) -> list[str]:
         lines: list[str] = []
-        for block in blocks:
-            if rendered := self._render(block):
-                lines += [*self._space(block), *rendered]
-                self._last = block
+        for is_code, group in groupby(blocks, lambda block: block.kind == "code"):
+            if is_code:
+                found = list(group)
+                lines, self._last = [*lines, *self._render_code(found)], found[-1]
+                continue
+            for block in group:
+                if rendered := self._render(block):
+                    lines += [*self._space(block), *rendered]
+                    self._last = block
         return lines
+
+    def _render_code(self, blocks: list[MarkdownBlock]) -> list[str]:
+        """Lines of code with colours. The lines before them are read again, because a lexer keeps no state."""
+        new = [clean_code(block) for block in blocks]
+        self._code = [*self._code, *new][-max(len(new), CONTEXT_LINES) :]
+        lexer = find_lexer(self._language) if self._styles.has_color else None
+        painted = None if lexer is None else highlight("\n".join(self._code), lexer, self._styles)
+        return [self._styles.code(line) for line in new] if painted is None else painted.split("\n")[-len(new) :]
 
     def _space(self, block: MarkdownBlock) -> list[str]:
         """An empty line between two blocks, but not inside of code or of a list without empty lines."""
@@ -311,7 +333,9 @@ class MarkdownAnswer:
     def _render(self, block: MarkdownBlock) -> list[str]:
         """The lines of a block; none if it is blank."""
         if block.kind in ("code", "end", "fence"):
-            text = remove_indent(reveal_text(block.source).strip("\n"), block.indent)
+            text = clean_code(block)
+            if block.kind == "fence" and (found := LANGUAGE.match(block.source)) is not None:
+                self._language, self._code = found[1], []
             return [self._styles.code(text) if block.kind == "code" else self._styles.dim(text)]
         options = self._console.options.update(width=max(MIN_COLUMNS, self._width()))
         lines = self._console.render_lines(TerminalMarkdown(block), options, pad=False)
@@ -335,6 +359,7 @@ def trim(line: list[Segment]) -> list[Segment]:
     return line
 
 
-def remove_indent(line: str, indent: int) -> str:
+def clean_code(block: MarkdownBlock) -> str:
     """A line of code without the indentation of its fence."""
-    return line[min(indent, len(line) - len(line.lstrip(" "))) :]
+    line = reveal_text(block.source).strip("\n")
+    return line[min(block.indent, len(line) - len(line.lstrip(" "))) :]

@@ -47,3 +47,8 @@ def format_count(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}".removesuffix(".0") + letter
     return str(count)
+
+
+def format_quantity(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,14 +12,13 @@ See also: `calls.py` for the lines of tool calls, `details.py` for what is shown
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
-from parley.protocol.base import UNSET, Message, Struct
+from parley.models.base import ModelEvent
+from parley.protocol.base import UNSET, Json, Message
 from parley.protocol.blocks import Text, Thinking, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.occasional import CompactBoundary
@@ -35,12 +34,11 @@ from parley.protocol.messages.system import (
 )
 from parley.sdk.runtime.wording import failure_reason, retry_text, text_of
 from parley.terminal.rendering.calls import CallLines, describe, format_seconds, format_whole, spinner_frame
-from parley.terminal.rendering.details import WorkList, changed_lines, name_images, output_text, paint_diff
+from parley.terminal.rendering.details import WorkList, changed_lines, has_extra, name_images, output_text, paint_diff
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten, wrap
 from parley.tools.catalog import find_traits
 
-EXTRA_MODULES = ("rich", "markdown_it")
 PHASES = {"requesting": "Waiting for the model", "compacting": "Compacting the conversation"}
 MAX_DIFF_LINES = 24
 MAX_OUTPUT_LINES = 3
@@ -72,8 +70,9 @@ class Answer(Protocol):
 class PlainAnswer:
     """The text as it is, line by line, for an installation without the extra `tui`."""
 
-    def __init__(self, width: Callable[[], int]) -> None:
+    def __init__(self, width: Callable[[], int], paint: Callable[[str], str] = str) -> None:
         self._width = width
+        self._paint = paint
         self._rest = ""
 
     def feed(self, text: str) -> None:
@@ -81,20 +80,14 @@ class PlainAnswer:
 
     def take(self) -> list[str]:
         finished, newline, self._rest = self._rest.rpartition("\n")
-        return reveal_text(finished).split("\n") if newline else []
+        return [self._paint(line) for line in reveal_text(finished).split("\n")] if newline else []
 
     def open_lines(self) -> list[str]:
-        return wrap(reveal_text(self._rest), self._width()) if self._rest else []
+        return [self._paint(line) for line in wrap(reveal_text(self._rest), self._width())] if self._rest else []
 
     def finish(self) -> list[str]:
         rest, self._rest = self._rest, ""
-        return reveal_text(rest).split("\n") if rest else []
-
-
-@cache
-def has_extra() -> bool:
-    """Whether what formats Markdown is installed. Found without importing it, which another thread may be doing."""
-    return all(find_spec(name) is not None for name in EXTRA_MODULES)
+        return [self._paint(line) for line in reveal_text(rest).split("\n")] if rest else []
 
 
 def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
@@ -104,25 +97,6 @@ def make_answer(width: Callable[[], int], styles: Styles) -> Answer:
     from parley.terminal.rendering.markdown import MarkdownAnswer
 
     return MarkdownAnswer(width, styles)
-
-
-class StreamDelta(Struct, frozen=True):
-    type: str = ""
-    text: str = ""
-
-
-class StartedBlock(Struct, frozen=True):
-    type: str = ""
-    name: str = ""
-    text: str = ""
-
-
-class ModelStreamEvent(Struct, frozen=True):
-    """The parts of a stream event that are shown."""
-
-    type: str = ""
-    delta: StreamDelta = StreamDelta()
-    content_block: StartedBlock = StartedBlock()
 
 
 class TerminalTranscript:
@@ -149,11 +123,16 @@ class TerminalTranscript:
         self._printed = ""
         """What was printed last: `text`, `call`, `prompt`, `output` or `note`."""
         self.has_result = False
+        self._is_retrying = False
         self.is_interrupted = False
         """The person interrupted a turn, or left the prompt with Escape."""
         self.last_output: tuple[str, str] | None = None
         """The last call with an output: its description, and the output in full."""
         self.last_thinking = ""
+        self.shows_thinking = False
+        """Whether thinking is shown while it arrives."""
+        self.last_answer = ""
+        """The text of the model in its last turn."""
         self.more_hint = ""
         """How to see the rest of an output, if there is a way."""
         self.seen_diffs: set[str | None] = set()
@@ -172,6 +151,14 @@ class TerminalTranscript:
         if show is not None:
             show(self, message)
         return show is not None
+
+    def show_past(self, messages: Sequence[Message]) -> None:
+        """Show messages of earlier turns, whose times are not known."""
+        self.calls.shows_time = False
+        for message in messages:
+            self.show(message)
+        self.calls.shows_time = True
+        self.settle()
 
     def render(self, markdown: str) -> list[str]:
         """A whole text."""
@@ -259,12 +246,14 @@ class TerminalTranscript:
     def _show_event(self, message: StreamEvent) -> None:
         if isinstance(message.parent_tool_use_id, str):
             return
-        event = msgspec.json.decode(message.event, type=ModelStreamEvent)
+        event = msgspec.json.decode(message.event, type=ModelEvent)
         match event.type:
             case "content_block_start":
-                self._start_block(event.content_block)
-            case "content_block_delta" if event.delta.type == "text_delta":
+                self._start_block(event.content_block or {})
+            case "content_block_delta" if event.delta is not None and event.delta.type == "text_delta":
                 self._feed(event.delta.text)
+            case "content_block_delta" if event.delta is not None and event.delta.type == "thinking_delta":
+                self._feed(event.delta.thinking)
             case "content_block_stop" | "message_stop":
                 self.finish_answer()
                 if self.phase == "Thinking":
@@ -272,15 +261,21 @@ class TerminalTranscript:
                     self.print("call", [self.styles.dim(f"Thought for {elapsed}")])
                 self.enter("Waiting for the model" if event.type == "content_block_stop" else "")
 
-    def _start_block(self, block: StartedBlock) -> None:
-        if block.type == "text":
-            self.enter("Answering")
-            self._answer = make_answer(self._width, self.styles)
-            self._feed(block.text)
-        elif block.type in ("thinking", "redacted_thinking"):
-            self.enter("Thinking")
-        elif block.type == "tool_use":
-            self.enter(f"Preparing {reveal_line(block.name)}")
+    def _start_block(self, block: Json) -> None:
+        if self._is_retrying:
+            self._is_retrying = False
+            self.note("The model answers again.")
+        match block.get("type"):
+            case "text":
+                self.enter("Answering")
+                self._answer = make_answer(self._width, self.styles)
+                self._feed(str(block.get("text", "")))
+            case "thinking" | "redacted_thinking":
+                self.enter("Thinking")
+                if self.shows_thinking:
+                    self._answer = PlainAnswer(self._width, self.styles.dim)
+            case "tool_use":
+                self.enter(f"Preparing {reveal_line(str(block.get('name', '')))}")
 
     def _feed(self, text: str) -> None:
         if self._answer is not None:
@@ -331,12 +326,15 @@ class TerminalTranscript:
 
     def _show_other_prompt(self, message: User) -> None:
         """A prompt that was sent by another client of the session, or in an earlier turn."""
-        if message.isSynthetic is True or message.uuid in self.own_prompts:
+        is_past = not self.calls.shows_time
+        if message.isSynthetic is True or (message.uuid in self.own_prompts and not is_past):
             return
         content = message.message.content
         texts = [content] if isinstance(content, str) else [block.text for block in content if isinstance(block, Text)]
         if "".join(texts).startswith((INTERRUPTED, LOCAL_OUTPUT)):
-            return  # the result, or the command, says it
+            if texts[0].startswith(INTERRUPTED) and is_past:
+                self.print("note", [self.styles.warning("Interrupted.")])  # no result follows that says it
+            return
         images = name_images(None if isinstance(content, str) else [block.json for block in content])
         if any(text.strip() for text in texts) or images:
             self.show_prompt("\n".join(texts), " ".join(images))
@@ -353,7 +351,8 @@ class TerminalTranscript:
         if call.id in self.seen_diffs:
             return []
         if changed := changed_lines(detail):
-            return paint_diff(changed, self.styles, self._width(), MAX_DIFF_LINES)
+            path = next((str(call.input[name]) for name in traits.path_fields if name in call.input), "")
+            return paint_diff(changed, self.styles, self._width(), MAX_DIFF_LINES, path)
         lines = [f"    {self.styles.dim(line)}" for line in name_images(result.content)]
         if traits.effect == "runs_commands":
             lines += self._excerpt(text)
@@ -375,6 +374,7 @@ class TerminalTranscript:
     def _show_retry(self, message: ApiRetry) -> None:
         self.finish_answer()
         self.warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")
+        self._is_retrying = True
 
     def _show_information(self, message: Informational) -> None:
         self.warn(message.content)
@@ -407,6 +407,8 @@ class TerminalTranscript:
             self.print("note", self._in_width(text_of(message), self.styles.bad))
         elif text.strip() and not "\n\n".join(self._texts).endswith(text):
             self.print("text", self.render(text))
+        self._is_retrying = False
+        self.last_answer = "\n\n".join(self._texts) or self.last_answer
         self._texts.clear()
         self.has_result = True
         self.enter("")
