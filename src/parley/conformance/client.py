@@ -4,7 +4,7 @@ The command runs one prompt and ends: with 0 if the turn succeeded, with another
 permission requests, or refuse them. It finds the engine as `claude` on PATH, in CLAUDE_CODE_EXECUTABLE,
 CLAUDE_CLI_PATH and PARLEY_ENGINE, or where it has `{engine}` among its words.
 
-The engine is that of `parley fake` (`testing/fake/`): it plays the steps of a check and records the conversation, by
+The engine is that of `parley fake` (`fake/`): it plays the steps of a check and records the conversation, by
 which the client is judged.
 """
 
@@ -20,29 +20,31 @@ import signal
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from parley.conformance.driver import STDERR_CHARS, STREAM, read_body
-from parley.conformance.registry import CheckRow
 from parley.conformance.runner import CheckOutcome, Plan, SuiteOutcome, find_failure, make_outcome
+from parley.conformance.scenario import Check, Entry, call
 from parley.conformance.scenario_log import Mismatch, need, shown
 from parley.errors import UsageError
+from parley.fake.scenario import make_scenario
+from parley.fake.serve import read_command_line, serve_scenario
 from parley.inspector.recorder import ConversationRecorder, make_header
-from parley.inspector.recording import read_wire_recording
-from parley.inspector.redaction import WireRedactor
 from parley.protocol.base import Json, Struct
-from parley.testing.fake.scenario import make_scenario
-from parley.testing.fake.serve import read_command_line, serve_scenario
+from parley.stores.wire_recording import read_wire_recording
+from parley.stores.wire_redaction import WireRedactor
 
 VARIABLES = ("CLAUDE_CODE_EXECUTABLE", "CLAUDE_CLI_PATH", "PARLEY_ENGINE")
 SENT_CHARS = 700
-ANSWER = "CONFORM-ANSWER-42"
-LONG_LINE_BYTES = 2 << 20
+WITHOUT_IDS = ("keep_alive", "control_request", "control_cancel_request")
 IDS = {"session_id": "11111111-2222-4333-8444-555555555555", "uuid": "11111111-2222-4333-8444-000000000000"}
 
 
@@ -63,14 +65,6 @@ class ClientLog(Struct, kw_only=True):
         ended = "killed at the deadline" if self.exit_code is None else f"exit code {self.exit_code}"
         tail = self.stderr.strip().splitlines()[-1:] or [""]
         return f"the client sent {', '.join(kinds) or 'nothing'}; {ended}; {tail[0][:200]}"
-
-
-class ClientCheck(CheckRow, frozen=True, kw_only=True):
-    """A scenario and what is expected of the client in it."""
-
-    judge: Callable[[ClientLog], None]
-    play: Json
-    """The scenario of the fake engine, as in a scenario file."""
 
 
 # What is expected of a client.
@@ -104,126 +98,79 @@ def flags_are_known(log: ClientLog) -> None:
             raise Mismatch(f"no {flag} stream-json in {log.argv}")
 
 
-def answers(id: str) -> Callable[[ClientLog], None]:
+def answers(log: ClientLog, id: str) -> None:
     """The client answers a control request: with success or an error, under its id."""
-
-    def judge(log: ClientLog) -> None:
-        replies = [message.get("response") for message in log.of("control_response")]
-        found = [reply for reply in replies if isinstance(reply, dict) and reply.get("request_id") == id]
-        need(len(found) == 1, f"{len(found)} answers to {id}; {log.summary()}")
-        reply = found[0]
-        need(reply.get("subtype") == "success" or isinstance(reply.get("error"), str), reply)
-        succeeds(log)
-
-    return judge
+    replies = [message.get("response") for message in log.of("control_response")]
+    found = [reply for reply in replies if isinstance(reply, dict) and reply.get("request_id") == id]
+    need(len(found) == 1, f"{len(found)} answers to {id}; {log.summary()}")
+    reply = found[0]
+    need(reply.get("subtype") == "success" or isinstance(reply.get("error"), str), reply)
+    succeeds(log)
 
 
 def answer_is_valid(log: ClientLog) -> None:
-    answers("ask-1")(log)
+    answers(log, "ask-1")
     reply = next(each["response"] for each in log.of("control_response"))
     if reply.get("subtype") == "success":
         given = reply.get("response")
         need(isinstance(given, dict) and given.get("behavior") in ("allow", "deny"), reply)
 
 
-# What the engine does.
+JUDGES: dict[str, Callable[..., None]] = {
+    judge.__name__: judge for judge in (succeeds, fails, ends, sends_prompt, flags_are_known, answers, answer_is_valid)
+}
 
 
-def turn(*steps: Json, **fields: Any) -> Json:
-    """A whole turn with steps before its answer. `fields` are those of its result."""
-    return {"auto_hooks": False, "turn": [{"steps": [*steps, {"say": ANSWER}], "result": fields or True}]}
+class ClientCheck(Check, frozen=True, kw_only=True):
+    need: Entry
+    start: list[Json] = []
+    steps: tuple[Json | str, ...] = ("answer",)
+    """Of the turn."""
+    result: Json | bool = True
 
 
-def cut_turn(*steps: Json, code: int = 1) -> Json:
-    """A turn in which the engine exits."""
-    return {"auto_hooks": False, "turn": [{"steps": [*steps, {"exit": code}]}]}
+class ClientFile(Struct, frozen=True, forbid_unknown_fields=True):
+    steps: dict[str, Json]
+    check: list[ClientCheck]
 
 
-def send(kind: str, **fields: Any) -> Json:
-    return {"send": {"type": kind, **IDS, **fields}}
+@cache
+def read_client_checks() -> tuple[ClientCheck, ...]:
+    """All checks, with the steps that only have a name."""
+    text = (files("parley.conformance") / "scenarios" / "client.toml").read_text(encoding="utf-8")
+    file = msgspec.convert(tomllib.loads(text), ClientFile)
+    return tuple(
+        msgspec.structs.replace(
+            check,
+            scenario=check.id.removeprefix("client."),
+            steps=tuple(complete(file.steps[step] if isinstance(step, str) else step) for step in check.steps),
+            result=complete(check.result),
+        )
+        for check in file.check
+    )
 
 
-def assistant(*blocks: Json) -> Json:
-    message = {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": list(blocks),
-        "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1},
-    }  # fmt: skip
-    return send("assistant", message=message, parent_tool_use_id=None)
+def make_play(check: ClientCheck) -> Json:
+    """The scenario of the fake engine, as in a scenario file."""
+    turns = [] if check.start else [{"steps": check.steps, "result": check.result}]
+    return {"auto_hooks": False, "start": check.start, "turn": turns}
 
 
-TOOL_USE = assistant({"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}})
-RESULT_BLOCK = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "x"}
-TOOL_RESULT = send("user", parent_tool_use_id=None, message={"role": "user", "content": [RESULT_BLOCK]})
-ASK = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "ls"}, "tool_use_id": "toolu_1"}
-HOOK = {"subtype": "hook_callback", "callback_id": "hook_0", "input": {"hook_event_name": "Stop"}}
-LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+def judge_client(check: ClientCheck, log: ClientLog) -> None:
+    """Raises Mismatch."""
+    call(check.need, JUDGES, log)
 
 
-def check(ids: str, basis: str, expects: str, judge: Callable[[ClientLog], None], play: Json) -> ClientCheck:
-    id, *rows = ids.split()
-    name = id.removeprefix("client.")
-    return ClientCheck(id=id, rows=tuple(rows), scenario=name, basis=basis, expects=expects, judge=judge, play=play)
-
-
-CHECKS = (
-    check("client.prompt in.user user.message.role user.message.content", "messages.md §4",
-          "one user line with role user and content; exit code 0", sends_prompt, turn()),
-    check("client.flags flag.output-format flag.input-format", "cli.md §1",
-          "the engine is started with --output-format and --input-format stream-json", flags_are_known, turn()),
-    check("client.half-lines framing.Line-one-JSON-object", "messages.md §1",
-          "a line that arrives in three parts is one line", succeeds,
-          turn({"say": ANSWER, "chunk_bytes": 180, "chunk_delay_ms": 100})),
-    check("client.unknown-type framing.type", "users.md U-8.1; PY#599",
-          "a line of an unknown type does not end the turn", succeeds,
-          turn(send("mystery", x=1), send("rate_limit_event", rate_limit_info={"status": "allowed"}))),
-    check("client.unknown-subtype framing.system.subtype", "messages.md §1",
-          "an unknown system line does not end the turn", succeeds, turn(send("system", subtype="mystery"))),
-    check("client.unknown-fields framing.Unknown-fields", "messages.md §1",
-          "unknown fields are tolerated", succeeds, turn(brand_new={"a": [1]}, another=None)),
-    check("client.unknown-block assistant.message.content", "messages.md §5.1",
-          "an unknown content block does not end the turn", succeeds,
-          turn(assistant({"type": "hologram", "data": 1}, {"type": "text", "text": "x"}))),
-    check("client.blank-lines framing.Blank-lines", "messages.md §1",
-          "blank lines are ignored", succeeds, turn({"raw": "\n\r\n   "})),
-    check("client.not-json framing.Non-JSON-on-stdout", "users.md U-1.4",
-          "a line that is not JSON is skipped", succeeds, turn({"raw": "a warning of some library"})),
-    check("client.long-line framing.Max-line-length", "users.md U-15.2",
-          "a line of 2 MB ends the client in an orderly way, if it is too long for it", ends,
-          turn({"say": "", "pad_to_bytes": LONG_LINE_BYTES})),
-    check("client.keep-alive envelope.heartbeat", "control.md §1",
-          "a heartbeat is ignored", succeeds, turn({"send": {"type": "keep_alive"}})),
-    check("client.wrong-id envelope.success", "control.md §1",
-          "an answer to a request that was never sent is ignored", succeeds,
-          turn(send("control_response", response={"subtype": "success", "request_id": "never-sent"}))),
-    check("client.permission ask.can_use_tool in.control_response", "control.md §9.1",
-          "can_use_tool is answered under its id: allow, deny, or an error", answer_is_valid,
-          turn(TOOL_USE, {"request": ASK, "id": "ask-1"}, TOOL_RESULT)),
-    check("client.hook ask.hook_callback", "control.md §8.2",
-          "hook_callback is answered, with an error if there is no such hook", answers("hook-1"),
-          turn({"request": HOOK, "id": "hook-1"})),
-    check("client.mcp ask.mcp_message", "control.md §10",
-          "mcp_message for an unknown server is answered", answers("mcp-1"),
-          turn({"request": {"subtype": "mcp_message", "server_name": "nosuch", "message": LIST_TOOLS}, "id": "mcp-1"})),
-    check("client.unknown-request envelope.error", "control.md §1",
-          "an unknown control request is answered with an error", answers("odd-1"),
-          turn({"request": {"subtype": "mystery_request"}, "id": "odd-1"})),
-    check("client.cancelled-request envelope.cancel", "control.md §11",
-          "a request that is withdrawn does not end the turn", succeeds,
-          turn(TOOL_USE, {"send": {"type": "control_request", "request_id": "ask-9", "request": ASK}},
-               {"send": {"type": "control_cancel_request", "request_id": "ask-9"}}, TOOL_RESULT)),
-    check("client.error-result exit.is_error-true result.errors", "cli.md §4",
-          "an error result is an error of the client: exit code not 0", fails,
-          turn(subtype="error_during_execution", is_error=True, result="", errors=["it broke"])),
-    check("client.early-exit silence.engine-exits-while-requests-are-open", "control.md §3",
-          "an engine that ends at once is reported: exit code not 0, no hang", fails, {"start": [{"exit": 3}]}),
-    check("client.exit-in-turn out.result", "cli.md §4",
-          "an engine that dies in a turn is reported: exit code not 0, no hang", fails, cut_turn({"say": "half"})),
-    check("client.torn-end framing.Truncated-last-line-at-EOF", "messages.md §1",
-          "output that ends in the middle of a line: the client ends, with an error", fails,
-          cut_turn({"raw": '{"type":"assist', "newline": False})),
-    check("client.closes-input silence.close", "control.md §3",
-          "after the result the client closes the engine's input, or the engine", ends, turn()),
-)  # fmt: skip
+def complete(value: Any) -> Any:
+    """The same JSON with the ids of messages, and with nulls, which TOML does not have."""
+    if isinstance(value, list):
+        return [complete(item) for item in value]
+    if not isinstance(value, dict):
+        return None if value == "{null}" else value
+    given = {key: complete(item) for key, item in value.items()}
+    if "send" in given and given["send"]["type"] not in WITHOUT_IDS:
+        given["send"] = {**IDS, **given["send"]}
+    return given
 
 
 # Running a client.
@@ -242,8 +189,8 @@ async def run_client_suite(
         while queue:
             check = queue.pop(0)
             log = await run_client(command, check, plan.deadline_seconds)
-            outcome = outcomes[check.id] = make_outcome(check, find_failure(check.judge, log))
-            outcome.sent = shown(check.play)[:SENT_CHARS]
+            outcome = outcomes[check.id] = make_outcome(check, find_failure(judge_client, check, log))
+            outcome.sent = shown(make_play(check))[:SENT_CHARS]
             progress(check.id, int(outcome.status == "failed"))
 
     await asyncio.gather(*(work() for _ in range(max(1, plan.workers))))
@@ -257,7 +204,11 @@ async def run_client_suite(
 
 def select_client_checks(plan: Plan) -> list[ClientCheck]:
     """The checks of a plan, in their order."""
-    return [check for check in CHECKS if not plan.only or any(fnmatchcase(check.id, each) for each in plan.only)]
+    return [
+        check
+        for check in read_client_checks()
+        if not plan.only or any(fnmatchcase(check.id, each) for each in plan.only)
+    ]
 
 
 async def run_client(command: tuple[str, ...], check: ClientCheck, deadline_seconds: float) -> ClientLog:
@@ -277,7 +228,7 @@ async def run_client(command: tuple[str, ...], check: ClientCheck, deadline_seco
 
 def write_engine(folder: Path, check: ClientCheck) -> Path:
     """Write the scenario and an executable that plays it."""
-    (folder / "scenario.json").write_text(json.dumps(check.play), encoding="utf-8")
+    (folder / "scenario.json").write_text(json.dumps(make_play(check)), encoding="utf-8")
     engine = folder / "claude"
     words = shlex.join([sys.executable, "-P", "-m", __name__, str(folder)])
     engine.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")

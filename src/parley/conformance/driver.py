@@ -1,17 +1,13 @@
 """Starts an engine, talks to it and writes down what both sides say.
 
-    async with EngineDriver(("parley",), "one-turn", deadline_seconds=20) as engine:
-        engine.model.play(say("Hello."))
-        await engine.start()
-        await engine.initialize()
-        engine.user("hi")
-        await engine.result()
-        await engine.finish()
+    async with EngineDriver(("parley",), scenario, deadline_seconds=20) as engine:
+        await engine.play()
     engine.log                                   # a ScenarioLog
 
-Each scenario has its own home, working directory and model server, and no variable of yours except PATH. A wait that
-reaches its deadline, or the end of the engine, is written down and ends the scenario (`Missed`). Leaving the block
-kills the process group of the engine and every process that inherited its marker.
+The steps of a scenario are methods of the driver, and the turns of its model are functions of this module. Each
+scenario has its own home, working directory and model server, and no variable of yours except PATH. A wait that reaches
+its deadline, or the end of the engine, is written down and ends the scenario (`Missed`). Leaving the block kills the
+process group of the engine and every process that inherited its marker.
 """
 
 from __future__ import annotations
@@ -19,27 +15,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import json
 import os
+import re
 import shutil
 import signal
+import stat
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
-from parley.conformance.scenario_log import EngineRun, LogEntry, ScenarioLog, content_blocks, kind_of, matches
+from parley.conformance import calculator
+from parley.conformance.scenario import Scenario, call
+from parley.conformance.scenario_log import (
+    EngineRun,
+    FoundFile,
+    LogEntry,
+    ScenarioLog,
+    content_blocks,
+    kind_of,
+    matches,
+)
 from parley.models.base import ModelRequest
 from parley.models.script import Script, ScriptedCall, ScriptedError, ScriptedTurn, ScriptPlayer, play
 from parley.protocol.base import Json
 from parley.testing.model_server import ModelServer, SourceAnswer
 
 STREAM = ("--print", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose")
-ASK = ("--permission-prompt-tool", "stdio")
-BYPASS = ("--permission-mode", "bypassPermissions")
 SECRET = "sk-ant-conformance-0123456789abcdef"
 """The dummy key of the model. An engine must not repeat it."""
 MARKER = "PARLEY_CONFORM_RUN"
@@ -52,16 +60,12 @@ DISABLED = ("DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER
 MODEL = "claude-sonnet-4-5"
 """A name with a price that engines know."""
 END = ScriptedTurn(text="Done.")
-
-Reply = Json | str | Callable[[Json], Any]
+PLACE = re.compile(r"\{(?:(?P<text>[^{}*]+)\*(?P<count>\d+)|(?P<field>\w+)(?: of (?P<kind>[\w/]+))?)\}")
+"""`{cwd}`, `{uuid of assistant}` or `{word *400}` in the texts of a scenario."""
 
 
 class Missed(Exception):
     """What a scenario waited for did not come."""
-
-
-class ErrorReply(str):
-    """A handler returns it to answer a request of the engine with an error."""
 
 
 class ScenarioModel:
@@ -104,16 +108,31 @@ def bash(command: str, id: str = "toolu_bash", **input: object) -> ScriptedTurn:
     return use("Bash", {"command": command, "description": "Run it", **input}, id)
 
 
+def turn(**fields: Any) -> ScriptedTurn:
+    """Any turn, with the fields of a script file."""
+    return msgspec.convert(fields, ScriptedTurn)
+
+
+TURNS: dict[str, Callable[..., ScriptedTurn]] = {"say": say, "use": use, "bash": bash, "turn": turn}
+
+
 class EngineDriver:
     """One scenario and its engine. It runs one process at a time."""
 
-    def __init__(self, command: tuple[str, ...], scenario: str, *, deadline_seconds: float) -> None:
-        self.log = ScenarioLog(scenario=scenario)
-        self.model = ScenarioModel()
-        self.deadline_seconds = deadline_seconds
-        self.env: dict[str, str | None] = {}
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        scenario: Scenario,
+        *,
+        deadline_seconds: float,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`env`: further variables of the engine."""
+        self._model = ScenarioModel()
+        self._scenario = scenario
         self._command = command
-        self._handlers: dict[str, Reply] = {}
+        self._env = env or {}
+        self._deadline_seconds = deadline_seconds
         self._mark = uuid4().hex
         self._process: asyncio.subprocess.Process | None = None
         self._readers: list[asyncio.Task[None]] = []
@@ -121,14 +140,22 @@ class EngineDriver:
         self._ended = False
         self._seen = 0
         self._requests = 0
+        self._servers = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> EngineDriver:
-        self.root = make_folder()
-        self.home, self.cwd, self.tmp = (self.root / name for name in ("home", "cwd", "tmp"))
-        for folder in (self.home, self.cwd, self.tmp):
+        self._root = make_folder()
+        self._home, self._cwd, self._tmp = (self._root / name for name in ("home", "cwd", "tmp"))
+        for folder in (self._home, self._cwd, self._tmp):
             folder.mkdir()
-        self.server = ModelServer(self.model)
-        await self.server.__aenter__()
+        self.log = ScenarioLog(scenario=self._scenario.name, cwd=str(self._cwd))
+        self._server = await self._servers.enter_async_context(ModelServer(self._model))
+        self._places = {"cwd": str(self._cwd), "root": str(self._root), "python": sys.executable}
+        if self._scenario.server:
+            server = calculator.serve_http(sse=self._scenario.server == "sse")
+            self._places["url"] = await self._servers.enter_async_context(server)
+        self._replies = self._fill({**self._scenario.on})
+        self._hooks = self._fill({**self._scenario.hooks})
+        self.put(self._scenario.files)
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
@@ -136,17 +163,48 @@ class EngineDriver:
             await self._end(0)
             self.log.leftovers = await self._find_leftovers()
         finally:
-            await self.server.__aexit__()
-            self.log.requests = [body for each in self.server.exchanges if (body := read_body(each.raw)) is not None]
-            self.log.headers = [each.headers for each in self.server.exchanges if each.path == "/v1/messages"]
-            shutil.rmtree(self.root, ignore_errors=True)
+            await self._servers.aclose()
+            self.log.requests = [body for each in self._server.exchanges if (body := read_body(each.raw)) is not None]
+            self.log.headers = [each.headers for each in self._server.exchanges if each.path == "/v1/messages"]
+            shutil.rmtree(self._root, ignore_errors=True)
+
+    async def play(self) -> None:
+        """Take all steps. Raises Missed."""
+        self.model(*self._scenario.model)
+        for step in self._scenario.steps:
+            done = call(self._fill(step), STEPS, self)
+            if inspect.isawaitable(done):
+                await done
+
+    def _fill(self, value: Any) -> Any:
+        """The same JSON with the places of this run."""
+        if isinstance(value, str):
+            return PLACE.sub(self._find_place, value)
+        if isinstance(value, list):
+            return [self._fill(item) for item in value]
+        return {key: self._fill(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    def _find_place(self, found: re.Match[str]) -> str:
+        if found["text"]:
+            return found["text"] * int(found["count"])
+        if found["kind"]:
+            return str(self.log.first(found["kind"]).get(found["field"]))
+        return self._places.get(found["field"], found[0])
 
     # The world of the engine.
 
-    def put(self, files: dict[str, str]) -> None:
+    def model(self, *turns: Json | str) -> None:
+        """What the model says from now on."""
+        self._model.play(*(call(self._fill(each), TURNS) for each in turns))
+
+    def fail(self, status: int, kind: str, message: str) -> None:
+        """The model answers every request with an error."""
+        self._model.fail(status, kind, message)
+
+    def put(self, files: Mapping[str, str]) -> None:
         """Write files, relative to the working directory."""
         for name, content in files.items():
-            path = self.cwd / name
+            path = self._cwd / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content, encoding="utf-8")
 
@@ -154,41 +212,46 @@ class EngineDriver:
         """Write down the content of files, relative to the working directory, for the checks."""
         for name in names:
             with contextlib.suppress(OSError):
-                self.log.files[name] = (self.cwd / name).read_text(encoding="utf-8", errors="replace")
+                self.log.files[name] = (self._cwd / name).read_text(encoding="utf-8", errors="replace")
 
-    def on(self, subtype: str, reply: Reply) -> None:
-        """Answer the control requests of the engine: with this, or with what this function of the request returns.
+    def look(self, label: str, pattern: str) -> None:
+        """Write down the files and folders that match, relative to the folder of the scenario."""
+        self.log.looks[label] = [
+            FoundFile(
+                str(path.relative_to(self._root)),
+                stat.S_IMODE(path.stat().st_mode),
+                path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "",
+            )
+            for path in sorted(self._root.glob(pattern))
+        ]
 
-        None leaves a request unanswered.
-        """
-        self._handlers[subtype] = reply
-
-    def environment(self, extra: dict[str, str | None]) -> dict[str, str]:
-        variables: dict[str, str | None] = {
+    def _environment(self, extra: Mapping[str, str]) -> dict[str, str]:
+        return {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(self.home),
-            "TMPDIR": str(self.tmp),
-            "CLAUDE_CODE_TMPDIR": str(self.tmp),
+            "HOME": str(self._home),
+            "TMPDIR": str(self._tmp),
+            "CLAUDE_CODE_TMPDIR": str(self._tmp),
             "SHELL": "/bin/bash",
             "TERM": "dumb",
             "LANG": "C.UTF-8",
             "IS_SANDBOX": "1",
-            "ANTHROPIC_BASE_URL": self.server.url,
+            "ANTHROPIC_BASE_URL": self._server.url,
             "ANTHROPIC_API_KEY": SECRET,
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             MARKER: self._mark,
             **dict.fromkeys(DISABLED, "1"),
-            **self.env,
+            **self._env,
+            **self._fill(dict(self._scenario.env)),
             **extra,
         }
-        return {name: value for name, value in variables.items() if value is not None}
 
     # A process of the engine.
 
     async def start(
-        self, *flags: str, stream: bool = True, stdin: bool = True, env: dict[str, str | None] | None = None
+        self, *words: str | Json, stream: bool = True, stdin: bool = True, env: Mapping[str, str] | None = None
     ) -> None:
-        """Start the engine. `stream=False` leaves out the flags of a conversation. Raises Missed."""
+        """Start the engine; tables become JSON. `stream=False`: without the flags of a conversation. Raises Missed."""
+        flags = [word if isinstance(word, str) else json.dumps(word) for word in words]
         model = () if "--model" in flags or "--version" in flags or "-v" in flags else ("--model", MODEL)
         argv = [*self._command, *(STREAM if stream else ()), *model, *flags]
         self._run = EngineRun(argv=argv)
@@ -198,8 +261,8 @@ class EngineDriver:
         try:
             self._process = await asyncio.create_subprocess_exec(
                 *argv,
-                cwd=self.cwd,
-                env=self.environment(env or {}),
+                cwd=self._cwd,
+                env=self._environment(env or {}),
                 stdin=pipe if stdin else asyncio.subprocess.DEVNULL,
                 stdout=pipe,
                 stderr=pipe,
@@ -243,17 +306,30 @@ class EngineDriver:
     def _serve(self, message: Json) -> None:
         """Answer a control request of the engine, if the scenario says how."""
         request = message.get("request")
-        if not isinstance(request, dict):
-            return
-        reply = self._handlers.get(str(request.get("subtype")))
-        given = reply(request) if callable(reply) else reply
-        if inspect.isawaitable(given):
-            self._readers.append(asyncio.create_task(self._reply_later(message, given)))
-        elif given is not None:
+        given = self.find_reply(request) if isinstance(request, dict) else None
+        if given is not None:
             self.reply(message.get("request_id"), given)
 
-    async def _reply_later(self, message: Json, given: Any) -> None:
-        self.reply(message.get("request_id"), await given)
+    def find_reply(self, request: Json) -> Json | None:
+        """The answer of the scenario to a request of the engine.
+
+        A list has one answer after the other. `"allow"` allows a call with its own input, `"calculator"` answers as an
+        MCP server (calculator.py), `{ error = "text" }` is an error, and `"{input}"` stands for the input of the call.
+        """
+        replies, key = self._replies, str(request.get("subtype"))
+        if key == "hook_callback" and key not in replies:
+            replies, key = self._hooks, str(request.get("callback_id")).removeprefix("hook_")
+        given = replies.get(key)
+        if isinstance(given, list):
+            given, replies[key] = given[0], given[1:] or given
+        if given == "calculator":
+            found = calculator.answer(request.get("message"))
+            return {"mcp_response": found if found is not None else {"jsonrpc": "2.0", "result": {}}}
+        if given == "allow":
+            given = {"behavior": "allow", "updatedInput": "{input}"}
+        if given is None:
+            return None
+        return {name: request.get("input", {}) if value == "{input}" else value for name, value in given.items()}
 
     # Speaking.
 
@@ -275,6 +351,9 @@ class EngineDriver:
         self._requests += 1
         name = label or subtype
         self.log.labels[name] = request_id = f"req_{self._requests}_{uuid4().hex[:8]}"
+        if subtype == "initialize":
+            hooks = {event: [{"matcher": None, "hookCallbackIds": [f"hook_{event}"]}] for event in self._hooks}
+            fields = {"hooks": hooks or None, **fields}
         self.send({"type": "control_request", "request_id": request_id, "request": {"subtype": subtype, **fields}})
         return name
 
@@ -295,12 +374,12 @@ class EngineDriver:
         return await self.until(is_answer, f"answer to {label}", from_start=True)
 
     async def initialize(self, **fields: Any) -> Json:
-        return await self.ask("initialize", **{"hooks": None, **fields})
+        return await self.ask("initialize", **fields)
 
     def reply(self, request_id: Any, given: Any) -> None:
         body: Json = {"subtype": "success", "request_id": request_id, "response": given}
-        if isinstance(given, ErrorReply):
-            body = {"subtype": "error", "request_id": request_id, "error": str(given)}
+        if isinstance(given, dict) and "error" in given:
+            body = {"subtype": "error", "request_id": request_id, **given}
         self.send({"type": "control_response", "response": body})
 
     def close_input(self) -> None:
@@ -308,16 +387,16 @@ class EngineDriver:
             with contextlib.suppress(OSError, RuntimeError):
                 self._process.stdin.close()
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, name: str) -> None:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.send_signal(number)
+                self._process.send_signal(signal.Signals[name])
 
     # Listening.
 
     async def until(self, wanted: Callable[[Json], bool], what: str, *, from_start: bool = False) -> Json:
         """The next unread line that is wanted. Raises Missed at the deadline or the end of the engine."""
-        deadline = time.monotonic() + self.deadline_seconds
+        deadline = time.monotonic() + self._deadline_seconds
         place = 0 if from_start else self._seen
         while True:
             entries = [entry for entry in self._run.entries if not entry.sent]
@@ -331,10 +410,14 @@ class EngineDriver:
                 raise self.missed(f"the engine ended before: {what}")
             left = deadline - time.monotonic()
             if left <= 0:
-                raise self.missed(f"no {what} within {self.deadline_seconds:g} s")
+                raise self.missed(f"no {what} within {self._deadline_seconds:g} s")
             self._news.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), left)
+
+    async def sees(self, text: str, *, from_start: bool = False) -> Json:
+        """The next line with a text in its JSON, which is written without spaces. Raises Missed."""
+        return await self.until(lambda message: text in to_text(message), f"line with {text!r}", from_start=from_start)
 
     async def line(self, kind: str) -> Json:
         """The next line of a kind. Raises Missed."""
@@ -353,13 +436,13 @@ class EngineDriver:
         return await self.until(has_call, "tool_use")
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the engine closed its output."""
-        return self._ended
+    def is_silent(self) -> bool:
+        """Whether the engine ended without a line, as one does that does not have the dialect of the scenario."""
+        return self._ended and not self.log.received()
 
     async def wait_connected(self, server: str) -> None:
         """Wait until an MCP server is connected or has failed. Raises Missed."""
-        deadline = time.monotonic() + self.deadline_seconds
+        deadline = time.monotonic() + self._deadline_seconds
         while time.monotonic() < deadline:
             answer = await self.ask("mcp_status", f"mcp_status {self._requests}")
             servers = ((answer["response"] or {}).get("response") or {}).get("mcpServers") or []
@@ -367,11 +450,11 @@ class EngineDriver:
             if states.get(server) in ("connected", "failed"):
                 return
             await self.wait_seconds(0.2)
-        raise self.missed(f"the MCP server {server} was not connected within {self.deadline_seconds:g} s")
+        raise self.missed(f"the MCP server {server} was not connected within {self._deadline_seconds:g} s")
 
     async def wait_seconds(self, seconds: float) -> None:
         """Let the engine work. Some states (a command that runs) cannot be seen from outside."""
-        await asyncio.sleep(min(seconds, self.deadline_seconds))
+        await asyncio.sleep(min(seconds, self._deadline_seconds))
 
     def missed(self, text: str) -> Missed:
         self.log.missed.append(text)
@@ -382,8 +465,8 @@ class EngineDriver:
     async def finish(self) -> None:
         """Close the input and wait until the engine has ended. Raises Missed if it does not end."""
         self.close_input()
-        if await self._end(min(EXIT_SECONDS, self.deadline_seconds)) is None:
-            raise self.missed(f"the engine did not end within {min(EXIT_SECONDS, self.deadline_seconds):g} s")
+        if await self._end(min(EXIT_SECONDS, self._deadline_seconds)) is None:
+            raise self.missed(f"the engine did not end within {min(EXIT_SECONDS, self._deadline_seconds):g} s")
 
     async def _end(self, seconds: float) -> int | None:
         """Wait for the end of the process, then kill its group. Returns the exit code, None if it was killed."""
@@ -419,7 +502,7 @@ class EngineDriver:
     # Common courses.
 
     async def begin(
-        self, prompt: str | list[Json], *flags: str, env: dict[str, str | None] | None = None, **initialize: Any
+        self, prompt: str | list[Json], *flags: str | Json, env: Mapping[str, str] | None = None, **initialize: Any
     ) -> None:
         """Start, initialize with these fields, send one prompt. Raises Missed."""
         await self.start(*flags, env=env)
@@ -427,27 +510,34 @@ class EngineDriver:
         self.user(prompt)
 
     async def turn(
-        self, prompt: str | list[Json], *flags: str, env: dict[str, str | None] | None = None, **initialize: Any
+        self, prompt: str | list[Json], *flags: str | Json, env: Mapping[str, str] | None = None, **initialize: Any
     ) -> None:
         """Begin, wait for the result, end. Raises Missed."""
         await self.begin(prompt, *flags, env=env, **initialize)
         await self.result()
         await self.finish()
 
-    async def one_shot(self, *flags: str, env: dict[str, str | None] | None = None) -> None:
+    async def one_shot(self, *flags: str | Json) -> None:
         """Run with the prompt among the flags and no input. Raises Missed."""
-        await self.start(*flags, stream=False, stdin=False, env=env)
+        await self.start(*flags, stream=False, stdin=False)
         await self.wait_end()
 
     async def wait_end(self) -> None:
         """Wait until the engine ends by itself. Raises Missed."""
-        if await self._end(self.deadline_seconds) is None:
-            raise self.missed(f"the engine did not end within {self.deadline_seconds:g} s")
+        if await self._end(self._deadline_seconds) is None:
+            raise self.missed(f"the engine did not end within {self._deadline_seconds:g} s")
+
+
+STEPS: dict[str, Any] = {**vars(EngineDriver)}
 
 
 def make_folder() -> Path:
     """A new temporary folder, without symbolic links in its path: engines name folders by their real path."""
     return Path(os.path.realpath(tempfile.mkdtemp(prefix="parley-conform-")))
+
+
+def to_text(message: Json) -> str:
+    return msgspec.json.encode(message).decode()
 
 
 def read_body(raw: bytes) -> Json | None:

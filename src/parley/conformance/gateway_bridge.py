@@ -15,11 +15,15 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import httpx2
+import msgspec
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
+
+from parley.protocol.peek import peek
 
 TOKEN = "PARLEY_TOKEN"
 DROPPED = {"--print": 0, "--verbose": 0, "--output-format": 1, "--input-format": 1, "--permission-prompt-tool": 1}
@@ -74,8 +78,9 @@ class Bridge:
 
     def send_lines(self) -> None:
         for line in sys.stdin.buffer:
-            if b'"user"' in line:
-                self._idle.clear()
+            with suppress(msgspec.DecodeError):  # what is wrong with a line is for the gateway to say
+                if peek(line).type == "user":
+                    self._idle.clear()
             self._socket.send(line.decode(errors="replace"))
 
     def receive_lines(self) -> None:
@@ -91,9 +96,10 @@ class Bridge:
         self._idle.set()
 
     def _note(self, line: str) -> None:
-        if '"type":"result"' in line[:200]:
-            self._is_error = '"is_error":true' in line
-            self._idle.set()
+        with suppress(msgspec.DecodeError):  # the client that reads our output finds it, too
+            if peek(line.encode()).type == "result":
+                self._is_error = json.loads(line).get("is_error") is True
+                self._idle.set()
 
     def run(self) -> int:
         threading.Thread(target=self.receive_lines, daemon=True).start()

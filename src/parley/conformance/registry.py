@@ -1,30 +1,33 @@
-"""Scenarios and checks. A scenario does something to an engine; a check judges the log of a scenario.
+"""The suite for engines: the behaviours (`behaviours.tsv`), and the scenarios and checks (`scenarios/*.toml`).
 
-    @scenario(
-        "deny",
-        check("permission.deny ask.can_use_tool", "trace 033", "a denied command does not run; the turn continues",
-              not_made("x.txt"), tool_fails("toolu_touch", "Not on a Tuesday"), ends_with(result="ok")),
-    )
-    async def deny(engine: EngineDriver) -> None: ...
+    suite = read_suite()
+    suite.scenarios["deny"].steps
+    judge_needs(suite.checks["permission.deny"], log)           # raises Mismatch
 
-The ids of a check are its own, then those of the behaviours that it covers (`behaviours.tsv`). A check whose id is that
-of a behaviour covers it. Its conditions are those of `conditions.py`, or functions of the log. A check fails by raising
-`Mismatch`; any other error in it is a failure too, with the error as its text.
+A scenario does something to an engine; a check judges the log of it. A check fails by raising `Mismatch`; any other
+error in it is a failure too, with the error as its text. The format of the files is in `scenario.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+import tomllib
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from parley.conformance.conditions import Condition, all_lines
-from parley.conformance.driver import EngineDriver
+import msgspec
+
+from parley.conformance import conditions, invariants, judges
+from parley.conformance.scenario import EngineCheck, Entry, FieldEntries, Scenario, ScenarioFile, call
 from parley.conformance.scenario_log import ScenarioLog
 from parley.protocol.base import Struct
 
-Play = Callable[[EngineDriver], Awaitable[None]]
+THEMES = (
+    "basics", "invariants", "command_line", "tools", "control", "interrupts", "permissions", "hooks", "mcp", "sessions",
+    "dialects", "complaints",
+)  # fmt: skip
 
+CONDITIONS = {**vars(conditions), **vars(judges), **vars(invariants)}
 LEVELS = ("core", "control", "sessions", "dialects")
 REQUIRED = ("P0", "P1")
 EVERY = "*"
@@ -44,105 +47,47 @@ EXCUSED = {
 """Required behaviours that no check covers, and why."""
 
 
-class Behaviour(Struct, frozen=True):
-    """A row of the catalogue."""
-
-    id: str
-    area: str
-    level: str
-    priority: str
-    """P0, P1, P2, or `-` for a rule that belongs to all of them."""
-    summary: str
-    source: str
-    """The document and section."""
+class Suite(Struct, frozen=True):
+    scenarios: dict[str, Scenario]
+    checks: dict[str, EngineCheck]
 
 
 @cache
-def read_behaviours() -> dict[str, Behaviour]:
-    """All behaviours by id, in the order of the catalogue."""
-    lines = files("parley.conformance").joinpath("behaviours.tsv").read_text(encoding="utf-8").splitlines()
-    return {row.id: row for line in lines[1:] for row in [Behaviour(*line.split("\t"))]}
+def read_suite() -> Suite:
+    """All scenarios and checks, in their order."""
+    scenarios: dict[str, Scenario] = {}
+    checks: dict[str, EngineCheck] = {}
+    folder = files("parley.conformance") / "scenarios"
+    for theme in THEMES:
+        text = (folder / f"{theme}.toml").read_text(encoding="utf-8")
+        for scenario in msgspec.convert(tomllib.loads(text), ScenarioFile).scenario:
+            if scenario.name != EVERY:
+                scenarios[scenario.name] = scenario
+            for check in list_checks(scenario):
+                assert check.id not in checks, f"two checks are called {check.id}"
+                checks[check.id] = check
+    return Suite(scenarios, checks)
 
 
-class CheckRow(Struct, frozen=True, kw_only=True):
-    """What is expected of an engine or a client in one scenario."""
-
-    id: str
-    rows: tuple[str, ...]
-    scenario: str
-    expects: str
-    basis: str
-    is_advice: bool = False
-    """Whether the recorded engine does otherwise, on purpose: reported, and not part of the score."""
-
-    @property
-    def behaviour(self) -> Behaviour:
-        return read_behaviours()[self.rows[0]]
+def list_checks(scenario: Scenario) -> Iterator[EngineCheck]:
+    for fields in scenario.fields:
+        for row, field in fields.rows.items():
+            needed: list[Entry] = [{"all_lines": [fields.line, field]}]
+            expects = describe_field(fields, field)
+            yield EngineCheck(id=row, basis=fields.basis, expects=expects, need=needed, scenario=scenario.name)
+    for check in scenario.check:
+        yield msgspec.structs.replace(check, scenario=scenario.name)
 
 
-class BehaviourCheck(CheckRow, frozen=True, kw_only=True):
-    """A check of an engine."""
-
-    judge: Condition
-
-
-SCENARIOS: dict[str, Play] = {}
-CHECKS: dict[str, BehaviourCheck] = {}
-Row = Callable[[str], BehaviourCheck]
-"""A check of a scenario, which is given."""
+def describe_field(fields: FieldEntries, field: str) -> str:
+    path, _, types = field.partition(":")
+    named = " or ".join(TYPE_NAMES[letter] for letter in types if letter in TYPE_NAMES)
+    if "?" in types:
+        return f"the field `{path}` of a line `{fields.line}`, if there is one, is {named}"
+    return f"every line `{fields.line}` has the field `{path}`: {named}"
 
 
-def scenario(name: str, *rows: Row) -> Callable[[Play], Play]:
-    """A scenario and its checks."""
-
-    def add(play: Play) -> Play:
-        assert name not in SCENARIOS, name
-        SCENARIOS[name] = play
-        return play
-
-    checks(name, *rows)
-    return add
-
-
-def checks(on: str, *rows: Row) -> None:
-    """Add checks to a scenario."""
-    for row in rows:
-        new = row(on)
-        unknown = [id for id in new.rows if id not in read_behaviours()]
-        assert not unknown, f"{new.id} names unknown behaviours: {unknown}"
-        assert new.rows, f"{new.id} names no behaviour"
-        assert new.id not in CHECKS, f"two checks are called {new.id}"
-        CHECKS[new.id] = new
-
-
-def check(ids: str, basis: str, expects: str, *conditions: Condition, is_advice: bool = False) -> Row:
-    """A check: its id and those of the behaviours that it covers, the source, what is expected, and the conditions."""
-
-    def judge(log: ScenarioLog) -> None:
-        for condition in conditions:
-            condition(log)
-
-    def make(scenario: str) -> BehaviourCheck:
-        id, *rows = ids.split()
-        return BehaviourCheck(
-            id=id,
-            rows=(id, *rows) if id in read_behaviours() else tuple(rows),
-            scenario=scenario,
-            expects=expects,
-            basis=basis,
-            judge=judge,
-            is_advice=is_advice,
-        )
-
-    return make
-
-
-def fields(kind: str, basis: str, rows: dict[str, str]) -> Iterator[Row]:
-    """Checks that a line of a kind has a field of a type: `{"result.usage": "usage:o"}`. `?` marks an optional one."""
-    for row, field in rows.items():
-        path, _, types = field.partition(":")
-        named = " or ".join(TYPE_NAMES[letter] for letter in types if letter in TYPE_NAMES)
-        expects = f"every line `{kind}` has the field `{path}`: {named}"
-        if "?" in types:
-            expects = f"the field `{path}` of a line `{kind}`, if there is one, is {named}"
-        yield check(row, basis, expects, all_lines(kind, field))
+def judge_needs(check: EngineCheck, log: ScenarioLog) -> None:
+    """Raises Mismatch."""
+    for need in check.need:
+        call(need, CONDITIONS, log)

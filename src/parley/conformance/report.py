@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from parley.conformance.registry import EXCUSED, LEVELS, REQUIRED, read_behaviours
+from parley.conformance.registry import EXCUSED, LEVELS, REQUIRED
 from parley.conformance.runner import CheckOutcome, SuiteOutcome
+from parley.conformance.scenario import read_behaviours
 from parley.errors import UsageError
 from parley.protocol.base import Struct
 

@@ -14,14 +14,14 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol, TypeVar
+from typing import Any
 
 import msgspec
 
 from parley.conformance.driver import STREAM, EngineDriver, Missed
-from parley.conformance.registry import CHECKS, EVERY, LEVELS, SCENARIOS, BehaviourCheck, CheckRow, read_behaviours
+from parley.conformance.registry import EVERY, LEVELS, judge_needs, read_suite
+from parley.conformance.scenario import Check, EngineCheck, read_behaviours
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, shown
-from parley.conformance.scenarios import load
 from parley.protocol.base import Struct
 
 DEADLINE_SECONDS = 20.0
@@ -31,23 +31,6 @@ SCENARIO_DEADLINES = 5
 """How many deadlines a scenario may take in all."""
 SENT_CHARS = 900
 TOKEN = "PARLEY_TOKEN"
-GATEWAY_SCENARIOS = (
-    "two-turns", "stream-events", "no-initialize", "pipelined", "max-turns", "json-schema", "api-error-alive",
-    "retries", "commands", "bad-calls", "subagent", "background-command", "stop-task", "control-requests",
-    "control-during-turn", "interrupt-stream", "interrupt-tool", "interrupt-question",
-    "queued-prompt", "odd-lines", "big-line", "allow",
-    "deny", "deny-interrupt", "changed-input", "bad-answers", "rules", "accept-edits", "bypass", "dont-ask", "plan",
-    "plan-rejected", "question", "hooks", "hook-decides", "hook-context", "hook-blocks-prompt", "hook-permission",
-    "hook-fails", "hook-agents", "hosted-server", "compaction",
-)  # fmt: skip
-"""What can be judged of a gateway: it has no command line, exit code, environment or transcript of its own."""
-
-
-class HasSummary(Protocol):
-    def summary(self) -> str: ...
-
-
-Log = TypeVar("Log", bound=HasSummary)
 
 
 class CheckOutcome(Struct, kw_only=True):
@@ -62,6 +45,7 @@ class CheckOutcome(Struct, kw_only=True):
     is_advice: bool = False
     scenario: str = ""
     expected: str = ""
+    complaint: str = ""
     sent: str = ""
     came: str = ""
     basis: str = ""
@@ -82,36 +66,42 @@ class Plan(Struct, frozen=True, kw_only=True):
     """What is run, and how."""
 
     levels: tuple[str, ...] = LEVELS
+    suite: str = "all"
+    """`complaints`: only the checks that public issues ask for."""
     only: tuple[str, ...] = ()
     """Patterns of the ids of checks, behaviours or scenarios; empty for all."""
     workers: int = 2
     deadline_seconds: float = DEADLINE_SECONDS
     stops_at_failure: bool = False
-    scenarios: tuple[str, ...] = ()
-    """The scenarios that can be played on the target; empty for all."""
+    is_gateway: bool = False
+    """Whether the target is a gateway, on which not all scenarios can be played."""
     env: dict[str, str] = {}
     """Further variables of the engine."""
 
 
-def select_checks(plan: Plan) -> list[BehaviourCheck]:
+def select_checks(plan: Plan) -> list[EngineCheck]:
     """The checks of a plan, in their order."""
-    load()
+    suite = read_suite()
 
-    def is_named(check: BehaviourCheck) -> bool:
+    def is_named(check: EngineCheck) -> bool:
         names = (check.id, check.scenario, *check.rows)
         return not plan.only or any(fnmatchcase(name, pattern) for name in names for pattern in plan.only)
 
-    def is_possible(check: BehaviourCheck) -> bool:
-        return not plan.scenarios or check.scenario in (*plan.scenarios, EVERY)
+    def is_possible(check: EngineCheck) -> bool:
+        return not plan.is_gateway or check.scenario == EVERY or suite.scenarios[check.scenario].on_gateways
 
-    chosen = [check for check in CHECKS.values() if check.behaviour.level in plan.levels and is_named(check)]
-    return [check for check in chosen if is_possible(check)]
+    chosen = [check for check in suite.checks.values() if check.behaviour.level in plan.levels and is_named(check)]
+    return [check for check in chosen if is_possible(check) and (check.complaint or plan.suite == "all")]
 
 
-def select_scenarios(checks: Collection[BehaviourCheck]) -> list[str]:
-    """The scenarios that checks need. Invariants alone need them all."""
+def select_scenarios(plan: Plan, checks: Collection[EngineCheck]) -> list[str]:
+    """The scenarios of a plan that checks need. Invariants alone need them all."""
     wanted = {check.scenario for check in checks}
-    return [name for name in SCENARIOS if name in wanted or wanted == {EVERY}]
+    return [
+        name
+        for name, scenario in read_suite().scenarios.items()
+        if (name in wanted or wanted == {EVERY}) and (scenario.on_gateways or not plan.is_gateway)
+    ]
 
 
 async def run_suite(
@@ -120,7 +110,7 @@ async def run_suite(
     """Run the plan. `progress` is called after each scenario, with the number of its failed checks."""
     started = time.monotonic()
     checks = select_checks(plan)
-    names = [name for name in select_scenarios(checks) if not plan.scenarios or name in plan.scenarios]
+    names = select_scenarios(plan, checks)
     logs: dict[str, ScenarioLog] = {}
     queue, state = list(names), _Silence(plan.deadline_seconds)
     is_stopped = asyncio.Event()
@@ -164,21 +154,23 @@ async def play_scenario(
     command: tuple[str, ...], name: str, deadline_seconds: float, env: Mapping[str, str] | None = None
 ) -> ScenarioLog:
     """Play a scenario to its end, its deadline or its first miss."""
-    async with EngineDriver(command, name, deadline_seconds=deadline_seconds) as engine:
-        engine.env.update(env or {})
+    scenario = read_suite().scenarios[name]
+    async with EngineDriver(command, scenario, deadline_seconds=deadline_seconds, env=env) as engine:
         try:
             async with asyncio.timeout(deadline_seconds * SCENARIO_DEADLINES):
-                await SCENARIOS[name](engine)
+                await engine.play()
         except Missed:
             pass  # it is in the log
         except TimeoutError:
             engine.missed(f"the scenario did not end within {deadline_seconds * SCENARIO_DEADLINES:g} s")
         except Exception as exc:  # what an engine sends may break a scenario: that is a finding
             engine.missed(f"the scenario failed: {type(exc).__name__}: {exc}")
+        if scenario.is_dialect and engine.is_silent:
+            engine.log.skipped = "the engine does not have this dialect: it ended without a line"
     return engine.log
 
 
-def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
+def judge(check: EngineCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
     """Judge a check by the log of its scenario; an invariant by all logs."""
     outcome = make_outcome(check)
     judged = list(logs.values()) if check.scenario == EVERY else [logs[check.scenario]]
@@ -191,7 +183,7 @@ def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
             if check.scenario != EVERY:
                 outcome.status, outcome.came = "skipped", log.skipped
             continue
-        came = find_failure(check.judge, log)
+        came = find_failure(judge_needs, check, log)
         if came is not None:
             outcome.status = "failed"
             outcome.came = f"in {log.scenario}: {came}" if check.scenario == EVERY else came
@@ -199,7 +191,7 @@ def judge(check: BehaviourCheck, logs: dict[str, ScenarioLog]) -> CheckOutcome:
     return outcome
 
 
-def make_outcome(check: CheckRow, failure: str | None = None) -> CheckOutcome:
+def make_outcome(check: Check, failure: str | None = None) -> CheckOutcome:
     """A check that passed, or failed with what came instead."""
     return CheckOutcome(
         id=check.id,
@@ -210,15 +202,16 @@ def make_outcome(check: CheckRow, failure: str | None = None) -> CheckOutcome:
         is_advice=check.is_advice,
         scenario=check.scenario,
         expected=check.expects,
+        complaint=check.complaint,
         came=failure or "",
         basis=check.basis,
     )
 
 
-def find_failure(judge: Callable[[Log], None], log: Log) -> str | None:
+def find_failure(judge: Callable[[Any, Any], None], check: Check, log: Any) -> str | None:
     """What came instead of what a check expects; None if it passes."""
     try:
-        judge(log)
+        judge(check, log)
     except Mismatch as exc:
         return str(exc)
     except Exception as exc:  # a check must not rely on the shape of what an engine sends
@@ -246,7 +239,7 @@ def find_version(logs: Collection[ScenarioLog]) -> str:
     return ""
 
 
-def missing_behaviours(checks: Sequence[BehaviourCheck], excused: Collection[str]) -> list[str]:
+def missing_behaviours(checks: Sequence[EngineCheck], excused: Collection[str]) -> list[str]:
     """The required behaviours that no check covers and that have no reason to be left out."""
     covered = {row for check in checks for row in check.rows}
     rows = read_behaviours().values()
@@ -264,4 +257,4 @@ def gateway_command(url: str) -> tuple[str, ...]:
 def gateway_plan(plan: Plan) -> Plan:
     """The plan for a gateway: its scenarios, and the token for the bridge."""
     token = os.environ.get(TOKEN)
-    return msgspec.structs.replace(plan, scenarios=GATEWAY_SCENARIOS, env={TOKEN: token} if token else {})
+    return msgspec.structs.replace(plan, is_gateway=True, env={TOKEN: token} if token else {})

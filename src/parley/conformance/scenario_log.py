@@ -45,6 +45,15 @@ class EngineRun(Struct, kw_only=True):
     stderr: str = ""
 
 
+class FoundFile(Struct, frozen=True):
+    """A file or folder that a scenario looked at."""
+
+    path: str
+    """Relative to the folder of the scenario."""
+    mode: int
+    text: str
+
+
 class ScenarioLog(Struct, kw_only=True):
     """One scenario."""
 
@@ -57,8 +66,9 @@ class ScenarioLog(Struct, kw_only=True):
     headers: list[dict[str, str]] = []
     files: dict[str, str] = {}
     """The text of the files that the scenario looked at afterwards; a missing file has no entry."""
-    facts: Json = {}
-    """What else the scenario wrote down."""
+    looks: dict[str, list[FoundFile]] = {}
+    """What `EngineDriver.look` found, by label."""
+    cwd: str = ""
     labels: dict[str, str] = {}
     """The ids of the control requests that were sent, by label."""
     leftovers: list[str] = []
@@ -77,6 +87,9 @@ class ScenarioLog(Struct, kw_only=True):
         runs = self.runs if run is None else self.runs[run : run + 1]
         entries = (entry for each in runs for entry in each.entries)
         return [entry.message for entry in entries if not entry.sent and entry.message is not None]
+
+    def received_by_run(self) -> list[list[Json]]:
+        return [self.received(run) for run in range(len(self.runs))]
 
     def all(self, kind: str, run: int | None = None) -> list[Json]:
         return [message for message in self.received(run) if matches(message, kind)]
@@ -174,6 +187,10 @@ class ScenarioLog(Struct, kw_only=True):
     def told_model(self, text: str) -> bool:
         """Whether a request of the engine contained the text."""
         return any(text in each for body in self.requests for each in strings(body))
+
+    def output(self, run: int = 0) -> str:
+        """The lines of stdout of a process."""
+        return "\n".join(entry.raw for entry in self.runs[run].entries if not entry.sent)
 
     @property
     def exit_code(self) -> int | None:

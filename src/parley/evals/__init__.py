@@ -8,5 +8,5 @@
     results.py      the file that results are appended to, and how a run resumes
     statistics.py   pass rates with confidence intervals, comparison of two results
 
-See also: `cli/commands/eval.py` for the command, `testing/eval_items.py` for pytest.
+See also: `cli/commands/kit/eval.py` for the command, `evals/pytest_items.py` for pytest.
 """

@@ -27,7 +27,7 @@ from parley.sdk.errors import BudgetExceeded
 from parley.sdk.options import Options
 from parley.sdk.run import run as run_prompt
 from parley.settings.secret_variables import without_secrets
-from parley.workspace.process.processes import CommandOutput, Processes
+from parley.workspace.process.processes import CommandOutput, PreparedCommand, Processes
 
 SHELL = "/bin/sh"
 SHOWN_CHARS = 400
@@ -113,14 +113,10 @@ async def run_command(
     """Run a command of a case. It passes if it exits with 0 in time."""
     check = f"command: {command.run}"
     output = CommandOutput(OUTPUT_BYTES, lambda: Path(tempfile.mkdtemp(dir=workspace.parent)) / "output")
+    argv = [SHELL, "-c", command.run]
+    prepared = PreparedCommand(argv=argv, cwd=str(workspace), environment=without_secrets(environment))
     try:
-        done = await processes.run(
-            [SHELL, "-c", command.run],
-            cwd=str(workspace),
-            environment=without_secrets(environment),
-            timeout_seconds=command.timeout_seconds,
-            output=output,
-        )
+        done = await processes.run(prepared, command.timeout_seconds, output)
     except ToolError as exc:
         return verdict(check, False, str(exc))
     tail = shorten(done.output.decode(errors="replace").strip(), from_end=True)

@@ -12,7 +12,6 @@ import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,23 +20,28 @@ import msgspec
 
 from parley.errors import ParleyError
 from parley.evals.suite import PROMPT, EvalCase, EvalConfiguration, PlannedRun
-from parley.inspector.recorder import ConversationRecorder, make_header
-from parley.inspector.recording import Direction
-from parley.inspector.redaction import WireRedactor
-from parley.protocol.base import Struct
+from parley.inspector.recorder import ConversationRecorder, RecordedTransport, make_header
+from parley.protocol.base import Json, Struct
 from parley.sdk.client import Client
 from parley.sdk.errors import BudgetExceeded
+from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
 from parley.sdk.options import Options
+from parley.sdk.runtime.transport import write_stderr
 from parley.sdk.types.blocks import ToolUseBlock
 from parley.sdk.types.messages import AssistantMessage, ResultMessage
+from parley.sdk.types.results import RunResult
+from parley.stores.wire_recording import Direction
+from parley.stores.wire_redaction import WireRedactor
 
 if TYPE_CHECKING:
     from parley.sdk.budget import Budget
     from parley.sdk.launch.args import LaunchSpec
-    from parley.sdk.runtime.transport import Ended, Wire
+    from parley.sdk.runtime.transport import Wire
+    from parley.transports.base import Transport
 
 
 MAX_WARNINGS = 20
+DEFAULTS: Json = {"permission_mode": "default", "max_turns": 50}
 
 
 class AgentRun(Struct, kw_only=True):
@@ -60,7 +64,7 @@ class AgentRun(Struct, kw_only=True):
     def add_result(self, result: ResultMessage) -> None:
         self.text = result.result or ""
         self.turns += result.num_turns
-        self.cost_usd = result.total_cost_usd
+        self.cost_usd = RunResult[object](result).cost_usd
         self.session_id = result.session_id
         self.denied += [str(denial["tool_name"]) for denial in result.permission_denials or ()]
         if result.is_error:
@@ -96,22 +100,14 @@ def make_options(planned: PlannedRun, folder: Path, workspace: Path, recording: 
     own, case = planned.configuration, planned.case
     config = prepare_config(folder, own)
     settings = msgspec.json.encode(own.settings).decode() if isinstance(own.settings, dict) else own.settings
+    given = DEFAULTS | own.list_options()
     preset = {"type": "preset", "preset": "claude_code"}
-    if own.append_system_prompt is not None:
-        preset["append"] = own.append_system_prompt
+    if (added := given.pop("append_system_prompt", None)) is not None:
+        preset["append"] = added
+    given["allowed_tools"] = [*given.get("allowed_tools", ()), *case.allowed_tools]
     return Options(
         engine="local",
         model=own.resolve_model(case.name),
-        fallback_model=own.fallback_model,
-        system_prompt=preset if own.system_prompt is None else own.system_prompt,  # type: ignore[arg-type]  # as declared
-        permission_mode=own.permission_mode,
-        allowed_tools=[*own.allowed_tools, *case.allowed_tools],
-        disallowed_tools=own.disallowed_tools,
-        tools=own.tools,
-        max_turns=own.max_turns,
-        max_budget_usd=own.max_cost_usd,
-        effort=own.effort,
-        max_thinking_tokens=own.max_thinking_tokens,
         plugins=[{"type": "local", "path": path} for path in own.plugins],
         skills=[Path(skill).name for skill in own.skills] or None,
         settings=settings,
@@ -122,6 +118,7 @@ def make_options(planned: PlannedRun, folder: Path, workspace: Path, recording: 
         env={"CLAUDE_CONFIG_DIR": str(config), "PARLEY_STORE": "", **own.env},
         persist_session=False,
         record=str(recording.with_name(f"{recording.name}.model.jsonl")),
+        **{"system_prompt": preset, **given},
     )
 
 
@@ -168,8 +165,24 @@ def share_budget(options: Options[Any], budget: Budget | None, turns_left: int |
         options.max_turns = min(int(options.max_turns or turns_left), turns_left)
 
 
+class RecordedEngine(InProcessEngine):
+    """An engine that writes all lines between it and its client to a recording."""
+
+    log: ConversationRecorder
+
+    def warn(self, text: str) -> None:
+        self.log.feed(Direction.ERR, text.encode() + b"\n")
+        super().warn(text)
+
+    async def run(self, transport: Transport) -> None:
+        try:
+            await super().run(RecordedTransport(transport, self.log))
+        finally:
+            self.log.end(self.exit_code or 0)
+
+
 class RecordedClient(Client[Any]):
-    """A client that writes all lines between it and its engine to a recording. One at the same path is replaced."""
+    """A client of an engine that is recorded. A recording at the same path is replaced."""
 
     def __init__(self, options: Options[Any], recording: Path) -> None:
         super().__init__(options)
@@ -180,58 +193,8 @@ class RecordedClient(Client[Any]):
         redactor = WireRedactor(spec.environment)
         # Without the file of the model calls: it exists, and a replay of the client would be refused.
         command = ["parley", *(word for word in spec.argv if not word.startswith("--record="))]
-        header = make_header(command, redactor, cwd=os.path.abspath(options.cwd or os.curdir))
-        log = ConversationRecorder(self._recording, header, redactor)
-        report = options.stderr
-
-        def note_stderr(text: str) -> None:
-            log.feed(Direction.ERR, text.encode() + b"\n")
-            if report is not None:
-                report(text)
-
-        options.stderr = note_stderr
-        return RecordedWire(super()._open_wire(spec, options), log)
-
-
-class RecordedWire:
-    """A `Wire` whose lines are recorded."""
-
-    def __init__(self, wire: Wire, log: ConversationRecorder) -> None:
-        self._wire = wire
-        self._log = log
-
-    @property
-    def pid(self) -> int | None:
-        return self._wire.pid
-
-    async def open(self) -> None:
-        await self._wire.open()
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        async for chunk in self._wire.chunks():
-            self._log.feed(Direction.OUT, chunk)
-            yield chunk
-
-    def write(self, data: bytes) -> None:
-        self._log.feed(Direction.IN, data)
-        self._wire.write(data)
-
-    async def flush(self) -> None:
-        await self._wire.flush()
-
-    async def end_input(self) -> None:
-        await self._wire.end_input()
-
-    async def ended(self) -> Ended:
-        ended = await self._wire.ended()
-        self._log.end(ended.exit_code or 0)
-        return ended
-
-    async def close(self, busy: bool) -> Ended:
-        ended = await self._wire.close(busy)
-        self._log.end(ended.exit_code or 0)
-        return ended
-
-    def abandon(self) -> None:
-        self._log.end(0)
-        self._wire.abandon()
+        cwd = os.path.abspath(options.cwd or os.curdir)
+        on_stderr = options.stderr or write_stderr
+        engine = RecordedEngine(spec.argv, cwd, spec.environment, on_stderr, spec.remove_files)
+        engine.log = ConversationRecorder(self._recording, make_header(command, redactor, cwd=cwd), redactor)
+        return connect_in_process(engine)

@@ -20,18 +20,19 @@ from __future__ import annotations
 import hashlib
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from parley.errors import UsageError
 from parley.evals.toml_errors import KeyPath, convert_toml, key_error
 from parley.protocol.base import Json, Struct
+from parley.protocol.option_kinds import add_options
+from parley.protocol.options import FIELDS
 from parley.sdk.spelling import hint
-from parley.sdk.types.shapes import EffortLevel, PermissionMode
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -96,25 +97,14 @@ class EvalCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return [self.prompt] if self.prompt is not None else self.prompts
 
 
-class EvalConfiguration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The options of a session. `[defaults]` has the same keys."""
+class ConfigurationKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a configuration has besides the options that are an evaluation's too."""
 
     name: str | None = None
     model: str | None = None
-    fallback_model: str | None = None
-    system_prompt: str | None = None
-    append_system_prompt: str | None = None
+    """`{case}` in it is replaced by the name of the case."""
     prompt_template: str = PROMPT
     """`{prompt}` in it is replaced by each prompt of a case."""
-    permission_mode: PermissionMode = "default"
-    allowed_tools: list[str] = []
-    disallowed_tools: list[str] = []
-    tools: list[str] | None = None
-    max_turns: Count = 50
-    max_cost_usd: Amount | None = None
-    """The most dollars of one run."""
-    effort: EffortLevel | None = None
-    max_thinking_tokens: int | None = None
     plugins: list[str] = []
     """Folders of plugins."""
     skills: list[str] = []
@@ -130,6 +120,21 @@ class EvalConfiguration(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     def resolve_model(self, case: str) -> str | None:
         return None if self.model is None else self.model.replace(CASE, case)
 
+    def list_options(self) -> Json:
+        """The other options that are given, by their names in the SDK."""
+        named = ((row.sdk_name, getattr(self, row.evals)) for row in OPTIONS)
+        return {name: value for name, value in named if value is not msgspec.UNSET}
+
+
+OPTIONS = [row for row in FIELDS.values() if row.evals]
+if TYPE_CHECKING:
+    EvalConfiguration = ConfigurationKeys
+else:
+    EvalConfiguration = add_options(
+        ConfigurationKeys, "EvalConfiguration", {row.evals: row.json_type(as_choices=True) for row in OPTIONS}
+    )
+    """The options of a session. `[defaults]` has the same keys."""
+
 
 class EvalBudget(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The limits of all runs together. No run starts after one is reached."""
@@ -144,9 +149,6 @@ class JudgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     model: str
     timeout_seconds: Seconds = 120
-
-
-ModelOwner = TypeVar("ModelOwner", EvalConfiguration, JudgeSettings)
 
 
 class EvalSuite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -172,16 +174,21 @@ def read_suite(path: Path) -> EvalSuite:
     suite = convert_toml(text, str(path), EvalSuite)
     for at, problem in find_problems(suite):
         raise key_error(text, str(path), at, problem)
-    folder = path.absolute().parent
-    expanded = msgspec.structs.replace(
-        suite,
-        configuration=[resolve_paths(each, folder) for each in expand_configurations(suite, tomllib.loads(text))],
-        case=[resolve_workspace(case, folder) for case in suite.case],
-        judge=None if suite.judge is None else resolve_model_file(suite.judge, folder),
-    )
-    for at, problem in find_missing_paths(expanded, suite.configuration):
+    raw, folder = tomllib.loads(text), path.absolute().parent
+    for at, problem in locate_paths(raw, folder, [case.name for case in suite.case]):
         raise key_error(text, str(path), at, problem)
-    return expanded
+    # Each configuration with the defaults, once for each model of `models` unless it has its own.
+    merged: list[Json] = []
+    for own in raw.get("configuration") or [{}]:
+        values = {**raw.get("defaults", {}), **own}
+        if "model" in own or not raw.get("models"):
+            merged.append({"name": "default", **values})
+            continue
+        for model in raw["models"]:
+            name = f"{own['name']}/{model}" if "name" in own else model
+            merged.append({**values, "model": locate_model(model, folder), "name": name})
+    configurations = msgspec.convert(merged, list[EvalConfiguration])
+    return msgspec.structs.replace(msgspec.convert(raw, EvalSuite), configuration=configurations)
 
 
 def find_problems(suite: EvalSuite) -> Iterator[tuple[KeyPath, str]]:
@@ -240,70 +247,48 @@ def to_list(texts: Texts) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def expand_configurations(suite: EvalSuite, raw: Json) -> list[EvalConfiguration]:
-    """Each configuration with the defaults, once for each model of `models` unless it has its own."""
-    merged: list[EvalConfiguration] = []
-    for own in raw.get("configuration") or [{}]:
-        values = {**raw.get("defaults", {}), **own}
-        if "model" in own or not suite.models:
-            merged.append(msgspec.convert({"name": "default", **values}, EvalConfiguration))
-            continue
-        for model in suite.models:
-            name = f"{own['name']}/{model}" if "name" in own else model
-            merged.append(msgspec.convert({**values, "model": model, "name": name}, EvalConfiguration))
-    return merged
+PATHS: dict[str, tuple[Callable[[Path], bool], str]] = {
+    "workspace": (Path.is_dir, "there is no folder {}"),
+    "plugins": (Path.is_dir, "there is no folder {}"),
+    "skills": (lambda path: (path / "SKILL.md").is_file(), "{} is not a skill: it has no SKILL.md"),
+    "settings": (Path.is_file, "there is no file {}"),
+    "mcp_servers": (Path.is_file, "there is no file {}"),
+}
+"""The keys that are paths if they are texts, or lists of them."""
 
 
-def resolve_paths(configuration: EvalConfiguration, folder: Path) -> EvalConfiguration:
-    def resolve(value: Any) -> Any:
-        return str(folder / value) if isinstance(value, str) else value
+def locate_paths(raw: Json, folder: Path, cases: Sequence[str]) -> Iterator[tuple[KeyPath, str]]:
+    """Make the paths of a file absolute, in place; yields those that are missing."""
+    tables: list[tuple[KeyPath, Json]] = [((name,), raw[name]) for name in ("defaults", "judge") if name in raw]
+    for name in ("configuration", "case"):
+        tables += [((name, index), table) for index, table in enumerate(raw.get(name, ()))]
+    for at, table in tables:
+        for key, (is_there, missing) in PATHS.items():
+            value = table.get(key)
+            given = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            found = [folder / each for each in given]
+            yield from (((*at, key), missing.format(path)) for path in found if not is_there(path))
+            if isinstance(value, str | list):
+                table[key] = str(found[0]) if isinstance(value, str) else list(map(str, found))
+        if "model" in table:
+            table["model"] = locate_model(table["model"], folder)
+            if at != ("judge",):
+                yield from (((*at, "model"), problem) for problem in find_missing_models(table["model"], cases))
+    for model in raw.get("models", ()):
+        yield from ((("models",), problem) for problem in find_missing_models(locate_model(model, folder), cases))
 
-    return msgspec.structs.replace(
-        resolve_model_file(configuration, folder),
-        plugins=[resolve(each) for each in configuration.plugins],
-        skills=[resolve(each) for each in configuration.skills],
-        settings=resolve(configuration.settings),
-        mcp_servers=resolve(configuration.mcp_servers),
-    )
 
-
-def resolve_model_file(owner: ModelOwner, folder: Path) -> ModelOwner:
+def locate_model(model: str, folder: Path) -> str:
     """`scripted:FILE` and `replay:FILE` are relative to the file of the suite too."""
-    found = MODEL_FILE.fullmatch(owner.model or "")
-    return msgspec.structs.replace(owner, model=f"{found[1]}:{folder / found[2]}") if found else owner
+    found = MODEL_FILE.fullmatch(model)
+    return f"{found[1]}:{folder / found[2]}" if found else model
 
 
-def resolve_workspace(case: EvalCase, folder: Path) -> EvalCase:
-    return case if case.workspace is None else msgspec.structs.replace(case, workspace=str(folder / case.workspace))
-
-
-def find_missing_paths(suite: EvalSuite, sources: list[EvalConfiguration]) -> Iterator[tuple[KeyPath, str]]:
-    """`sources` are the configurations as the file has them."""
-    for index, case in enumerate(suite.case):
-        if case.workspace is not None and not Path(case.workspace).is_dir():
-            yield ("case", index, "workspace"), f"there is no folder {case.workspace}"
-    for configuration in suite.configuration:
-        named = [each.name == (configuration.name or "").split("/")[0] for each in sources]
-        at: KeyPath = ("configuration", named.index(True)) if any(named) else ("defaults",)
-        for key, problem in find_configuration_paths(configuration, [case.name for case in suite.case]):
-            yield (*at, key), problem
-
-
-def find_configuration_paths(configuration: EvalConfiguration, cases: list[str]) -> Iterator[tuple[str, str]]:
-    for plugin in configuration.plugins:
-        if not Path(plugin).is_dir():
-            yield "plugins", f"there is no folder {plugin}"
-    for skill in configuration.skills:
-        if not Path(skill, "SKILL.md").is_file():
-            yield "skills", f"{skill} is not a skill: it has no SKILL.md"
-    for key in ("settings", "mcp_servers"):
-        value = getattr(configuration, key)
-        if isinstance(value, str) and not Path(value).is_file():
-            yield key, f"there is no file {value}"
+def find_missing_models(model: str, cases: Iterable[str]) -> Iterator[str]:
     for case in cases:
-        found = MODEL_FILE.fullmatch(configuration.resolve_model(case) or "")
+        found = MODEL_FILE.fullmatch(model.replace(CASE, case))
         if found and not Path(found[2]).is_file():
-            yield "model", f"there is no file {found[2]} (for the case {case!r})"
+            yield f"there is no file {found[2]} (for the case {case!r})"
 
 
 class PlannedRun(Struct, frozen=True, kw_only=True):

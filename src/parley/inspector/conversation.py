@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
-from parley.inspector.recording import Direction, Record, decode_line
 from parley.inspector.schema_check import SchemaCheck
 from parley.protocol.base import Json, Struct
+from parley.stores.wire_recording import Direction, Record, decode_line
 
 OPPOSITE = {Direction.IN: Direction.OUT, Direction.OUT: Direction.IN}
 NOT_JSON, NOT_AN_OBJECT = "not JSON", "not an object"
@@ -181,7 +181,7 @@ class Latencies(Struct):
         return {"count": len(found), "median_ms": found[len(found) // 2], "most_ms": found[-1]}
 
 
-class Conversation:
+class WireConversation:
     """Everything here is about the lines so far."""
 
     def __init__(self) -> None:
@@ -209,7 +209,8 @@ class Conversation:
         self.counts[direction] += 1
         self.sizes[direction] += row.bytes
         if row.request is not None and row.latency_ms is not None:
-            self.latencies.setdefault(name_request(row.request), Latencies()).ms.append(row.latency_ms)
+            asked = "prompt" if row.request.kind == "user" else row.request.detail or row.request.kind
+            self.latencies.setdefault(asked, Latencies()).ms.append(row.latency_ms)
         if row.kind == NOT_JSON:
             self.not_json.append(row.number)
         row.unknown = self._check.find_unknown(row.line, row.request.line if row.request else None)
@@ -245,10 +246,6 @@ class Conversation:
             "unknown": msgspec.to_builtins(list(self.unknown.values())),
             "not_json": self.not_json,
         }
-
-
-def name_request(row: WireRow) -> str:
-    return "prompt" if row.kind == "user" else row.detail or row.kind
 
 
 def name_message(row: WireRow) -> str:
@@ -287,7 +284,7 @@ class TextView:
         target = WAITING_FOR[row.direction]
         return f"{now:9.3f} s … #{row.number} {self.clean(row.title)} has waited {now - row.time:.0f} s for {target}"
 
-    def format_summary(self, conversation: Conversation, ending: str) -> Iterator[str]:
+    def format_summary(self, conversation: WireConversation, ending: str) -> Iterator[str]:
         counts, sizes = conversation.counts, conversation.sizes
         yield (
             f"{count(conversation.lines, 'line')} in {conversation.last_at:.1f} s: "

@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from parley.inspector.conversation import Conversation, TextView, WireRow
-from parley.inspector.recorder import CleanLines, LineSplitter
-from parley.inspector.recording import Direction, KeptLine
-from parley.inspector.redaction import WireRedactor
+from parley.inspector.conversation import TextView, WireConversation, WireRow
+from parley.inspector.recorder import LineFeed
 from parley.inspector.relay import CHUNK_BYTES, CLIENT, ENDED, ENGINE, FRAME, LOST, NUMBER, STARTED, STDERR
+from parley.stores.wire_recording import Direction, KeptLine, Record
+from parley.stores.wire_redaction import WireRedactor
 
 DIRECTIONS = {CLIENT: Direction.IN, ENGINE: Direction.OUT, STDERR: Direction.ERR}
 AGES_SECONDS = (5.0, 30.0, 120.0, 600.0, 3600.0)
@@ -39,7 +39,7 @@ class LineSink(Protocol):
         """Raises OSError."""
 
 
-class FrameReader:
+class CopyReader:
     """Reads frames of the relay."""
 
     def __init__(self, line: socket.socket) -> None:
@@ -63,25 +63,24 @@ class FrameReader:
             del self._data[: FRAME.size + size]
 
 
-class Observer:
+class LineObserver(LineFeed):
     def __init__(self, show: Callable[[str], None], sinks: list[LineSink], redactor: WireRedactor) -> None:
         """`show` writes a line of text."""
-        self.conversation = Conversation()
+        super().__init__(redactor, lambda line: self._write_to_sinks(lambda sink: sink.add(line)))
+        self.conversation = WireConversation()
         self.exit_code: int | None = None
         self._show = show
         self._sinks = sinks
         self._view = TextView(redactor.redact_text)
-        self._clean = CleanLines(redactor, self._keep)
-        self._splitter = LineSplitter()
         self._started = time.monotonic()
-        self._number = 1
+        self._last = 1
         """The line of the recording that was written last; the first is its header."""
         self._said: dict[int, int] = {}
         """How many warnings there were about each request without an answer."""
 
     def run(self, line: socket.socket) -> None:
         """Until the relay has ended."""
-        frames = FrameReader(line)
+        frames = CopyReader(line)
         while frames.is_open:
             for kind, at, data in frames.read(self._next_age()):
                 self._handle(kind, at, data)
@@ -97,29 +96,17 @@ class Observer:
         elif kind == ENDED:
             (self.exit_code,) = NUMBER.unpack(data)
         else:
-            self._receive(DIRECTIONS[kind], at - self._started, data)
+            self.receive(DIRECTIONS[kind], at - self._started, data)
 
-    def _receive(self, direction: Direction, at: float, data: bytes) -> None:
-        """Take bytes of a stream; empty bytes are its end."""
-        for line in self._splitter.feed(direction, data):
-            self._add(direction, at, line)
-        if not data:
-            self._add_rest(direction, at)
-            self._number += 1
-            self._clean.add(KeptLine(record=(self._number, at, direction, 0, None), data=b"", eof=True))
+    def _number(self, record: Record) -> Record:
+        self._last += 1
+        return (self._last, *record[1:])
 
-    def _add_rest(self, direction: Direction, at: float) -> None:
-        if rest := self._splitter.end(direction):
-            self._add(direction, at, rest, eol=False)
-
-    def _add(self, direction: Direction, at: float, data: bytes, *, eol: bool = True) -> None:
-        self._number += 1
-        row = self.conversation.add(self._number, at, direction, data)
+    def _add_line(self, direction: Direction, at: float, data: bytes, *, eol: bool = True) -> None:
+        self._last += 1
+        row = self.conversation.add(self._last, at, direction, data)
         self._show(self._view.format_line(row) + ("" if eol else "  (no newline)"))
-        self._clean.add(KeptLine(record=row.record, data=data, eol=eol))
-
-    def _keep(self, line: KeptLine) -> None:
-        self._write_to_sinks(lambda sink: sink.add(line))
+        self.add(KeptLine(record=row.record, data=data, eol=eol))
 
     def _write_to_sinks(self, write: Callable[[LineSink], None]) -> None:
         for sink in list(self._sinks):
@@ -132,8 +119,8 @@ class Observer:
     def _finish(self) -> None:
         now = time.monotonic() - self._started
         for direction in Direction:
-            self._add_rest(direction, now)
-        self._clean.flush()
+            self._end_line(direction, now)
+        self.flush()
         self.conversation.last_at = now
         if self.exit_code is not None:
             code = self.exit_code

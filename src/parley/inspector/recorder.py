@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from parley.inspector.recording import Direction, KeptLine, Record, WireHeader, WireRecorder, decode_line
-from parley.inspector.redaction import WireRedactor, clean_command
+from parley.stores.wire_recording import Direction, KeptLine, Record, WireHeader, WireRecorder, decode_line
+from parley.stores.wire_redaction import WireRedactor, clean_command
 from parley.transports.base import Transport
 from parley.version import __version__
 
@@ -87,30 +87,42 @@ def make_clean(line: KeptLine, record: Record) -> KeptLine:
     return KeptLine(record=record, data=data, eol=line.eol)
 
 
-class LineSplitter:
-    """Cuts the bytes of each direction into lines."""
+class LineFeed(CleanLines):
+    """The same for the bytes of each direction, which it cuts into lines."""
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: WireRedactor, deliver: Callable[[KeptLine], None]) -> None:
+        super().__init__(redactor, deliver)
         self._halves = {direction: bytearray() for direction in Direction}
 
-    def feed(self, direction: Direction, data: bytes) -> list[bytes]:
-        """The lines that the bytes complete, without their newlines."""
+    def receive(self, direction: Direction, at: float, data: bytes) -> None:
+        """Take bytes; empty bytes are the end of the stream."""
         half = self._halves[direction]
         whole, newline, rest = data.rpartition(b"\n")
-        if not newline:
-            half += data
-            return []
-        lines = (bytes(half) + whole).split(b"\n")
-        half[:] = rest
-        return lines
+        if newline:
+            for line in (bytes(half) + whole).split(b"\n"):
+                self._add_line(direction, at, line)
+            half.clear()
+        half += rest if newline else data
+        if not data:
+            self._end_line(direction, at)
+            self.add(KeptLine(record=self._number((0, at, direction, 0, None)), data=b"", eof=True))
 
-    def end(self, direction: Direction) -> bytes:
+    def _end_line(self, direction: Direction, at: float) -> None:
         """The rest of a stream that has ended, which has no newline."""
-        rest, self._halves[direction] = self._halves[direction], bytearray()
-        return bytes(rest)
+        half = self._halves[direction]
+        if half:
+            self._add_line(direction, at, bytes(half), eol=False)
+            half.clear()
+
+    def _add_line(self, direction: Direction, at: float, data: bytes, *, eol: bool = True) -> None:
+        record = self._number((0, at, direction, len(data), decode_line(data, direction)))
+        self.add(KeptLine(record=record, data=data, eol=eol))
+
+    def _number(self, record: Record) -> Record:
+        return record
 
 
-class ConversationRecorder:
+class ConversationRecorder(LineFeed):
     """Writes a recording of what is fed to it."""
 
     def __init__(
@@ -118,36 +130,28 @@ class ConversationRecorder:
     ) -> None:
         """`clock` returns seconds. Raises UsageError."""
         self._file = WireRecorder(path, header)
-        self._lines = CleanLines(redactor, self._file.add)
-        self._splitter = LineSplitter()
+        super().__init__(redactor, self._file.add)
         self._clock, self._started = clock, clock()
         self._is_open = True
 
     def feed(self, direction: Direction, data: bytes) -> None:
         """Raises OSError."""
-        for line in self._splitter.feed(direction, data):
-            self._add(direction, line)
+        if self._is_open and data:
+            self.receive(direction, self._clock() - self._started, data)
 
     def end_stream(self, direction: Direction) -> None:
         """Raises OSError."""
-        if rest := self._splitter.end(direction):
-            self._add(direction, rest, eol=False)
-        self._add(direction, b"", eof=True)
+        if self._is_open:
+            self.receive(direction, self._clock() - self._started, b"")
 
     def end(self, exit_code: int | None) -> None:
         """Close the recording; without an exit code it is a cut one. Raises OSError."""
         if self._is_open:
             self._is_open = False
-            self._lines.flush()
+            self.flush()
             if exit_code is not None:
                 self._file.end(self._clock() - self._started, exit_code)
             self._file.close()
-
-    def _add(self, direction: Direction, data: bytes, *, eol: bool = True, eof: bool = False) -> None:
-        if self._is_open:
-            at = self._clock() - self._started
-            record = (0, at, direction, len(data), None if eof else decode_line(data, direction))
-            self._lines.add(KeptLine(record=record, data=data, eol=eol, eof=eof))
 
 
 class RecordedTransport:

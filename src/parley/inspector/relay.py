@@ -102,7 +102,7 @@ class CopyPipe:
         return wait_for(self, select.POLLIN, until - time.monotonic())
 
 
-class Channel:
+class RelayChannel:
     """One direction: what is read from a descriptor is written to another before more is read."""
 
     def __init__(self, kind: int, source: int, sink: int, *, closes_sink: bool = True) -> None:
@@ -173,9 +173,9 @@ class Relay:
         assert engine.stderr is not None
         os.set_blocking(engine.stdin.fileno(), False)
         self._channels = [
-            Channel(CLIENT, 0, os.dup(engine.stdin.fileno())),
-            Channel(ENGINE, os.dup(engine.stdout.fileno()), take_pipe(1)),
-            Channel(STDERR, os.dup(engine.stderr.fileno()), 2, closes_sink=False),
+            RelayChannel(CLIENT, 0, os.dup(engine.stdin.fileno())),
+            RelayChannel(ENGINE, os.dup(engine.stdout.fileno()), take_pipe(1)),
+            RelayChannel(STDERR, os.dup(engine.stderr.fileno()), 2, closes_sink=False),
         ]
         for stream in (engine.stdin, engine.stdout, engine.stderr):
             stream.close()
@@ -226,7 +226,7 @@ class Relay:
             self._copies.push()
         return bool(ready.keys() - {self._signals})
 
-    def _handle_sink(self, channel: Channel, found: int) -> None:
+    def _handle_sink(self, channel: RelayChannel, found: int) -> None:
         if found & select.POLLOUT and channel.is_waiting:
             channel.push()
         elif found & (select.POLLERR | select.POLLHUP | select.POLLNVAL):

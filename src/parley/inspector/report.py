@@ -18,14 +18,16 @@ from typing import Any
 import msgspec
 
 from parley.errors import UsageError
-from parley.inspector.recording import KeptLine, Record
 from parley.protocol.base import Json
 from parley.protocol.schema import build_schema
+from parley.stores.wire_recording import KeptLine
+from parley.version import how_to_install
 from parley.workspace import private_files
 
 ENTRY = "views/report.js"
 STYLES = ("style.css", "views.css")
 IMPORT = re.compile(r"""(\b(?:from|import)\s*)(["'])(\.{1,2}/[^"']+)\2""")
+CONSOLE = files("parley") / "console"
 PREFIX = "console/"
 """What the names of modules in the import map start with."""
 TEXT_CHARS = 20_000
@@ -60,6 +62,8 @@ class ReportFile:
 
     def __init__(self, path: Path, command: list[str], started_at: str) -> None:
         """Raises UsageError. An existing file is not touched."""
+        if not CONSOLE.is_dir():
+            raise UsageError(f"HTML reports need the console, which is not installed: {how_to_install('server')}")
         try:
             self._file = private_files.open_file(path, private_files.NEW, make_folders=False)
         except FileExistsError:
@@ -76,7 +80,7 @@ class ReportFile:
     def add(self, line: KeptLine) -> None:
         if line.eof:
             return
-        data = msgspec.json.encode(cut_record(line.record))
+        data = msgspec.json.encode((*line.record[:4], cut_texts(line.record[4])))
         if self._size + len(data) > REPORT_BYTES:
             self._recording["left_out"] += 1
             return
@@ -96,9 +100,11 @@ class ReportFile:
 
 def build_report(recording: Json) -> bytes:
     """The page. `recording`: command, started_at, ended_at, exit_code, left_out, and the records as lines."""
-    root = files("parley") / "console"
-    modules = {PREFIX + name: to_data_url(text) for name, text in collect_modules(root)}
-    styles = "\n".join((root / name).read_text(encoding="utf-8") for name in STYLES)
+    modules = {
+        PREFIX + name: f"data:text/javascript;base64,{base64.b64encode(text.encode()).decode()}"
+        for name, text in collect_modules(CONSOLE)
+    }
+    styles = "\n".join((CONSOLE / name).read_text(encoding="utf-8") for name in STYLES)
     return PAGE.format(
         policy=POLICY,
         styles=styles,
@@ -114,7 +120,7 @@ def collect_modules(root: Traversable, entry: str = ENTRY) -> Iterator[tuple[str
     waiting, done = [entry], {entry}
     while waiting:
         name = waiting.pop()
-        text = (root / name).read_text(encoding="utf-8")
+        text = (CONSOLE / name).read_text(encoding="utf-8")
         for found in IMPORT.finditer(text):
             if (other := resolve(name, found[3])) not in done:
                 done.add(other)
@@ -126,17 +132,9 @@ def resolve(base: str, target: str) -> str:
     return posixpath.normpath(posixpath.join(posixpath.dirname(base), target))
 
 
-def to_data_url(text: str) -> str:
-    return "data:text/javascript;base64," + base64.b64encode(text.encode()).decode()
-
-
 def embed(value: Any) -> str:
     """JSON that a browser reads as the text of a script element: without the start of any tag."""
     return msgspec.json.encode(value).decode().replace("<", "\\u003c")
-
-
-def cut_record(record: Record) -> Record:
-    return (*record[:4], cut_texts(record[4]))
 
 
 def cut_texts(value: Any) -> Any:

@@ -13,8 +13,9 @@ from typing import Any, Self
 
 import msgspec
 
-from parley.inspector.recording import WireRecording, decode_line
+from parley.models.script import text_in
 from parley.protocol.base import Json, Struct
+from parley.stores.wire_recording import WireRecording, decode_line
 
 SHOWN_CHARS = 100
 
@@ -255,17 +256,11 @@ def block_event(block: Json) -> ConversationEvent | None:
                 kind="tool", id=str(block.get("id")), name=str(block.get("name")), input=block.get("input") or {}
             )
         case "tool_result":
-            text = text_of(block.get("content"))
+            text = text_in(block.get("content"))
             return ConversationEvent(
                 kind="tool_result", id=str(block.get("tool_use_id")), text=text, is_error=block.get("is_error") is True
             )
     return None
-
-
-def text_of(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return "" if content is None else str(content)
 
 
 def contains_input(found: Json, wanted: Json) -> bool:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from parley.errors import UsageError
+from parley.errors import UsageError, explain_os_errors
 from parley.settings.base import printable
 
 MARK = "# Written by parley; it may be replaced by the same command."
@@ -22,13 +22,11 @@ MARK = "# Written by parley; it may be replaced by the same command."
 def write_launcher(path: Path, words: Sequence[str]) -> None:
     """Write the script. Only a file that was written by this function is replaced. Raises UsageError."""
     shown = printable(str(path))
-    try:
+    with explain_os_errors(f"cannot write {shown}", UsageError):
         if os.path.lexists(path) and not is_launcher(path):
             raise UsageError(f"{shown} exists and is not replaced; remove it, or name another file")
         path.unlink(missing_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o755)
-    except OSError as exc:
-        raise UsageError(f"cannot write {shown}: {exc.strerror}") from None
     with open(file, "w", encoding="utf-8", errors="surrogateescape") as script:
         script.write(f'#!/bin/sh\n{MARK}\nexec {shlex.join([sys.executable, "-P", "-m", "parley", *words])} "$@"\n')
 

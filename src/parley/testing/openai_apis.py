@@ -7,7 +7,7 @@ Requests are converted to the Messages API, answers from it. The client sides ar
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -34,43 +34,62 @@ class _StreamOptions(Struct, frozen=True):
     include_usage: bool = False
 
 
-class _ChatBody(Struct, frozen=True, kw_only=True):
+class _Body(Struct, frozen=True, kw_only=True):
     model: str
-    messages: list[Json]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
     stream: bool | None = False
     stream_options: _StreamOptions | None = None
     tools: list[Json] = []
 
 
-class _ResponsesBody(Struct, frozen=True, kw_only=True):
-    model: str
+class _ChatBody(_Body, frozen=True, kw_only=True):
+    messages: list[Json]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+
+
+class _ResponsesBody(_Body, frozen=True, kw_only=True):
     input: str | list[Json]
     instructions: str | None = None
     max_output_tokens: int | None = None
-    stream: bool | None = False
-    tools: list[Json] = []
 
 
-class ChatCompletionsApi:
+class OpenAiApi:
+    """What the two APIs share."""
+
+    body: ClassVar[type[_Body]]
+    item: ClassVar[str]
+    """What an error calls an item of the conversation."""
+
     def read(self, raw: bytes) -> ApiRequest:
         try:
-            body = msgspec.json.decode(raw, type=_ChatBody)
-            system = [block for one in body.messages if is_system(one) for block in convert_content(one.get("content"))]
-            request = ModelRequest(
-                model=body.model,
-                system=system,
-                messages=convert_messages(body.messages),
-                tools=[tool.get("function") or tool for tool in body.tools],
-                max_tokens=body.max_completion_tokens or body.max_tokens or 0,
-            )
+            body = msgspec.json.decode(raw, type=self.body)
+            request = self.convert(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
             raise request_error(400, str(exc)) from None
         except (KeyError, TypeError, AttributeError) as exc:
-            raise request_error(400, f"invalid message: {exc!r}") from None
+            raise request_error(400, f"invalid {self.item}: {exc!r}") from None
         return ApiRequest(
             request, bool(body.stream), body.stream_options is not None and body.stream_options.include_usage
+        )
+
+    def convert(self, body: Any) -> ModelRequest:
+        raise NotImplementedError
+
+    def error(self, exc: ModelError) -> Json:
+        return {"error": {"message": exc.message, "type": exc.kind or "api_error", "param": None, "code": None}}
+
+
+class ChatCompletionsApi(OpenAiApi):
+    body, item = _ChatBody, "message"
+
+    def convert(self, body: _ChatBody) -> ModelRequest:
+        system = [block for one in body.messages if is_system(one) for block in convert_content(one.get("content"))]
+        return ModelRequest(
+            model=body.model,
+            system=system,
+            messages=convert_messages(body.messages),
+            tools=[tool.get("function") or tool for tool in body.tools],
+            max_tokens=body.max_completion_tokens or body.max_tokens or 0,
         )
 
     async def encode_events(
@@ -103,9 +122,6 @@ class ChatCompletionsApi:
         }
         head = {"id": message["id"], "object": "chat.completion", "created": 0, "model": message["model"]}
         return {**head, "choices": [choice], "usage": chat_usage(message["usage"])}
-
-    def error(self, exc: ModelError) -> Json:
-        return {"error": {"message": exc.message, "type": exc.kind or "api_error", "param": None, "code": None}}
 
 
 class ChunkEncoder:
@@ -232,24 +248,19 @@ def chat_usage(usage: Json) -> Json:
     }
 
 
-class ResponsesApi:
-    def read(self, raw: bytes) -> ApiRequest:
-        try:
-            body = msgspec.json.decode(raw, type=_ResponsesBody)
-            items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
-            system = [{"type": "text", "text": body.instructions}] if body.instructions else []
-            request = ModelRequest(
-                model=body.model,
-                system=[*system, *(block for item in items if is_system(item) for block in convert_parts(item))],
-                messages=convert_items(items),
-                tools=[tool for tool in body.tools if tool.get("type") == "function"],
-                max_tokens=body.max_output_tokens or 0,
-            )
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-            raise request_error(400, str(exc)) from None
-        except (KeyError, TypeError, AttributeError) as exc:
-            raise request_error(400, f"invalid input item: {exc!r}") from None
-        return ApiRequest(request, bool(body.stream))
+class ResponsesApi(OpenAiApi):
+    body, item = _ResponsesBody, "input item"
+
+    def convert(self, body: _ResponsesBody) -> ModelRequest:
+        items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
+        system = [{"type": "text", "text": body.instructions}] if body.instructions else []
+        return ModelRequest(
+            model=body.model,
+            system=[*system, *(block for item in items if is_system(item) for block in convert_parts(item))],
+            messages=convert_items(items),
+            tools=[tool for tool in body.tools if tool.get("type") == "function"],
+            max_tokens=body.max_output_tokens or 0,
+        )
 
     async def encode_events(
         self, events: AsyncIterator[ModelEvent], request: ApiRequest
@@ -273,9 +284,6 @@ class ResponsesApi:
             if (item := output_item(block, f"item_{at}_{message['id']}")) is not None
         ]
         return response_json(message, output, message["stop_reason"], message["usage"])
-
-    def error(self, exc: ModelError) -> Json:
-        return {"error": {"message": exc.message, "type": exc.kind or "api_error", "param": None, "code": None}}
 
 
 class ResponseEncoder:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from itertools import count
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if file_path not in [Path(file).absolute() for file in parent.config.getoption(EVALS)]:
         return None
-    from parley.testing.eval_items import EvalFile
+    from parley.testing import EvalFile
 
     collector: pytest.Collector = EvalFile.from_parent(parent, path=file_path)
     return collector
@@ -129,21 +129,15 @@ def model_server() -> Iterator[Start]:
 @pytest.fixture
 def fake_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
     """`fake_claude(scenario)`: the path of an executable that plays a scenario, given as a file or as TOML."""
-    from parley.testing.fake.scenario import load_scenario
-    from parley.testing.launcher_script import write_launcher
-
-    numbers = count(1)
+    from parley.testing import load_scenario
 
     def install(scenario: str | os.PathLike[str]) -> str:
-        folder = tmp_path / f"fake-{next(numbers)}"
-        folder.mkdir()
         path = Path(scenario)
         if isinstance(scenario, str) and "\n" in scenario:
-            path = folder / "scenario.toml"
+            path = Path(tempfile.mkdtemp(dir=tmp_path), "scenario.toml")
             path.write_text(scenario, encoding="utf-8")
         load_scenario(path)  # a mistake fails the test here, and not in its client
-        write_launcher(folder / "claude", ["fake", str(path.absolute()), "--"])
-        return str(folder / "claude")
+        return write_claude(tmp_path, "fake", path)
 
     return install
 
@@ -151,19 +145,22 @@ def fake_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
 @pytest.fixture
 def replayed_claude(tmp_path: Path) -> Callable[[str | os.PathLike[str]], str]:
     """`replayed_claude(recording)`: the path of an executable that replays the engine of a recording."""
-    from parley.inspector.recording import read_wire_recording
-    from parley.testing.launcher_script import write_launcher
-
-    numbers = count(1)
+    from parley.stores.wire_recording import read_wire_recording
 
     def install(recording: str | os.PathLike[str]) -> str:
         read_wire_recording(recording)
-        folder = tmp_path / f"replay-{next(numbers)}"
-        folder.mkdir()
-        write_launcher(folder / "claude", ["replay", str(Path(recording).absolute()), "--"])
-        return str(folder / "claude")
+        return write_claude(tmp_path, "replay", Path(recording))
 
     return install
+
+
+def write_claude(tmp_path: Path, command: str, file: Path) -> str:
+    """Write an executable that runs a command with a file, in a folder of its own."""
+    from parley.testing.launcher_script import write_launcher
+
+    path = Path(tempfile.mkdtemp(dir=tmp_path, prefix=f"{command}-"), "claude")
+    write_launcher(path, [command, str(file.absolute()), "--"])
+    return str(path)
 
 
 @pytest.fixture(scope="session")

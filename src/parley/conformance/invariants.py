@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from parley.conformance.driver import SECRET
-from parley.conformance.registry import EVERY, check, checks
 from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_blocks, kind_of, need, shown
 
 LINE_LIMIT_CHARS = 1 << 20
 """The longest line that the official Python SDK reads by default."""
+REQUIRED = ("subtype", "is_error", "duration_ms", "duration_api_ms", "num_turns", "session_id")
 PLAIN = ("print-text", "prompt-on-stdin", "version", "dialect-")
 """Scenarios whose output is not in stream-json."""
 
 
-def is_plain(log: ScenarioLog) -> bool:
-    return log.scenario.startswith(PLAIN)
+def in_stream_json(judge: Callable[[ScenarioLog], None]) -> Callable[[ScenarioLog], None]:
+    """Judge only scenarios whose output is in stream-json."""
+    return lambda log: None if log.scenario.startswith(PLAIN) else judge(log)
 
 
+@in_stream_json
 def json_lines(log: ScenarioLog) -> None:
-    if not is_plain(log):
-        for entry in log.entries:
-            need(entry.sent or entry.message is not None, entry.raw)
+    for entry in log.entries:
+        need(entry.sent or entry.message is not None, entry.raw)
 
 
 def line_length(log: ScenarioLog) -> None:
@@ -27,11 +30,10 @@ def line_length(log: ScenarioLog) -> None:
     need(longest < LINE_LIMIT_CHARS, f"a line of {longest} characters")
 
 
+@in_stream_json
 def one_session_id(log: ScenarioLog) -> None:
-    if is_plain(log):
-        return
-    for number in range(len(log.runs)):
-        lines = [line for line in log.received(number) if not str(line.get("type")).startswith("control_")]
+    for received in log.received_by_run():
+        lines = [line for line in received if not str(line.get("type")).startswith("control_")]
         reset = any(line.get("type") == "conversation_reset" for line in lines)
         ids = [
             str(line.get("session_id")) for line in lines if line.get("type") not in ("keep_alive", "transcript_mirror")
@@ -44,12 +46,11 @@ def one_session_id(log: ScenarioLog) -> None:
         need(all(len(each) == 36 for each in ids), f"a session id that is not a uuid: {ids[:1]}")
 
 
+@in_stream_json
 def own_uuid(log: ScenarioLog) -> None:
-    if is_plain(log):
-        return
     wanted = ("system", "assistant", "user", "result", "stream_event")
-    for number in range(len(log.runs)):
-        lines = [line for line in log.received(number) if line.get("type") in wanted]
+    for received in log.received_by_run():
+        lines = [line for line in received if line.get("type") in wanted]
         for line in lines:
             need(isinstance(line.get("uuid"), str), f"`{kind_of(line)}` without uuid: {shown(line)}")
         ids = [line["uuid"] for line in lines if not line.get("isReplay")]
@@ -66,9 +67,8 @@ def no_leftovers(log: ScenarioLog) -> None:
     need(not log.leftovers, f"still running: {log.leftovers}")
 
 
+@in_stream_json
 def control_answers(log: ScenarioLog) -> None:
-    if is_plain(log):
-        return
     requests = [entry.message for entry in log.entries if entry.sent and entry.kind.startswith("control_request")]
     sent = {message.get("request_id") for message in requests if message is not None}
     answered = []
@@ -84,13 +84,14 @@ def control_answers(log: ScenarioLog) -> None:
     need(set(answered) == sent, f"{len(sent - set(answered))} without an answer; {log.summary()}")
 
 
+@in_stream_json
 def tool_pairs(log: ScenarioLog) -> None:
-    if is_plain(log) or log.scenario in UNPAIRED:
+    if log.scenario in UNPAIRED:
         return
-    for number in range(len(log.runs)):
+    for received in log.received_by_run():
         calls: list[str] = []
         results: list[str] = []
-        for line in log.received(number):
+        for line in received:
             for block in content_blocks(line):
                 if block["type"] == "tool_use" and line["type"] == "assistant":
                     calls.append(str(block.get("id")))
@@ -114,16 +115,15 @@ def asks_in_order(log: ScenarioLog) -> None:
             need(request.get("tool_use_id") in seen, f"asked before its tool_use line: {shown(request)}")
 
 
+@in_stream_json
 def no_error_line(log: ScenarioLog) -> None:
-    if not is_plain(log):
-        for line in log.received():
-            need(line.get("type") not in ("error", "end"), line)
-        need(not log.asked("sdk_control_interrupt"), "sdk_control_interrupt was sent")
+    for line in log.received():
+        need(line.get("type") not in ("error", "end"), line)
+    need(not log.asked("sdk_control_interrupt"), "sdk_control_interrupt was sent")
 
 
+@in_stream_json
 def result_last(log: ScenarioLog) -> None:
-    if is_plain(log):
-        return
     for number in range(len(log.runs)):
         is_over = False
         for line in log.received(number):
@@ -138,53 +138,17 @@ def result_last(log: ScenarioLog) -> None:
                 raise Mismatch(f"an assistant line after its result; {log.summary(number)}")
 
 
+@in_stream_json
 def lists(log: ScenarioLog) -> None:
-    if is_plain(log):
-        return
     for line in log.all("assistant"):
         message = line.get("message")
         need(isinstance(message, dict) and isinstance(message.get("content"), list), shown(line))
         need(isinstance(message, dict) and isinstance(message.get("model"), str), shown(line))
 
 
+@in_stream_json
 def result_fields(log: ScenarioLog) -> None:
-    if is_plain(log):
-        return
     for line in log.all("result"):
-        missing = [name for name in ("subtype", "is_error", "duration_ms", "duration_api_ms", "num_turns", "session_id")
-                   if name not in line]  # fmt: skip
+        missing = [name for name in REQUIRED if name not in line]
         need(not missing, f"without {missing}: {shown(line)}")
         need(line["is_error"] or isinstance(line.get("result"), str), f"a good result without text: {shown(line)}")
-
-
-checks(
-    EVERY,
-    check("every.json-lines framing.Line-one-JSON-object framing.Non-JSON-on-stdout framing.bad-JSON",
-          "messages.md §1; users.md U-1.4",
-          "every line on stdout is one JSON object", json_lines),
-    check("every.line-length framing.Max-line-length", "messages.md §1", "no line is longer than 1 MiB", line_length),
-    check("every.session-id result.session_id assistant.session_id init.session_id+uuid", "traces README, fields",
-          "all lines of a process have one session id, a uuid; control messages have none", one_session_id),
-    check("every.uuid assistant.uuid result.uuid user.uuid stream_event.uuid", "traces README, fields",
-          "every line except control messages has a uuid of its own", own_uuid),
-    check("every.no-secret env.ANTHROPIC_API_KEY", "users.md §13, U-14.2",
-          "the API key is not on stdout or stderr", no_secret),
-    check("every.no-leftovers silence.close", "users.md U-6.1", "no process survives the engine", no_leftovers),
-    check("every.control-answers envelope.success envelope.error out.control_response in.control_request",
-          "control.md §1",
-          "every control request is answered once, with its own id inside `response`", control_answers),
-    check("every.tool-pairs out.user block.tool_use block.tool_result tool_fact.parallel-calls "
-          "user.parent_tool_use_id", "messages.md §4; traces README, fact 6",
-          "a tool result names a call that came before it, and each call has one result", tool_pairs),
-    check("every.asks-in-order ask.can_use_tool can_use_tool.tool_use_id", "users.md §3, trap 7",
-          "can_use_tool comes after the tool_use line that it is about", asks_in_order),
-    check("every.no-error-line top.error out.error ask.sdk_control_interrupt", "messages.md §9, §12",
-          "no top-level `error` line and no sdk_control_interrupt: both end clients", no_error_line),
-    check("every.result-last out.result", "messages.md §11",
-          "after a `result`, no assistant line before the next `system/init`", result_last),
-    check("every.lists assistant.message.content assistant.message.model", "messages.md §12",
-          "the content of every assistant line is a list, and its message names a model", lists),
-    check("every.result-fields result.subtype result.is_error result.duration_ms result.duration_api_ms "
-          "result.num_turns result.session_id", "messages.md §7",
-          "every result has the six fields without which the official Python SDK raises", result_fields),
-)  # fmt: skip

@@ -1,1 +1,0 @@
-"""A fake engine that plays a scenario file: `parley fake`, and `scenario_wire` for tests in one process."""
