@@ -223,16 +223,11 @@ class AcpAgent:
 
         session = self._get(params.session_id)
         result = await session.prompt(convert_prompt(params.prompt))
-        if not session.title:
-            await self._find_title(session)
-        return result
-
-    async def _find_title(self, session: AcpSession) -> None:
-        """Send the title of a session, which it has after its first prompt."""
-        title = await self._host.find_title(session.id, session.cwd)
-        if title:
+        # A session has a title after its first prompt.
+        if not session.title and (title := await self._host.find_title(session.id, session.cwd)):
             session.title = title
             session.send_title()
+        return result
 
     async def cancel(self, params: schema.SessionParams) -> None:
         await self._get(params.session_id).cancel()

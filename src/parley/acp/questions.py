@@ -23,7 +23,7 @@ CANCELLED = "The user cancelled the turn."
 PLACES = {"session": "in this session", "localSettings": "in this project", "userSettings": "in all projects"}
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class PermissionChoice(Struct, frozen=True, kw_only=True):
     """One answer to a permission request."""
 
     id: str
@@ -45,11 +45,11 @@ class Choice(Struct, frozen=True, kw_only=True):
 # Tool calls.
 
 
-def permission_choices(suggestions: Sequence[PermissionUpdate]) -> list[Choice]:
+def permission_choices(suggestions: Sequence[PermissionUpdate]) -> list[PermissionChoice]:
     """Allow or reject this call, or all like it: as the engine's suggestions say."""
     groups = split_alternatives([update.to_dict() for update in suggestions])
     always = [
-        Choice(
+        PermissionChoice(
             id=f"allow_always_{number}",
             kind="allow_always",
             name=f"Always: {', '.join(map(describe_update, group))}",
@@ -59,7 +59,7 @@ def permission_choices(suggestions: Sequence[PermissionUpdate]) -> list[Choice]:
     ]
     rules = [rule for update in suggestions for rule in format_rules(update.to_dict())]
     never = [
-        Choice(
+        PermissionChoice(
             id="reject_always",
             kind="reject_always",
             name=f"Reject {', '.join(rules)} in this session",
@@ -67,9 +67,9 @@ def permission_choices(suggestions: Sequence[PermissionUpdate]) -> list[Choice]:
         )
     ]
     return [
-        Choice(id="allow_once", kind="allow_once", name="Allow"),
+        PermissionChoice(id="allow_once", kind="allow_once", name="Allow"),
         *always,
-        Choice(id="reject_once", kind="reject_once", name="Reject"),
+        PermissionChoice(id="reject_once", kind="reject_once", name="Reject"),
         *(never if rules else ()),
     ]
 
@@ -92,7 +92,7 @@ def format_rules(update: Json) -> list[str]:
     return [format_rule(rule["toolName"], rule.get("ruleContent")) for rule in update.get("rules") or ()]
 
 
-def read_choice(response: Any, choices: Sequence[Choice]) -> Choice | None:
+def read_choice(response: Any, choices: Sequence[PermissionChoice]) -> PermissionChoice | None:
     """The choice of the person; None if the request was cancelled. Raises ValueError for an invalid response."""
     try:
         outcome = msgspec.convert(response, PermissionResponse).outcome
@@ -109,13 +109,13 @@ def read_choice(response: Any, choices: Sequence[Choice]) -> Choice | None:
 # Plans.
 
 PLAN_CHOICES = [
-    Choice(id="acceptEdits", kind="allow_always", name="Yes, and accept all edits"),
-    Choice(id="default", kind="allow_once", name="Yes, and ask before each edit"),
-    Choice(id="plan", kind="reject_once", name="No, keep planning"),
+    PermissionChoice(id="acceptEdits", kind="allow_always", name="Yes, and accept all edits"),
+    PermissionChoice(id="default", kind="allow_once", name="Yes, and ask before each edit"),
+    PermissionChoice(id="plan", kind="reject_once", name="No, keep planning"),
 ]
 
 
-def plan_decision(plan: Plan, choice: Choice | None) -> PlanDecision:
+def plan_decision(plan: Plan, choice: PermissionChoice | None) -> PlanDecision:
     if choice is None:
         return plan.reject(CANCELLED)
     if choice.id == "acceptEdits":
@@ -125,13 +125,13 @@ def plan_decision(plan: Plan, choice: Choice | None) -> PlanDecision:
 
 # Questions of the model.
 
-SKIP = Choice(id="skip", kind="reject_once", name="Do not answer")
+SKIP = PermissionChoice(id="skip", kind="reject_once", name="Do not answer")
 
 
-def question_choices(question: Question) -> list[Choice]:
+def question_choices(question: Question) -> list[PermissionChoice]:
     """The choices of a question as answers to a permission request."""
     offered = [
-        Choice(id=f"choice_{number}", kind="allow_once", name=choice.label)
+        PermissionChoice(id=f"choice_{number}", kind="allow_once", name=choice.label)
         for number, choice in enumerate(question.choices, 1)
     ]
     return [*offered, SKIP]

@@ -14,7 +14,7 @@ from typing import Any
 
 from parley.acp import questions
 from parley.acp.host import Editor, SessionLink
-from parley.acp.questions import Choice
+from parley.acp.questions import PermissionChoice
 from parley.acp.tool_calls import describe_call, text_content
 from parley.acp.updates import UpdateTranslator
 from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, RpcError
@@ -338,8 +338,8 @@ class AcpSession:
         return PermissionResultAllow(updated_permissions=choice.updates or None)
 
     async def _request_permission(
-        self, call: ToolUse, choices: Sequence[Choice], content: Sequence[Json] = (), *, is_main: bool = True
-    ) -> Choice | None:
+        self, call: ToolUse, choices: Sequence[PermissionChoice], content: Sequence[Json] = (), *, is_main: bool = True
+    ) -> PermissionChoice | None:
         """The choice of the person; None if the turn was cancelled. Raises ValueError, RpcError, ConnectionError."""
         for update in self._translator.announce(call, is_main=is_main):
             self.send(update)

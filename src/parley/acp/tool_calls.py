@@ -106,13 +106,9 @@ def describe_result(call: ToolUse, result: ToolResult, detail: Any) -> Json:
     if traits.effect == "writes_files" and not failed:
         return {**update, **changed_lines(detail)}
     verbatim = traits.effect in VERBATIM and not failed
-    return {**update, "content": [*input_texts(call, traits), *result_content(result.content, verbatim=verbatim)]}
-
-
-def input_texts(call: ToolUse, traits: ToolTraits) -> list[Json]:
-    """The plan stays visible below its call."""
-    plan = call.input.get(traits.plan_field)
-    return [text_content(plan)] if isinstance(plan, str) else []
+    plan = call.input.get(traits.plan_field)  # stays visible below its call
+    shown = [text_content(plan)] if isinstance(plan, str) else []
+    return {**update, "content": [*shown, *result_content(result.content, verbatim=verbatim)]}
 
 
 def changed_lines(detail: Any) -> Json:

@@ -45,7 +45,7 @@ class EventMessage(Struct, frozen=True):
     id: str = ""
 
 
-class Event(Struct, frozen=True):
+class ShownEvent(Struct, frozen=True):
     """The parts of a stream event that are shown."""
 
     type: str
@@ -158,7 +158,7 @@ class UpdateTranslator:
     def _show_event(self, message: StreamEvent) -> list[Json]:
         if isinstance(message.parent_tool_use_id, str):
             return []
-        event = msgspec.json.decode(message.event, type=Event)
+        event = msgspec.json.decode(message.event, type=ShownEvent)
         if event.type == "message_start":
             self._message_id = event.message.id
         elif event.type == "content_block_start":

@@ -34,7 +34,7 @@ from parley.protocol.connection import Connection
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.dialects import DIALECT_EVENTS
 from parley.protocol.options import CliOptions
-from parley.stores.base import Entry, Log
+from parley.stores.base import Entry, Log, WrappedLog
 from parley.transports.base import Transport
 from parley.workspace import private_files
 
@@ -65,27 +65,23 @@ def parse_categories(text: str) -> frozenset[str]:
 
 def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog]:
     """Open the debug log; returns the config that writes to it, and the log. Raises UsageError."""
-    try:
-        folder = LaunchContext(options.replace(workspace=None), dict(os.environ), os.getcwd(), clock).config / "debug"
-        debug = open_debug_log(options, folder, config.identity.id, clock, warn)
-    except UsageError:
-        config.storage.log.close()
-        raise
-    return attach(config, debug), debug
-
-
-def open_debug_log(options: CliOptions, folder: Path, session_id: str, clock: Clock, to_stderr: Write) -> DebugLog:
-    """Open the debug log, by default in `folder`. Raises UsageError if it cannot be written."""
     categories = parse_categories(options.debug or "")
     if options.debug_to_stderr and options.debug_file is None:
-        return DebugLog(to_stderr, clock.now, categories - {"warning"})  # warnings already go to stderr
-    path = Path(options.debug_file) if options.debug_file else folder / f"{session_id}.txt"
+        debug = DebugLog(warn, clock.now, categories - {"warning"})  # warnings already go to stderr
+        return attach(config, debug), debug
     try:
+        launch = LaunchContext(options.replace(workspace=None), dict(os.environ), os.getcwd(), clock)
+        path = Path(options.debug_file or launch.config / "debug" / f"{config.identity.id}.txt")
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         file = private_files.open_file(path, flags, below=0 if options.debug_file else 1)
     except OSError as exc:
+        config.storage.log.close()
         raise UsageError(f"option '--debug-file': cannot write {path}: {exc.strerror}") from None
-    return DebugLog(DebugFile(file), clock.now, categories)
+    except UsageError:
+        config.storage.log.close()
+        raise
+    debug = DebugLog(DebugFile(file), clock.now, categories)
+    return attach(config, debug), debug
 
 
 class DebugFile:
@@ -149,29 +145,17 @@ class LoggedModel:
         await self._model.close()
 
 
-class LoggedLog(Log):
+class LoggedLog(WrappedLog):
     """A session log whose entries are also written to the debug log, by kind."""
 
     def __init__(self, log: Log, debug: DebugLog) -> None:
-        self._log = log
+        super().__init__(log)
         self._debug = debug
 
     def append(self, *entries: Entry) -> None:
-        self._log.append(*entries)
+        self.log.append(*entries)
         for entry in entries:
             self._debug.write("log", f"{entry.kind}{describe_entry(entry)}")
-
-    def sync(self) -> None:
-        self._log.sync()
-
-    async def wait_synced(self) -> None:
-        await self._log.wait_synced()
-
-    def entries(self, after: int = -1) -> Iterator[Entry]:
-        return self._log.entries(after)
-
-    def close(self) -> None:
-        self._log.close()
 
 
 def describe_entry(entry: Entry) -> str:

@@ -71,7 +71,7 @@ def connect(url: str) -> ClientConnection:
         from websockets.exceptions import WebSocketException
         from websockets.sync.client import connect
     except ModuleNotFoundError as exc:
-        raise UsageError(f"option '--sdk-url' needs {exc.name}: {how_to_install('gateway')}") from None
+        raise UsageError(f"option '--sdk-url' needs {exc.name}: {how_to_install('remote')}") from None
     token = os.environ.get(TOKEN_VARIABLE)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:

@@ -42,9 +42,9 @@ from parley.compose.registry import (
 from parley.compose.single_session import resolve_session
 from parley.engine.clock import Clock
 from parley.errors import SessionError, UsageError
-from parley.protocol.base import UNSET, Json, Message, Refused, Struct, UnsetType
-from parley.protocol.connection import Connection, Role
-from parley.protocol.dialects.base import Reply
+from parley.protocol.base import UNSET, Json, Message, Refused, Role, Struct, UnsetType
+from parley.protocol.connection import Connection
+from parley.protocol.dialects.base import Reply, detect
 from parley.protocol.framing import BOM, INBOUND_CAP
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
 from parley.protocol.messages.conversation import User
@@ -74,25 +74,7 @@ def accept(options: CliOptions) -> PendingConnection | None:
     if not get_profile(options).over_stdio:
         connection = Connection(Role.ENGINE, make_dialect(options, clock))
         return PendingConnection(options, connection, connection.iter_messages(received))
-    return answer_without_session(options, clock, received)
-
-
-def with_dialect(options: CliOptions, received: bytes) -> CliOptions:
-    """Return the options with the dialect of the first line."""
-    from parley.protocol.dialects.detect import detect
-
-    line = next((line for line in split_lines(received) if line), b"")
-    name = detect(line, STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
-    over_stdio = load_dialect(name).profile.over_stdio
-    if options.dialect is None:  # `--stdio` alone allows only the dialects over stdio
-        return options.replace(dialect=name if over_stdio else STDIO_DIALECT)
-    if over_stdio:
-        return options.replace(dialect=name)
-    return options.replace(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
-
-
-def answer_without_session(options: CliOptions, clock: Clock, received: bytes) -> PendingConnection | None:
-    """Answer messages until one needs a session. Raises UsageError."""
+    # Answer messages until one needs a session.
     received = received or next(chunks(), b"")
     if not received:
         return None
@@ -111,6 +93,19 @@ def answer_without_session(options: CliOptions, clock: Clock, received: bytes) -
             return PendingConnection(options, connection, iter([HostThere()]))
         preload()
     return None
+
+
+def with_dialect(options: CliOptions, received: bytes) -> CliOptions:
+    """Return the options with the dialect of the first line."""
+
+    line = next((line for line in split_lines(received) if line), b"")
+    name = detect(line, STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
+    over_stdio = load_dialect(name).profile.over_stdio
+    if options.dialect is None:  # `--stdio` alone allows only the dialects over stdio
+        return options.replace(dialect=name if over_stdio else STDIO_DIALECT)
+    if over_stdio:
+        return options.replace(dialect=name)
+    return options.replace(dialect=name, input_format="stream-json", output_format="stream-json", verbose=True)
 
 
 def iter_message_batches(connection: Connection, received: bytes) -> Iterator[Iterator[Message]]:

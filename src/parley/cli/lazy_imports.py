@@ -55,9 +55,9 @@ LOCK = RLock()
 
 def defer() -> None:
     """Defer modules that are imported from now on. Loaded modules are not changed."""
-    if LazyFinder in sys.meta_path:
+    if LazyLoader in sys.meta_path:
         return
-    sys.meta_path.insert(0, LazyFinder)
+    sys.meta_path.insert(0, LazyLoader)
     import_without(ABSENT, "msgspec")
 
 
@@ -73,8 +73,11 @@ def import_without(absent: str, name: str) -> None:
             sys.modules[absent] = loaded
 
 
-class LazyFinder:
-    """Gives deferred modules a lazy loader."""
+class LazyLoader:
+    """Finds deferred modules, and wraps the loader of each until the module is used."""
+
+    def __init__(self, loader: Loader) -> None:
+        self.loader = loader
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, _target: ModuleType | None = None) -> ModuleSpec | None:
@@ -84,13 +87,6 @@ class LazyFinder:
         if spec is not None and spec.loader is not None:
             spec.loader = LazyLoader(spec.loader)  # type: ignore[assignment]
         return spec
-
-
-class LazyLoader:
-    """Wraps the loader of a module until the module is used."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
 
     def create_module(self, _spec: ModuleSpec) -> None:
         """Use the default module object."""

@@ -23,23 +23,20 @@ if TYPE_CHECKING:
     from parley.protocol.options import CliOptions, ParsedArgs
 
 SUBCOMMAND_NAMES = """
-    acp attach auth cluster completion config conform conform-client console doctor eval fake help host init inspect
-    install link man mcp memory model-server models permissions plugin plugins replay resident schema serve sessions tap
-    trust update upgrade workspace
+    acp agents attach auth auto-mode cluster completion config conform conform-client console context doctor eval
+    fake help host init inspect install link man mcp memory model-server models permissions plugin plugins project
+    purge replay resident schema serve sessions tap trust update upgrade workspace
 """
 SUBCOMMANDS = frozenset(SUBCOMMAND_NAMES.split())
 """The subcommands (`commands/catalog.py`), here because a start without one does not read the catalogue."""
 BACKGROUND = "Parley has no background sessions; `parley sessions list` lists sessions, `parley attach ID` follows one"
 CLOUD = "it is a service of Anthropic, which Parley does not use"
 REFUSED = {
-    "agents": BACKGROUND,
-    "auto-mode": "the mode auto has no configuration of its own; use `permissions` in settings",
     "daemon": BACKGROUND,
     "gateway": CLOUD,
     "import": "the configuration of other agents cannot be imported",
     "kill": BACKGROUND,
     "logs": BACKGROUND,
-    "purge": "use `parley sessions delete ID` to delete sessions",
     "rc": CLOUD,
     "remote-control": CLOUD,
     "respawn": BACKGROUND,
@@ -174,10 +171,10 @@ def main(argv: list[str]) -> int:
 
 
 def check_mistyped(word: str, parsed: ParsedArgs) -> None:
-    """Raises UnknownCommand if a person at a terminal probably mistyped the name of a subcommand."""
+    """Raises UnknownCommand if the name of a subcommand was probably mistyped, by a person or in a script."""
     options = parsed.options
     is_word = word.isascii() and word.replace("-", "").isalpha() and word.islower()
-    if not is_word or options.print or is_driven(options) or not (os.isatty(0) or os.isatty(1)):
+    if not is_word or options.print or is_driven(options) or options.output_format:
         return
     from shlex import quote
 
@@ -233,6 +230,8 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
         from parley.cli.commands.help import write_help
 
         return write_help()
+    if options.background:  # a client would take the end of the run for that of its start
+        raise UsageError(f"--bg is not available: {BACKGROUND}")
     if options.sdk_url is not None:
         return start_dialed_out(options, prompt, warned)
     over_stdio = options.stdio or (options.dialect is not None and serves_stdio(options))
@@ -243,7 +242,7 @@ def start(options: CliOptions, prompt: str, warned: tuple[str, ...] = ()) -> int
     check_formats(options, streaming_in, streaming_out)
     warn_of_visible_secrets(options)
     if not streaming_in and not prompt.strip() and can_ask_prompt(options) and can_converse(options):
-        from parley.cli.terminal.conversation import start_conversation
+        from parley.cli.conversation import start_conversation
 
         return start_conversation(options)
     if options.resume is not None and not options.resume.strip():
@@ -325,7 +324,7 @@ def can_ask_prompt(options: CliOptions) -> bool:
 
 def can_converse(options: CliOptions) -> bool:
     """Whether a conversation can be held at the terminal: a process in the background would be stopped."""
-    from parley.cli.terminal.keyboard import can_read_keys
+    from parley.terminal.interfaces.keyboard import can_read_keys
 
     return can_read_keys() and not (options.fork_session and not (options.resume or options.continue_conversation))
 
@@ -371,9 +370,9 @@ def read_prompt(prompt: str, options: CliOptions) -> str:
             from parley.cli.handshake import answer_interrupts
 
             with answer_interrupts(options) as woken:
-                data = read_stdin(needed=not prompt.strip(), woken=woken)
+                data = read_stdin(woken=woken)
         else:
-            data = read_stdin(needed=not prompt.strip())
+            data = read_stdin()
     except OSError as exc:
         raise UsageError(f"cannot read stdin: {exc.strerror}") from None
     if data is None:

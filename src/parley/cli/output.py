@@ -1,6 +1,6 @@
 """Print the result of a one-shot run as text or as one JSON document.
 
-See also: `terminal/` shows a run to a person (`is_for_person`).
+See also: `one_prompt.py` shows a run to a person (`is_for_person`).
 """
 
 from __future__ import annotations
@@ -8,18 +8,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from parley.cli.stdio import warn, write
-from parley.host import HostGone
-from parley.protocol.base import Json, Message, encode_json
-from parley.protocol.messages.control import ControlRequest
+from parley.host import NoHost
+from parley.protocol.base import Message, encode_json
 from parley.protocol.messages.dialects import DIALECT_EVENTS, CallDenied
-from parley.protocol.messages.requests import Request
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import ApiRetry
+from parley.protocol.messages.system import MODEL_SILENT, ApiRetry, Informational
 from parley.protocol.options import CliOptions
-from parley.settings.base import printable
 
 
 def is_for_person(options: CliOptions) -> bool:
@@ -32,44 +28,7 @@ def encode_lines(message: Message) -> list[bytes]:
     return [] if type(message) in DIALECT_EVENTS else [encode_json(message)]
 
 
-def denial_text(denial: CallDenied) -> str:
-    """Describe a denied call in one line, with the flags that would have allowed it."""
-    from parley.models.redaction import Redactor  # few calls are denied
-    from parley.permissions.rule import split_alternatives
-    from parley.sdk.runtime.wording import MAX_REASON_CHARS
-
-    redact = Redactor().redact_text
-    about, reason = printable(redact(denial.about)), printable(redact(denial.reason), MAX_REASON_CHARS)
-    alternatives = [
-        " ".join(flag for update in group for flag in update_flags(update))
-        for group in split_alternatives(denial.suggestions)
-    ]
-    flags = " or ".join(filter(None, alternatives))
-    # Flags that cannot be copied as they are shown are left out.
-    advice = f" To allow it: {flags}" if flags and flags == printable(redact(flags), MAX_REASON_CHARS) else ""
-    return f"denied: {denial.tool_name}{f' ({about})' if about else ''}: {reason}{advice}"
-
-
-def update_flags(update: Json) -> list[str]:
-    """The flags that have the effect of a permission update from the start."""
-    from shlex import quote
-
-    from parley.permissions.rule import format_rule
-
-    match update:
-        case {"type": "addRules", "behavior": "allow", "rules": rules}:
-            return [
-                "--allowedTools",
-                *(quote(format_rule(rule["toolName"], rule.get("ruleContent"))) for rule in rules),
-            ]
-        case {"type": "addDirectories", "directories": folders}:
-            return [part for folder in folders for part in ("--add-dir", quote(folder))]
-        case {"type": "setMode", "mode": mode}:
-            return ["--permission-mode", quote(mode)]
-    return []
-
-
-class ResultPrinter:
+class ResultPrinter(NoHost):
     """A `Host` that answers no requests. It prints the result when it is closed."""
 
     def __init__(
@@ -98,17 +57,12 @@ class ResultPrinter:
             from parley.sdk.runtime.wording import failure_reason, retry_text  # few calls fail
 
             warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")
+        elif isinstance(message, Informational) and message.tag == MODEL_SILENT and not self._as_json:
+            warn(message.content)
         elif isinstance(message, CallDenied) and not self._as_json:
+            from parley.cli.denials import denial_text  # few calls are denied
+
             warn(denial_text(message))
-
-    async def request(self, request: Request, request_id: str | None = None) -> Any:
-        raise HostGone("this run has no client that could answer")
-
-    async def drain(self) -> bool:
-        return True
-
-    def pending_requests(self) -> list[ControlRequest]:
-        return []
 
     @property
     def waits_for_all(self) -> bool:

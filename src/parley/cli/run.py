@@ -3,8 +3,8 @@
 `run_session` builds the session and serves it: for one prompt whose result is printed, for one prompt
 with a stream of messages, or for prompts that arrive on stdin.
 
-See also: `handshake.py` for messages before the session is opened, `output.py` for printing results, `terminal/` for
-the view of a person.
+See also: `handshake.py` for messages before the session is opened, `output.py` for printing results,
+`one_prompt.py` for the view of a person.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.errors import MissingPrompt, SessionError, StartRefused, UsageError
 from parley.host import Host
-from parley.protocol.base import UNSET, Message, Struct, UnsetType
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import UNSET, Message, Role, Struct, UnsetType
+from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import is_truthy
@@ -74,6 +74,14 @@ class SessionRun(Struct, frozen=True):
         return get_profile(self.options).over_stdio
 
 
+def make_run(options: CliOptions, pending: PendingConnection | None, warned: Sequence[str]) -> SessionRun:
+    """`pending`: a connection on which messages have already arrived. Raises UsageError."""
+    clock = Clock()
+    if pending is None:
+        return SessionRun(options, Connection(Role.ENGINE, make_dialect(options, clock)), clock, (), warned)
+    return SessionRun(options, pending.connection, clock, pending.messages, warned)
+
+
 def run_session(
     options: CliOptions, prompt: str | None, pending: PendingConnection | None = None, warned: Sequence[str] = ()
 ) -> int:
@@ -82,27 +90,19 @@ def run_session(
     `pending`: a connection on which messages have already arrived.
     `warned`: warnings about the command line, which a client that reads messages is sent.
     """
-    clock, environment = Clock(), dict(os.environ)
+    environment = dict(os.environ)
     erase()
-    if pending is None:
-        run = SessionRun(options, Connection(Role.ENGINE, make_dialect(options, clock)), clock)
-    else:
-        run = SessionRun(options, pending.connection, clock, pending.messages)
-    terminal = None
+    run = make_run(options, pending, warned)
+    clock, terminal = run.clock, None
     if prompt is not None and pending is None and is_for_person(options):
-        from parley.cli.terminal.run import TerminalRun
+        from parley.cli.one_prompt import TerminalRun
 
         terminal = TerminalRun(options, environment)
         options = terminal.options
     try:
         config = build_config(options, environment, clock, warned, warn if terminal is None else terminal.warn)
         config.workspace.processes.hides_engine = True
-        if wants_debug(options):
-            from parley.cli.debug import attach_debug
-
-            config, debug = attach_debug(options, config, clock)
-        else:
-            debug = None
+        config, debug = with_debug(options, config, clock)
         if terminal is not None and prompt is not None:
             return asyncio.run(terminal.run(config, prompt))
         if prompt is not None and options.output_format in (None, "text", "json"):
@@ -145,11 +145,11 @@ def build_config(
     try:
         cwd = working_directory()
         if options.worktree is None:
-            return Composer(options, environment, cwd, clock).make_config(warn, warned)
+            return Composer(options, environment, cwd, clock, warn=warn).make_config(warned)
         from parley.compose.setup.worktree import open_worktree
 
         with open_worktree(options, environment, cwd) as worktree:
-            return Composer(options, environment, cwd, clock, worktree).make_config(warn, warned)
+            return Composer(options, environment, cwd, clock, worktree, warn=warn).make_config(warned)
     except StartRefused as exc:
         raise OpenFailed(str(exc), exc.reason) from None
     except SessionError as exc:
@@ -158,8 +158,13 @@ def build_config(
         raise OpenFailed(f"cannot open the session: {exc.filename}: {exc.strerror}") from None
 
 
-def wants_debug(options: CliOptions) -> bool:
-    return options.debug is not None or options.debug_file is not None or options.debug_to_stderr
+def with_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog | None]:
+    """The config, writing to the debug log if the options ask for one. Raises UsageError."""
+    if options.debug is None and options.debug_file is None and not options.debug_to_stderr:
+        return config, None
+    from parley.cli.debug import attach_debug
+
+    return attach_debug(options, config, clock)
 
 
 def open_session(config: SessionConfig, host: Host) -> Session:
@@ -217,6 +222,11 @@ async def stream(run: SessionRun, config: SessionConfig, prompt: str | None, deb
             session.journal.close()
     finally:
         transport.close()
+    return finish(transport, stop)
+
+
+def finish(transport: StdioTransport, stop: SignalHandler) -> int:
+    """The exit code of a stream that has ended."""
     if transport.error is not None:
         warn(f"Error: cannot write stdout: {transport.error.strerror}")
         return stop.exit_code() or 1
@@ -247,16 +257,12 @@ async def serve_one(session: Session, prompt: str, transport: StdioTransport) ->
 def begin(session: Session, prompt: str) -> None:
     """Start with the prompt; without one, with the call that a hook deferred. Raises MissingPrompt."""
     if prompt.strip():
-        session.handle(user_message(prompt))
+        session.handle(User(message=UserContent(content=prompt)))
         return
-    if session.resumed_turn is None:
+    if session.recovery.turn is None:
         raise MissingPrompt("the session has no deferred tool call to continue with")
     session.servers.start()
     session.resume_turn()
-
-
-def user_message(prompt: str) -> User:
-    return User(message=UserContent(content=prompt))
 
 
 class SignalHandler:

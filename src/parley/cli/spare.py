@@ -8,7 +8,7 @@ settings, memory files, hooks and servers are read at the claim, and not before.
 A claim that is refused ends the process: the first prompt after it gets a result that says `not_claimed`.
 
 The settings that arrive while the process is parked are applied before the session is composed, the other requests
-after that (`Binder`).
+after that.
 
 See also: run.py runs a session without a claim.
 """
@@ -19,44 +19,39 @@ import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from parley.cli.handshake import PendingConnection
 from parley.cli.process_secrets import erase
 from parley.cli.run import (
     OpenFailed,
     SessionRun,
     SignalHandler,
     cannot_open,
+    finish,
     make_pump,
+    make_run,
     open_session,
-    wants_debug,
+    with_debug,
 )
 from parley.cli.stdio import warn
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
-from parley.compose.registry import make_dialect
-from parley.engine.clock import Clock
 from parley.engine.control.routes import find_handler
 from parley.engine.session.no_session import no_session_result
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.errors import ModelError, NotPossible, SessionError, UsageError
-from parley.host import Host
 from parley.protocol.base import UNSET, Message, Refused, Struct, to_builtins
-from parley.protocol.connection import Connection, Role
+from parley.protocol.connection import Connection
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId, Success
 from parley.protocol.messages.conversation import User
 from parley.protocol.options import MODES, CliOptions
 from parley.settings.base import SettingsWriteError
 from parley.transports.stdio import StdioTransport
-
-if TYPE_CHECKING:
-    from parley.cli.debug import DebugLog
-    from parley.cli.handshake import PendingConnection
-
 
 ANSWERED = frozenset(
     [
@@ -97,12 +92,9 @@ def run_spare(options: CliOptions, pending: PendingConnection | None = None, war
 
     `pending`: a connection on which the handshake has already arrived.
     """
-    clock, environment = Clock(), dict(os.environ)
+    environment = dict(os.environ)
     erase()
-    if pending is None:
-        run = SessionRun(options, Connection(Role.ENGINE, make_dialect(options, clock)), clock, (), warned)
-    else:
-        run = SessionRun(options, pending.connection, clock, pending.messages, warned)
+    run = make_run(options, pending, warned)
     try:
         return asyncio.run(serve_spare(run, environment))
     except OpenFailed as exc:
@@ -123,47 +115,43 @@ async def serve_spare(run: SessionRun, environment: dict[str, str]) -> int:
         if claim is None or parked.is_signaled:
             await transport.drain()
             return parked.exit_code() or int(spare.is_refused)
-        bound = claim.bound
-        with SignalHandler(bound.session, transport) as stop:
-            await serve(transport, bound.pump, bound.session, claim.received)
+        with SignalHandler(claim.session, transport) as stop:
+            await serve(transport, claim.pump, claim.session, claim.received)
             transport.close()
-            bound.session.journal.close()
+            claim.session.journal.close()
     finally:
         transport.close()
-    if transport.error is not None:
-        warn(f"Error: cannot write stdout: {transport.error.strerror}")
-        return stop.exit_code() or 1
-    return stop.exit_code()
+    return finish(transport, stop)
 
 
-class Claim(Struct, frozen=True):
-    """A claimed session, and the messages that arrived after the claim."""
+class ParkedPump(Pump):
+    """The connection of a parked session, which notes the requests that succeeded."""
 
-    bound: BoundSession
-    received: Iterator[Message]
-
-
-class AcceptedRequests:
-    """The client of a parked session, which notes the requests that succeeded."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self.ids: set[Any] = set()
+    def __init__(self, connection: Connection, transport: StdioTransport, new_id: Callable[[], str]) -> None:
+        super().__init__(connection, transport, new_id)
+        self.accepted: set[Any] = set()
 
     def send(self, *messages: Message) -> None:
         for message in messages:
             if isinstance(message, ControlResponse) and isinstance(message.response, Success):
-                self.ids.add(message.response.request_id)
-        self._host.send(*messages)
+                self.accepted.add(message.response.request_id)
+        super().send(*messages)
 
-    async def request(self, request: requests.Request, request_id: str | None = None) -> Any:
-        return await self._host.request(request, request_id)
 
-    async def drain(self) -> bool:
-        return await self._host.drain()
+class Claim(Struct, frozen=True):
+    """A claimed session, what it is served with, and the messages that arrived after the claim."""
 
-    def pending_requests(self) -> list[ControlRequest]:
-        return self._host.pending_requests()
+    session: Session
+    pump: Pump
+    received: Iterator[Message]
+
+
+class ClaimRefused(Exception):
+    """The process cannot become this session."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(f"{code}: {reason}")
+        self.code = code
 
 
 class Spare:
@@ -175,8 +163,7 @@ class Spare:
         self._clock = run.clock
         self._environment = environment
         self._transport = transport
-        self._pump = self._open_pump(None)
-        self._host = AcceptedRequests(self._pump)
+        self._pump = ParkedPump(run.connection, transport, run.clock.new_uuid)
         self._parked_at = run.clock.monotonic()
         self._asked: list[ControlRequest] = []
         """The requests so far, in order."""
@@ -184,11 +171,9 @@ class Spare:
         self._warned: set[str] = set()
         """Warnings while parked. The claimed session does not repeat them."""
         self._session_id = run.options.session_id or run.clock.new_uuid()
+        """The id of the session unless the claim names one."""
         self.is_refused = False
         self.session = self._park()
-
-    def _open_pump(self, debug: DebugLog | None) -> Pump:
-        return make_pump(self._run, self._transport, debug)
 
     def _park(self) -> Session:
         """The session that answers before the claim. Raises UsageError or OpenFailed."""
@@ -204,13 +189,15 @@ class Spare:
         )
         composer = Composer(parked, self._environment, working_directory(), self._clock)
         try:
-            config = composer.make_config(lambda text: None)  # the claimed session warns
+            config = composer.make_config()  # the claimed session warns
         except SessionError as exc:
             raise OpenFailed(str(exc)) from None
-        extensions = msgspec.structs.replace(config.extensions, mcp=None)
+        # A parked process starts no server.
+        servers = msgspec.structs.replace(config.extensions.mcp, specs=(), build_host_specs=lambda names, configs: ())
+        extensions = msgspec.structs.replace(config.extensions, mcp=servers)
         parked_config = msgspec.structs.replace(config, extensions=extensions, warn=self._warn_parked)
-        session = open_session(parked_config, self._host)
-        session.hooks.dispatcher = None
+        session = open_session(parked_config, self._pump)
+        session.hooks.disable()
         return session
 
     def _warn_parked(self, text: str) -> None:
@@ -260,7 +247,12 @@ class Spare:
     def _handle(self, message: Message, following: Iterator[Message]) -> bool:
         match message:
             case ControlRequest(request=panel_requests.ClaimSession()) if not self.is_refused:
-                return self._accept_claim(message, following)
+                try:
+                    self._claim = self._accept_claim(message, following)
+                except ClaimRefused as exc:
+                    self.is_refused = True
+                    self._send_failure(message.request_id, str(exc), exc.code)
+                return not self.is_refused
             case ControlRequest() if message.request.subtype not in ANSWERED:
                 self._send_failure(message.request_id, NOT_CLAIMED, "not_claimed")
             case User(uuid=uuid) | Refused(kind="user", uuid=uuid):
@@ -271,108 +263,85 @@ class Spare:
                 if isinstance(message, ControlRequest):
                     self._asked.append(message)
                 self._pump.handle_all([message], self.session)
-                self.session.hooks.dispatcher = None  # a parked process runs no hooks
+                self.session.hooks.disable()  # a parked process runs no hooks
         return False
-
-    def _accept_claim(self, message: ControlRequest, following: Iterator[Message]) -> bool:
-        """Become the session of a claim; returns whether that was possible."""
-        request: Any = message.request
-        accepted: list[Any] = [asked.request for asked in self._asked if asked.request_id in self._host.ids]
-        try:
-            binder = Binder(self._run, self._environment, self._session_id, self._warn_claimed)
-            bound = binder.bind(request, accepted, self._open_pump)
-        except ClaimRefused as exc:
-            self.is_refused = True
-            self._send_failure(message.request_id, str(exc), exc.code)
-            return False
-        session = bound.session
-        answer = panel_requests.ClaimAnswer(
-            cwd=session.config.cwd,
-            session_id=session.id,
-            parked_ms=round((self._clock.monotonic() - self._parked_at) * 1000),
-            sdk_mcp_settled=all(one.settled.is_set() for one in session.servers if one.spec.kind == "sdk"),
-            initialize=to_builtins(bound.initialized) if request.include_initialize is True else UNSET,
-        )
-        reply = Success(request_id=message.request_id, response=to_builtins(answer))
-        bound.pump.send(ControlResponse(response=reply))
-        session.resume_turn()
-        session.servers.start()
-        self._claim = Claim(bound, following)
-        return True
 
     def _send_failure(self, request_id: RequestId, text: str, code: str) -> None:
         self._pump.send(ControlResponse(response=Failure(request_id=request_id, error=text, error_code=code)))
 
+    # The claim.
 
-class ClaimRefused(Exception):
-    """The process cannot become this session."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(f"{code}: {reason}")
-        self.code = code
-
-
-class BoundSession(Struct, frozen=True):
-    """A claimed session and what it is served with."""
-
-    session: Session
-    pump: Pump
-    initialized: requests.InitializeAnswer
-    """The answer to the handshake of the claimed session."""
-
-
-class Binder:
-    """Composes the session of a claim."""
-
-    def __init__(
-        self, run: SessionRun, environment: dict[str, str], session_id: str, warn: Callable[[str], None]
-    ) -> None:
-        self._run = run
-        self._warn = warn
-        self._environment = environment
-        self._session_id = session_id
-        """The id of the session unless the claim names one."""
-
-    def bind(
-        self,
-        claim: panel_requests.ClaimSession,
-        accepted: Sequence[requests.Request],
-        open_pump: Callable[[DebugLog | None], Pump],
-    ) -> BoundSession:
-        """`accepted`: the requests that succeeded while the process was parked. Raises ClaimRefused."""
-        cwd = find_cwd(claim.cwd)
-        options = self._make_options(claim, cwd)
-        environment = {**self._environment, **check_variables(claim.env)}
-        initialize = merge_initialize(claim, accepted)
-        debug = None
+    def _accept_claim(self, message: ControlRequest, following: Iterator[Message]) -> Claim:
+        """Become the session of a claim. Raises ClaimRefused."""
+        request: Any = message.request
+        accepted: list[Any] = [asked.request for asked in self._asked if asked.request_id in self._pump.accepted]
+        # The last handshake, with what the claim adds to it.
+        claim = request
+        asked = [request for request in accepted if isinstance(request, requests.Initialize)]
+        sent = asked[-1] if asked else requests.Initialize()
+        prompts = [sent.appendSystemPrompt, claim.append_system_prompt]
+        text = "\n\n".join(prompt for prompt in prompts if isinstance(prompt, str) and prompt)
         try:
-            composer = Composer(options, environment, cwd, self._run.clock)
-            for request in accepted:
-                if isinstance(request, panel_requests.ApplyFlagSettings):
-                    composer.launch.settings.apply(request.settings)
-            check_project(composer, has_mode=self._has_mode(claim))
-            os.chdir(cwd)
-            config = composer.make_config(self._warn, self._run.warned)
-            config.workspace.processes.hides_engine = True
-            if wants_debug(options):
-                from parley.cli.debug import attach_debug
-
-                config, debug = attach_debug(options, config, self._run.clock)
-            pump = open_pump(debug)
-            session = open_session(config, pump)
-        except (UsageError, SessionError, SettingsWriteError, OSError) as exc:
-            raise ClaimRefused("claim_failed", str(exc)) from None
+            more = msgspec.convert(given(claim.agents, {}), dict[str, requests.AgentDefinition])
+        except msgspec.ValidationError as exc:
+            raise ClaimRefused("invalid_request", f"agents: {exc}") from None
+        agents = {**given(sent.agents, {}), **more}
+        servers = list(dict.fromkeys([*given(sent.sdkMcpServers, []), *given(claim.sdk_mcp_servers, [])]))
+        initialize = msgspec.structs.replace(
+            sent,
+            title=UNSET if isinstance(claim.title, str) else sent.title,  # that of the claim is an option
+            appendSystemPrompt=text or UNSET,
+            agents=agents or UNSET,
+            sdkMcpServers=servers or sent.sdkMcpServers,
+        )
+        initialize.__dict__["unknown_fields"] = sent.unknown_fields
+        session, pump = self._open_claimed(request, accepted)
         try:
             repeat(session, accepted)
-            set_mode(session, claim.permission_mode)
-            return BoundSession(session, pump, run_handler(session, initialize))
+            set_mode(session, request.permission_mode)
+            initialized = run_handler(session, initialize)
         except BaseException as exc:
             session.journal.close()
             if isinstance(exc, NotPossible | ModelError | UsageError):
                 raise ClaimRefused("claim_failed", str(exc)) from None
             raise
+        answer = panel_requests.ClaimAnswer(
+            cwd=session.config.cwd,
+            session_id=session.id,
+            parked_ms=round((self._clock.monotonic() - self._parked_at) * 1000),
+            sdk_mcp_settled=all(one.settled.is_set() for one in session.servers if one.spec.kind == "sdk"),
+            initialize=to_builtins(initialized) if request.include_initialize is True else UNSET,
+        )
+        reply = Success(request_id=message.request_id, response=to_builtins(answer))
+        pump.send(ControlResponse(response=reply))
+        session.resume_turn()
+        session.servers.start()
+        return Claim(session, pump, following)
 
-    def _make_options(self, claim: panel_requests.ClaimSession, cwd: str) -> CliOptions:
+    def _open_claimed(
+        self, claim: panel_requests.ClaimSession, accepted: Sequence[requests.Request]
+    ) -> tuple[Session, Pump]:
+        """Compose the session of a claim, as a cold start does. Raises ClaimRefused."""
+        cwd, own = find_cwd(claim.cwd), self._run.options
+        options = self._claimed_options(claim, cwd)
+        environment = {**self._environment, **check_variables(claim.env)}
+        has_mode = isinstance(claim.permission_mode, str) or own.permission_mode is not None or own.skip_permissions
+        try:
+            composer = Composer(options, environment, cwd, self._clock, warn=self._warn_claimed)
+            for request in accepted:
+                if isinstance(request, panel_requests.ApplyFlagSettings):
+                    composer.launch.settings.apply(request.settings)
+            check_project(composer, has_mode=has_mode)
+            os.chdir(cwd)
+            config = composer.make_config(self._run.warned)
+            config.workspace.processes.hides_engine = True
+            config, debug = with_debug(options, config, self._clock)
+            pump = make_pump(self._run, self._transport, debug)
+            return open_session(config, pump), pump
+        except (UsageError, SessionError, SettingsWriteError, OSError) as exc:
+            raise ClaimRefused("claim_failed", str(exc)) from None
+
+    def _claimed_options(self, claim: panel_requests.ClaimSession, cwd: str) -> CliOptions:
         """The options of the process with those of the claim. Raises ClaimRefused."""
         options, mode = self._run.options, given(claim.permission_mode, None)
         if mode is not None and mode not in MODES:
@@ -390,10 +359,6 @@ class Binder:
         if not (changes["resume"] or changes["session_id"] or options.continue_conversation):
             changes["session_id"] = self._session_id
         return options.replace(**changes)
-
-    def _has_mode(self, claim: panel_requests.ClaimSession) -> bool:
-        options = self._run.options
-        return isinstance(claim.permission_mode, str) or options.permission_mode is not None or options.skip_permissions
 
 
 def given(value: Any, default: Any) -> Any:
@@ -441,29 +406,6 @@ def check_project(composer: Composer, *, has_mode: bool) -> None:
         if found:
             reason = f"{layer.path} sets {', '.join(found)}, which takes effect only when a process starts"
             raise ClaimRefused("project_settings_not_claimable", f"{reason}; start a new process for this session")
-
-
-def merge_initialize(claim: panel_requests.ClaimSession, accepted: Sequence[requests.Request]) -> requests.Initialize:
-    """The last handshake, with what the claim adds to it. Raises ClaimRefused."""
-    asked = [request for request in accepted if isinstance(request, requests.Initialize)]
-    sent = asked[-1] if asked else requests.Initialize()
-    prompts = [sent.appendSystemPrompt, claim.append_system_prompt]
-    text = "\n\n".join(prompt for prompt in prompts if isinstance(prompt, str) and prompt)
-    try:
-        more = msgspec.convert(given(claim.agents, {}), dict[str, requests.AgentDefinition])
-    except msgspec.ValidationError as exc:
-        raise ClaimRefused("invalid_request", f"agents: {exc}") from None
-    agents = {**given(sent.agents, {}), **more}
-    servers = list(dict.fromkeys([*given(sent.sdkMcpServers, []), *given(claim.sdk_mcp_servers, [])]))
-    merged = msgspec.structs.replace(
-        sent,
-        title=UNSET if isinstance(claim.title, str) else sent.title,  # that of the claim is an option
-        appendSystemPrompt=text or UNSET,
-        agents=agents or UNSET,
-        sdkMcpServers=servers or sent.sdkMcpServers,
-    )
-    merged.__dict__["unknown_fields"] = sent.unknown_fields
-    return merged
 
 
 def repeat(session: Session, accepted: Sequence[requests.Request]) -> None:

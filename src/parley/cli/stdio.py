@@ -52,12 +52,8 @@ class StderrWriter:
         start = "\n" if self._is_partial else ""
         text = reveal(text) if os.isatty(self._descriptor) else text
         whole = f"{start}{note}{text}\n".encode(errors="replace")
-        left = self._push(whole)
-        self._lost = self._lost + 1 if left else 0
-        self._is_partial = bool(left) and (self._is_partial or len(left) < len(whole))
-
-    def _push(self, data: bytes) -> bytes:
-        """Write what fits; returns the rest."""
+        # Write what fits; returns the rest.
+        data = whole
         import select
 
         try:
@@ -67,7 +63,9 @@ class StderrWriter:
                 data = data[os.write(self._descriptor, data[:PIECE_BYTES]) :]
         except OSError:
             pass
-        return data
+        left = data
+        self._lost = self._lost + 1 if left else 0
+        self._is_partial = bool(left) and (self._is_partial or len(left) < len(whole))
 
 
 warn = StderrWriter()
@@ -105,14 +103,17 @@ def write(data: bytes, descriptor: int = 1, *, raw: bool = False) -> bool:
     return True
 
 
-def read_stdin(*, needed: bool, woken: int | None = None) -> bytes | None:
-    """Read all of stdin; None if it is not needed and no data arrives in time. Raises OSError.
+def read_stdin(*, is_awaited: bool = False, woken: int | None = None) -> bytes | None:
+    """Read all of stdin. Raises OSError.
+
+    Many clients leave stdin open and write nothing: returns None if no data arrives in time, unless it is awaited.
 
     `woken` is a descriptor that becomes readable after a signal, so that the handler is called between two reads.
     """
     mode = os.fstat(0).st_mode
     can_block = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-    if can_block and not needed and not wait_until_ready(0, to_write=False, seconds=STDIN_WAIT_SECONDS, woken=woken):
+    may_wait = can_block and not is_awaited
+    if may_wait and not wait_until_ready(0, to_write=False, seconds=STDIN_WAIT_SECONDS, woken=woken):
         return None
     chunks: list[bytes] = []
     while True:

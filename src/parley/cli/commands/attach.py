@@ -21,39 +21,34 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from parley.cli.commands.subcommand import GivenArgs, open_launch, write_result
+from parley.cli.conversation import attach_to_gateway, follow, start_conversation
+from parley.cli.main import can_converse
 from parley.cli.stdio import warn, write
 from parley.compose.stores import SessionStores
 from parley.errors import InvalidArguments, SessionError, UsageError
-from parley.protocol.base import Json, Message, convert, encode_json
-from parley.protocol.messages.conversation import Assistant, User
-from parley.protocol.messages.result import Result
+from parley.protocol.base import Json
+from parley.sdk.attach import IDLE_RATIO, POLL_SECONDS, encode_entry
 from parley.settings.base import printable
-from parley.stores.base import Entry, Store
+from parley.stores.base import Store
 from parley.terminal.rendering.tables import format_table
 from parley.version import how_to_install
 
-LINES: dict[str, type[Message]] = {"user": User, "assistant": Assistant, "result": Result}
-POLL_SECONDS = 0.05
-IDLE_RATIO = 5
-"""Sleep at least this many times as long as a poll took, so that long sessions do not keep a core busy."""
 TOKEN_VARIABLE = "PARLEY_TOKEN"
 TIMEOUT_SECONDS = 30.0
 
 
 def attach(given: GivenArgs) -> int:
     after = parse_sequence(given.one("after", "-1"))
-    converses = wants_conversation(given)
+    # Whether a person attaches. Options about lines are for programs.
+    is_about_lines = given.has("no-follow") or given.has("numbered") or given.one("after", "") != ""
+    converses = os.isatty(0) and os.isatty(1) and not is_about_lines and can_converse(given.options)
     if is_url(given.words[0]) and converses:
-        from parley.cli.terminal.conversation import attach_to_gateway
-
         return attach_to_gateway(given.options, given.words[0].rstrip("/"), find_token(given))
     if is_url(given.words[0]):
         return attach_remote(given, after)
     sessions = SessionStores(open_launch(given.options))
     session_id = sessions.find(given.words[0])
     if converses:
-        from parley.cli.terminal.conversation import follow, start_conversation
-
         if not sessions.store(session_id).is_held(session_id):
             return start_conversation(given.options.replace(resume=session_id))
         return follow(iter_lines(sessions.store(session_id), session_id, after, follow=True))
@@ -61,14 +56,6 @@ def attach(given: GivenArgs) -> int:
         if not write((b"%d\t" % seq if given.has("numbered") else b"") + line + b"\n"):
             return 1
     return 0
-
-
-def wants_conversation(given: GivenArgs) -> bool:
-    """Whether a person attaches. Options about lines are for programs."""
-    from parley.cli.main import can_converse
-
-    is_about_lines = given.has("no-follow") or given.has("numbered") or given.one("after", "") != ""
-    return os.isatty(0) and os.isatty(1) and not is_about_lines and can_converse(given.options)
 
 
 def parse_sequence(text: str) -> int:
@@ -85,24 +72,11 @@ def iter_lines(store: Store, session_id: str, after: int, *, follow: bool) -> It
         is_held, started = store.is_held(session_id), time.monotonic()
         for entry in store.read(session_id, after):
             after = entry.seq
-            line = format_entry(entry)
-            if line is not None:
+            if (line := encode_entry(entry)) is not None:
                 yield entry.seq, line
         if not (follow and is_held):
             return
         time.sleep(max(POLL_SECONDS, IDLE_RATIO * (time.monotonic() - started)))
-
-
-def format_entry(entry: Entry) -> bytes | None:
-    """Return the line that clients received, or None for a kind of entry that is never sent."""
-    cls = LINES.get(entry.kind)
-    if cls is None:
-        return None
-    try:
-        # Use the field order of the message class; stores may order fields differently.
-        return encode_json(convert(entry.message, cls))
-    except msgspec.ValidationError:
-        return encode_json(entry.message)
 
 
 def is_url(word: str) -> bool:
@@ -118,7 +92,7 @@ def attach_remote(given: GivenArgs, after: int) -> int:
         from websockets.exceptions import ConnectionClosed, WebSocketException
         from websockets.sync.client import connect
     except ImportError:
-        raise UsageError(f"attaching to a gateway needs websockets: {how_to_install('gateway')}") from None
+        raise UsageError(f"attaching to a gateway needs websockets: {how_to_install('remote')}") from None
     request(given, url)  # says what is wrong
     address = f"ws{url.removeprefix('http')}/ws?numbered=true&after={max(after, 0)}"
     follows, seen = not given.has("no-follow"), max(after, 0)

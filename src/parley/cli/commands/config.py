@@ -6,13 +6,20 @@ Keys are never shown. The fields of `auth status` are those of Claude Code, beca
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.subcommand import GivenArgs, open_launch, write_help, write_json, write_lines, write_result
+from parley.cli.commands.subcommand import (
+    GivenArgs,
+    Subcommand,
+    open_launch,
+    write_help,
+    write_json,
+    write_lines,
+    write_result,
+)
 from parley.compose.launch_context import LaunchContext
 from parley.compose.setup.keys import KeyStatus, find_status
 from parley.errors import InvalidArguments, UsageError
@@ -28,56 +35,50 @@ METHODS = {"apiKeyHelper": "api_key_helper", "ANTHROPIC_AUTH_TOKEN": "oauth_toke
 PROVIDERS = {"anthropic": "firstParty"}
 
 
-def run_action(given: GivenArgs) -> int:
-    launch = open_launch()
-    for warning in launch.settings.warnings():
-        launch.warn(warning)
-    return ACTIONS[given.action](launch, given)
+class ConfigCommand(Subcommand):
+    def __init__(self, given: GivenArgs) -> None:
+        super().__init__(given)
+        self.launch = open_launch()
+        for warning in self.launch.settings.warnings():
+            self.launch.warn(warning)
 
+    def list(self) -> int:
+        settings = mask(self.launch.settings.merged.to_json())
+        lines = (
+            f"{key} = {printable(msgspec.json.encode(value).decode(), 2_000)}{describe_source(self.launch, key)}"
+            for key, value in sorted(settings.items())
+        )
+        return self.write(settings, lines)
 
-def list_settings(launch: LaunchContext, given: GivenArgs) -> int:
-    settings = mask(launch.settings.merged.to_json())
-    lines = (
-        f"{key} = {printable(msgspec.json.encode(value).decode(), 2_000)}{describe_source(launch, key)}"
-        for key, value in sorted(settings.items())
-    )
-    return write_result(given, settings, lines)
+    def get(self, key: str) -> int:
+        value: Any = mask(self.launch.settings.merged.to_json())
+        for part in split_key(key):
+            if not isinstance(value, dict) or part not in value:
+                raise UsageError(f"{key} is not set")
+            value = value[part]
+        if self.given.has("json") or not isinstance(value, str):
+            return write_json(value)
+        return write_lines([printable(value, 10_000)])
 
+    def set(self, key: str, text: str) -> int:
+        try:
+            value: Any = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            value = text
+        if split_key(key)[0] == "env" and "." in key and not isinstance(value, str):
+            value = text  # variables are strings: `config set env.PORT 80`
+        if value is None:
+            raise UsageError(f"{key} cannot be null; use `parley config unset {key}`")
+        return self.unset(key, value)
 
-def get_setting(launch: LaunchContext, given: GivenArgs) -> int:
-    (key,) = given.words
-    value: Any = mask(launch.settings.merged.to_json())
-    for part in split_key(key):
-        if not isinstance(value, dict) or part not in value:
-            raise UsageError(f"{key} is not set")
-        value = value[part]
-    if given.has("json") or not isinstance(value, str):
-        return write_json(value)
-    return write_lines([printable(value, 10_000)])
-
-
-def set_setting(launch: LaunchContext, given: GivenArgs) -> int:
-    key, text = given.words
-    try:
-        value: Any = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        value = text
-    if split_key(key)[0] == "env" and "." in key and not isinstance(value, str):
-        value = text  # variables are strings: `config set env.PORT 80`
-    if value is None:
-        raise UsageError(f"{key} cannot be null; use `parley config unset {key}`")
-    return change(launch, given, value)
-
-
-def change(launch: LaunchContext, given: GivenArgs, value: Any = None) -> int:
-    """Write a value, or remove it if it is None. Raises UsageError, SettingsWriteError."""
-    key, scope = given.words[0], given.one("scope", "user")
-    parts = split_key(key)
-    path = launch.settings.writer.set_value(DESTINATIONS[scope], parts, value)
-    lines = [f"{'Removed' if value is None else 'Set'} {key} in {path}"]
-    if scope != "user" and value is not None and not is_in_effect(launch, parts, DESTINATIONS[scope]):
-        lines.append(f"It takes effect after `parley trust {launch.cwd}`")
-    return write_result(given, {"key": key, "scope": scope, "file": str(path), "is_set": value is not None}, lines)
+    def unset(self, key: str, value: Any = None) -> int:
+        """Write a value, or remove it if it is None. Raises UsageError, SettingsWriteError."""
+        scope, parts, settings = self.given.one("scope", "user"), split_key(key), self.launch.settings
+        path = settings.writer.set_value(DESTINATIONS[scope], parts, value)
+        lines = [f"{'Removed' if value is None else 'Set'} {key} in {path}"]
+        if scope != "user" and value is not None and not is_in_effect(self.launch, parts, DESTINATIONS[scope]):
+            lines.append(f"It takes effect after `parley trust {self.launch.cwd}`")
+        return self.write({"key": key, "scope": scope, "file": str(path), "is_set": value is not None}, lines)
 
 
 def is_in_effect(launch: LaunchContext, parts: list[str], destination: str) -> bool:
@@ -121,14 +122,6 @@ def describe_source(launch: LaunchContext, key: str) -> str:
     return "" if found is None else f"  ({found.source}: {printable(os.path.relpath(found.path, launch.cwd))})"
 
 
-ACTIONS: dict[str, Callable[[LaunchContext, GivenArgs], int]] = {
-    "list": list_settings,
-    "get": get_setting,
-    "set": set_setting,
-    "unset": change,
-}
-
-
 def show_key(given: GivenArgs) -> int:
     launch = open_launch()
     status = find_status(launch)
@@ -153,6 +146,18 @@ def build_json(launch: LaunchContext, status: KeyStatus) -> Json:
         "model": status.model,
         **({"error": status.problem} if status.problem else {}),
     }
+
+
+def log_out(_given: GivenArgs) -> int:
+    return write_lines(["Not logged in: Parley stores no key"])
+
+
+def show_auto_mode(given: GivenArgs) -> int:
+    """Raises SettingsWriteError."""
+    if given.action == "reset":
+        path = open_launch().settings.writer.set_value(DESTINATIONS["user"], ["autoMode"], None)
+        return write_lines([f"{path} has no autoMode section"])
+    return write_json({kind: [] for kind in ("allow", "soft_deny", "hard_deny", "environment")})
 
 
 def format_status(status: KeyStatus) -> list[str]:

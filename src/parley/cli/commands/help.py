@@ -1,8 +1,8 @@
-"""`parley --help` and `parley help [COMMAND [ACTION]]`, made from the tables of options and subcommands."""
+"""`parley --help`, `parley help [COMMAND [ACTION]]` and `parley man`, from the tables of options and subcommands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from textwrap import fill, wrap
 from typing import Any
@@ -13,8 +13,10 @@ from parley.cli.nearest import find_nearest
 from parley.cli.stdio import write
 from parley.cli.style import PLAIN, choose_style, terminal_width
 from parley.errors import UnknownCommand
-from parley.protocol.options import ROWS, Option
+from parley.protocol.option_kinds import Option
+from parley.protocol.options import FIELDS, ROWS
 from parley.terminal.rendering.style import Styles
+from parley.version import PROTOCOL_LEVEL, __version__
 
 USAGE = """\
 Usage: parley [options] [prompt]
@@ -66,28 +68,42 @@ def write_help() -> int:
 
 
 def help_text(width: int = WIDTH, style: Styles = PLAIN) -> str:
+    commands = [(command.name, describe_command(command)) for command in COMMANDS.values()]
     parts = [
         f"{USAGE}\n{fill(ABOUT, width)}\n",
-        f"\n{style.bold('Commands')} (parley help COMMAND):\n",
-        *(format_line(f"  {command.name}", describe_command(command), width) for command in COMMANDS.values()),
+        *format_entries("Commands", commands, style, width, " (parley help COMMAND)"),
     ]
-    for heading, rows in groupby(ROWS, lambda row: row.group.heading):
-        parts.append(f"\n{style.bold(f'{heading}:')}\n")
-        parts += (format_row(row, width) for row in rows)
+    for heading, entries in list_options():
+        parts += format_entries(heading, entries, style, width)
     return "".join(parts) + FOOT
+
+
+def list_options() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The options of a session by heading: how each is called, and what it does."""
+    for heading, rows in groupby(ROWS, lambda row: row.group.heading):
+        yield heading, [(", ".join(row.flags) + format_value(row), describe_option(row)) for row in rows]
+
+
+def describe_option(row: Option[Any]) -> str:
+    """What an option does, its default, and where else it can be set."""
+    default = row.default if row.default not in (None, False, ()) else ""
+    named = {"default": default, "variable": row.variable, "setting": row.setting}
+    sources = ", ".join(f"{name} {value}" for name, value in named.items() if value != "")
+    return f"{row.help} ({sources})" if sources else row.help
+
+
+def format_entries(
+    heading: str, entries: Iterable[tuple[str, str]], style: Styles, width: int, more: str = ""
+) -> list[str]:
+    """A heading, and its entries below it; nothing if there are none."""
+    lines = [format_line(f"  {term}", text, width) for term, text in entries]
+    bold = f"{style.bold(heading)}{more}:" if more else style.bold(f"{heading}:")
+    return [f"\n{bold}\n", *lines] if lines else []
 
 
 def describe_command(command: Command) -> str:
     actions = "" if command.single else f" ({', '.join(command.actions)})"
     return command.help.removesuffix(".") + f"{actions}."
-
-
-def format_row(row: Option[Any], width: int = WIDTH) -> str:
-    """The flags and what they do."""
-    sources = ", ".join(list_sources(row))
-    return format_line(
-        f"  {', '.join(row.flags)}{format_value(row)}", f"{row.help} ({sources})" if sources else row.help, width
-    )
 
 
 def format_line(start: str, text: str, width: int = WIDTH) -> str:
@@ -105,13 +121,6 @@ def format_value(row: Option[Any]) -> str:
     """What follows the flag, with a space before it: ` N`, ` [NAME]`, ` {on,off}`; empty for a switch."""
     choices = f"{{{','.join(row.kind.choices)}}}" if row.kind.choices else ""
     return VALUES[row.kind.words].format(row.metavar or choices or row.kind.metavar)
-
-
-def list_sources(row: Option[Any]) -> list[str]:
-    """The default, and where else the option can be set."""
-    default = row.default if row.default not in (None, False, ()) else ""
-    named = {"default": default, "variable": row.variable, "setting": row.setting}
-    return [f"{name} {value}" for name, value in named.items() if value != ""]
 
 
 def show_help(given: GivenArgs) -> int:
@@ -133,16 +142,13 @@ def format_command(command: Command) -> str:
     if command.single is not None:
         return format_action(command, "")
     style, width = choose_style(), terminal_width(WIDTH)
+    actions = [(f"{name} {action.arguments}".rstrip(), action.help) for name, action in command.actions.items()]
+    more = f" (parley {command.name} COMMAND --help)"
     parts = [
         f"Usage: parley {command.name} COMMAND [arguments]\n\n{fill(command.help, width)}\n",
-        f"\n{style.bold('Commands')} (parley {command.name} COMMAND --help):\n",
-        *(
-            format_line(f"  {name} {action.arguments}".rstrip(), action.help, width)
-            for name, action in command.actions.items()
-        ),
+        *format_entries("Commands", actions, style, width, more),
+        *format_flags(command.flags, style, width),
     ]
-    flags = {flag.names: flag for action in command.actions.values() for flag in action.flags}
-    parts += format_flags(flags.values(), style, width)
     return join(command, parts, any(action.takes_options for action in command.actions.values()), width)
 
 
@@ -155,14 +161,109 @@ def format_action(command: Command, name: str) -> str:
     return join(command, parts, action.takes_options, width)
 
 
-def format_flags(flags: Iterable[Flag], style: Styles, width: int) -> Iterable[str]:
-    rows = [
-        format_line(f"  {', '.join(flag.names.split())} {flag.metavar}".rstrip(), flag.help, width) for flag in flags
-    ]
-    return [f"\n{style.bold('Options:')}\n", *rows] if rows else []
+def format_flags(flags: Iterable[Flag], style: Styles, width: int) -> list[str]:
+    return format_entries("Options", [(flag.term, flag.help) for flag in flags], style, width)
 
 
 def join(command: Command, parts: list[str], takes_options: bool, width: int) -> str:
     aliases = f"Also called {', '.join(command.aliases)}." if command.aliases else ""
     notes = (SESSION_OPTIONS if takes_options else "", command.notes, aliases)
     return "".join(parts + [f"\n{fill(note, width)}\n" for note in notes if note]).rstrip("\n")
+
+
+# The manual page, in roff.
+
+COLUMNS = 70
+"""Lines of the source have at most 80 characters, with their escapes."""
+EXIT_CODES = {
+    "0": "The last result was successful.",
+    "1": "The last result is an error; or the command line, settings, session or stdout cannot be used.",
+    "2": "An option or command is unknown, the arguments of a command are wrong, or `permissions check` denies.",
+    "3": "A call was denied, with --fail-on-denial.",
+    "4": "`permissions check` failed without a decision.",
+    "130": "Interrupted by a second SIGINT.",
+    "143": "Ended by SIGTERM or SIGHUP.",
+}
+FILES = {
+    "~/.claude/settings.json": "The settings of the user.",
+    ".claude/settings.json": "The settings of a project; they take full effect after `parley trust`.",
+    ".mcp.json": "The MCP servers of a project.",
+    "~/.claude/projects": "The sessions.",
+}
+KEYS = {
+    "ANTHROPIC_API_KEY": "The API key for the Messages API.",
+    "ANTHROPIC_BASE_URL": "The URL of the server with the Messages API.",
+    "OPENAI_API_KEY, OPENAI_BASE_URL": "The key and the server for models named openai:NAME and openai-responses:NAME.",
+    "CLAUDE_CONFIG_DIR": "The configuration directory, instead of ~/.claude.",
+    "NO_COLOR, FORCE_COLOR": "Turn colours off or on.",
+}
+
+
+def write_page(given: GivenArgs) -> int:
+    return write_lines(format_page())
+
+
+def format_page() -> Iterator[str]:
+    yield f'.TH PARLEY 1 "" "Parley {__version__}" "User Commands"'
+    yield from section("NAME", r"parley \- an engine for the agent wire protocol of Claude Code")
+    yield ".SH SYNOPSIS"
+    yield ".B parley\n[\\fIoptions\\fR] [\\fIprompt\\fR]\n.br\n.B parley\n\\fICOMMAND\\fR [\\fIarguments\\fR]"
+    yield from section("DESCRIPTION", paragraph(ABOUT), f"It follows the protocol of Claude Code {PROTOCOL_LEVEL}.")
+    yield ".SH OPTIONS"
+    for heading, entries in list_options():
+        yield f".SS {escape(heading)}"
+        for term, text in entries:
+            yield from entry(term, text)
+    yield ".SH COMMANDS"
+    for command in COMMANDS.values():
+        yield from page_command(command)
+    yield from list_section("EXIT STATUS", EXIT_CODES)
+    variables = {row.variable: row.help for row in FIELDS.values() if row.variable}
+    yield from list_section("ENVIRONMENT", KEYS | variables)
+    yield from list_section("FILES", FILES)
+    yield ".SH EXAMPLES"
+    yield ".nf"
+    yield from (escape(line.strip()) for line in FOOT.splitlines()[2:])
+    yield ".fi"
+
+
+def page_command(command: Command) -> Iterator[str]:
+    yield f".SS parley {escape(command.name)}"
+    yield paragraph(command.help)
+    for name, action in command.actions.items():
+        yield from entry(usage_line(command, name), action.help)
+    for flag in command.flags:
+        yield from entry(flag.term, flag.help)
+    if command.notes:
+        yield ".PP"
+        yield paragraph(command.notes)
+
+
+def list_section(title: str, rows: dict[str, str]) -> Iterator[str]:
+    yield f".SH {title}"
+    for name, text in rows.items():
+        yield from entry(name, text)
+
+
+def section(title: str, *paragraphs: str) -> Iterator[str]:
+    yield f".SH {title}"
+    yield "\n.PP\n".join(paragraphs)
+
+
+def entry(term: str, text: str) -> Iterator[str]:
+    yield ".TP"
+    # The term is one line of the page; `\c` joins the lines of a long one.
+    yield "\\fB" + " \\c\n".join(paragraph(term).split("\n")) + "\\fR"
+    yield paragraph(text)
+
+
+def paragraph(text: str) -> str:
+    return "\n".join(map(escape, wrap(text, COLUMNS, break_on_hyphens=False, break_long_words=False)))
+
+
+def escape(text: str) -> str:
+    """Text as roff shows it: no control lines, and hyphens that can be copied."""
+    safe = (
+        text.replace("\\", "\\e").replace("-", "\\-").replace("~", "\\(ti").replace("^", "\\(ha").replace("`", "\\(ga")
+    )
+    return f"\\&{safe}" if safe.startswith((".", "'")) else safe

@@ -11,22 +11,23 @@ current folder.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from parley.cli.commands.subcommand import GivenArgs, json_lines, open_launch, parse_number, text_lines, write_all
-from parley.cli.stdio import warn
+from parley.cli.commands.subcommand import GivenArgs, Subcommand, open_launch, parse_number, show_lines
 from parley.compose import limits, memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
 from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.request import input_digest
-from parley.engine.context.conversation import ModelPool
+from parley.engine.context.models import ModelPool, ModelSelection
 from parley.engine.session.identity import SessionIdentity
-from parley.engine.side.query import QueryModels, SideQuery
-from parley.errors import ModelError, Refusal, SessionError, UnknownSession, UsageError
+from parley.engine.side.query import SideQuery
+from parley.errors import EditRefused, ModelError, SessionError, UnknownSession, UsageError
 from parley.memory.base import (
     CURATOR,
     PERSON,
@@ -42,15 +43,14 @@ from parley.settings.base import printable
 from parley.stores.base import Entry as LogEntry
 
 
-class MemoryCommand:
-    """The commands; each returns the lines to write. They raise UsageError, SessionError, Refusal."""
+class MemoryCommand(Subcommand):
+    """The actions. They raise UsageError, SessionError."""
 
     def __init__(self, given: GivenArgs) -> None:
+        super().__init__(given)
         options = given.options
-        options = options if options.memory is not None else options.replace(memory="")
-        self.given = given
-        self.as_json, self.dry_run = given.has("json"), given.has("dry-run")
-        self.launch = open_launch(options)
+        self.dry_run = given.has("dry-run")
+        self.launch = open_launch(options if options.memory is not None else options.replace(memory=""))
         self.sessions = SessionStores(self.launch)
         path = memory.memory_path(self.launch)
         if path is None:
@@ -60,92 +60,80 @@ class MemoryCommand:
         self.path: Path = path
         self.tree = memory.open_tree(self.launch, path, PERSON)
 
-    def check(self) -> None:
-        """Raises UsageError if a file was named that does not exist: a typo must not look like an empty memory."""
-        if self.path.exists():
-            return
-        if self.given.options.memory or self.given.options.database:
+    def run(self) -> int:
+        is_named = self.given.options.memory or self.given.options.database
+        if is_named and self.given.action != "consolidate" and not self.path.exists():
+            # A typo must not look like an empty memory.
             raise UsageError(f"there is no memory file {printable(str(self.path))}")
+        try:
+            return super().run()
+        except EditRefused as exc:
+            raise SessionError(str(exc)) from None
 
-    def list(self) -> Iterator[bytes]:
+    def list(self) -> int:
         found = self.tree.entries(archived=self.given.has("archived"))
-        if not found and not self.as_json:
-            warn(f"The memory {printable(str(self.path))} is empty. Sessions with --memory add to it.")
-        if self.as_json:
-            return json_lines(map(to_builtins, found))
         marks = {True: " (archived)", False: ""}
-        return self.text_lines(
+        lines = [
             f"{'  ' * depth}{entry.slug}: {entry.title}{marks[entry.archived]}" for depth, entry in order_entries(found)
-        )
+        ]
+        nothing = f"The memory {printable(str(self.path))} is empty. Sessions with --memory add to it."
+        return self.show_rows(found, lines, nothing=nothing)
 
-    def show(self, slug: str, version: str | None = None) -> Iterator[bytes]:
+    def show(self, slug: str, version: str | None = None) -> int:
         entry = self.find_version(self.tree.history(slug), version)
-        return json_lines([to_builtins(entry)]) if self.as_json else self.text_lines(format_page(entry))
+        return self.show_rows([entry], format_page(entry))
 
-    def search(self, *words: str) -> Iterator[bytes]:
+    def search(self, *words: str) -> int:
         recall = memory.open_recall(self.sessions.store, self.path)
         found = recall.search(" ".join(words), self.given.number("limit", 10), everywhere=True)
-        if self.as_json:
-            return json_lines(
-                {"kind": kind, **to_builtins(each)}
-                for kind, several in (
-                    ("entry", found.entries),
-                    ("summary", found.summaries),
-                    ("message", found.messages),
-                )
-                for each in several
-            )
-        return self.text_lines(
-            [
-                *(f"entry    {each.slug}: {each.title}" for each in found.entries),
-                *(f"summary  {each.session} #{each.first} to #{each.last}: {each.text}" for each in found.summaries),
-                *(f"message  {each.id} #{each.seq} {each.kind}: {each.excerpt}" for each in found.messages),
-            ]
-        )
+        kinds = {"entry": found.entries, "summary": found.summaries, "message": found.messages}
+        rows = [{"kind": kind, **to_builtins(each)} for kind, several in kinds.items() for each in several]
+        lines = [
+            *(f"entry    {each.slug}: {each.title}" for each in found.entries),
+            *(f"summary  {each.session} #{each.first} to #{each.last}: {each.text}" for each in found.summaries),
+            *(f"message  {each.id} #{each.seq} {each.kind}: {each.excerpt}" for each in found.messages),
+        ]
+        return self.show_rows(rows, lines)
 
-    def history(self, slug: str) -> Iterator[bytes]:
+    def history(self, slug: str) -> int:
         versions = self.tree.history(slug)
-        if self.as_json:
-            return json_lines(map(to_builtins, versions))
-        return self.text_lines(
+        lines = [
             f"{each.version:>4}  {each.at[:19]}  {each.author:8} {'archived' if each.archived else each.title}"
             f"{format_sources(each)}"
             for each in versions
-        )
+        ]
+        return self.show_rows(versions, lines)
 
-    def diff(self, slug: str, old: str | None = None, new: str | None = None) -> Iterator[bytes]:
+    def diff(self, slug: str, old: str | None = None, new: str | None = None) -> int:
         versions = self.tree.history(slug)
         after = self.find_version(versions, new)
-        if old is None and after.version == versions[0].version:
-            return self.text_lines(format_change(None, after))
-        before = self.find_version(versions, old or str(after.version - 1))
-        return self.text_lines(format_change(before, after))
+        is_first = old is None and after.version == versions[0].version
+        before = None if is_first else self.find_version(versions, old or str(after.version - 1))
+        return self.show_rows([], format_change(before, after))
 
-    def undo(self, slug: str, version: str | None = None) -> Iterator[bytes]:
+    def undo(self, slug: str, version: str | None = None) -> int:
         to = None if version is None else parse_number("VERSION", version)
         before = self.tree.get(slug)
         tree = memory.open_tree(self.launch, self.path, PERSON, dry_run=True) if self.dry_run else self.tree
         after = tree.undo(slug, to)
-        if self.as_json:
-            return json_lines([to_builtins(after)])
         done = "would be" if self.dry_run else "is"
-        return self.text_lines([f"{slug} {done} at version {after.version}:", *format_change(before, after)])
+        return self.show_rows([after], [f"{slug} {done} at version {after.version}:", *format_change(before, after)])
 
-    def consolidate(self, session: str) -> Iterator[bytes]:
+    def consolidate(self, session: str) -> int:
         consolidation = SessionConsolidator(
             self.launch, self.sessions, ModelFactory(self.launch), self.path, dry_run=self.dry_run
         )
         found = asyncio.run(consolidation.run(self.sessions.find(session)))
-        if self.as_json:
-            return json_lines(
-                [{**to_builtins(found.tally), "entries": [to_builtins(after) for _, after in found.changes]}]
-            )
         tally, would = found.tally, "would be " if self.dry_run else ""
-        head = f"{tally.created} entries {would}created, {tally.updated} updated, {tally.archived} archived"
-        lines = [head, *([tally.words] if tally.words else [])]
-        return self.text_lines(
-            [*lines, *(line for before, after in found.changes for line in format_change(before, after))]
-        )
+        lines = [f"{tally.created} entries {would}created, {tally.updated} updated, {tally.archived} archived"]
+        lines += [tally.words] if tally.words else []
+        lines += [line for before, after in found.changes for line in format_change(before, after)]
+        row = {**to_builtins(tally), "entries": [to_builtins(after) for _, after in found.changes]}
+        return self.show_rows([row], lines)
+
+    def show_rows(self, rows: Sequence[Any], lines: Iterable[str], *, nothing: str = "") -> int:
+        parts = show_lines(part for line in lines for part in line.split("\n"))
+        return self.write(rows, parts, nothing=nothing)
 
     def find_version(self, versions: Sequence[KnowledgeEntry], version: str | None) -> KnowledgeEntry:
         """Raises UsageError."""
@@ -156,33 +144,6 @@ class MemoryCommand:
             if entry.version == at:
                 return entry
         raise UsageError(f"{versions[0].slug!r} has no version {at} (versions: 1 to {versions[-1].version})")
-
-    def text_lines(self, lines: Iterable[str]) -> Iterator[bytes]:
-        return text_lines(part for line in lines for part in line.split("\n"))
-
-
-ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
-    "list": MemoryCommand.list,
-    "show": MemoryCommand.show,
-    "search": MemoryCommand.search,
-    "history": MemoryCommand.history,
-    "diff": MemoryCommand.diff,
-    "undo": MemoryCommand.undo,
-    "consolidate": MemoryCommand.consolidate,
-}
-
-
-def run(given: GivenArgs) -> int:
-    command = MemoryCommand(given)
-    if given.action != "consolidate":
-        command.check()
-    try:
-        return write_all(ACTIONS[given.action](command, *given.words))
-    except Refusal as exc:
-        raise SessionError(str(exc)) from None
-
-
-# Formats.
 
 
 def format_page(entry: KnowledgeEntry) -> list[str]:
@@ -207,7 +168,6 @@ def format_sources(entry: KnowledgeEntry) -> str:
 
 def format_change(before: KnowledgeEntry | None, after: KnowledgeEntry) -> list[str]:
     """A unified diff of two versions."""
-    import difflib
 
     old, new = ([] if entry is None else format_content(entry) for entry in (before, after))
     one, other = (f"{after.slug} version {entry.version}" if entry else "nothing" for entry in (before, after))
@@ -244,7 +204,10 @@ class SessionConsolidator:
             raise UnknownSession(session_id)
         choice, tallies = self._model_ref(), [ConsolidationReport()]
         access = ModelPool(self._models.open)
-        side_query = self._side_query(access, choice, session_id)
+        clock = self._launch.clock.monotonic
+        budget = SpendingLimits.from_options(limits.resolve_options(self._launch))
+        ledger = Ledger(self._models.prices(), budget, clock)
+        side_query = SideQuery(access, ModelSelection(choice), choice, ledger, SessionIdentity(session_id))
 
         async def ask(system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
             return await side_query.converse(choice, system, messages, tools)
@@ -274,13 +237,6 @@ class SessionConsolidator:
                 f"{own.display_name} is not a real model: choose one with --model, or memory.model in settings"
             )
         return choice
-
-    def _side_query(self, access: ModelPool, choice: ModelRef, session_id: str) -> SideQuery:
-        clock = self._launch.clock.monotonic
-        budget = SpendingLimits.from_options(limits.resolve_options(self._launch))
-        ledger = Ledger(self._models.prices(), budget, clock)
-        models = QueryModels(open=access.open, current=lambda: choice, small=choice)
-        return SideQuery(models, ledger, clock, SessionIdentity(session_id))
 
     @contextmanager
     def _record_decisions(self, session_id: str) -> Iterator[DecideCall]:

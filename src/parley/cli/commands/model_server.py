@@ -6,13 +6,13 @@ It prints its URL on one line when it is ready, and serves until SIGINT or SIGTE
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 from uuid import uuid4
 
 from parley.cli.commands.subcommand import GivenArgs
+from parley.cli.signals import run_until_signal
 from parley.cli.stdio import warn, write
-from parley.errors import InvalidArguments, UsageError
+from parley.errors import InvalidArguments, UsageError, explain_os_errors
 from parley.models.faults import FaultPlan
 from parley.models.script import read_script
 from parley.settings.base import printable
@@ -67,17 +67,18 @@ def new_id() -> str:
 
 async def serve(server: ModelServer) -> int:
     """Serve until a signal arrives. Raises UsageError if the port is in use."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(signal_number, stop.set)
-    try:
+    code = 0
+
+    async def run() -> None:
+        nonlocal code
+        code = 0 if write(f"{server.url}\n".encode()) else 1
+        if not code:
+            await asyncio.Event().wait()
+
+    with explain_os_errors("option '--port': cannot listen on this port", UsageError):
         await server.__aenter__()
-    except OSError as exc:
-        raise UsageError(f"option '--port': cannot listen on this port: {exc.strerror}") from None
     try:
-        if not write(f"{server.url}\n".encode()):
-            return 1
-        await stop.wait()
+        await run_until_signal(run())
     finally:
         await server.__aexit__()
-    return 0
+    return code

@@ -17,6 +17,7 @@ from msgspec import to_builtins
 from parley.cli.commands.subcommand import GivenArgs, open_launch, write_result
 from parley.cli.style import choose_style
 from parley.compose.models import ModelFactory
+from parley.compose.setup.model_server import find_limits
 from parley.errors import InvalidArguments, ModelError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import ModelRequest
@@ -39,16 +40,11 @@ def show_models(given: GivenArgs) -> int:
         return write_result(given, results, lines, code)
     if given.words:
         raise InvalidArguments(f"unexpected argument {given.words[0]!r} (to test a model: parley models --check NAME)")
-    listing = list_models(models)
-    return write_result(given, listing, format_listing(listing))
-
-
-def list_models(models: ModelFactory) -> Json:
-    """Models and backends. Raises UsageError for an invalid base URL, price file or setting."""
+    # Models and backends.
     named = {alias: models.resolve(alias) for alias in (*ALIASES, OPUSPLAN)}
     listed = {choice.display_name for choice in named.values()}
     others = [name for name in read_table(BUILT_IN) if not name.endswith(":") and name not in listed]
-    return {
+    listing = {
         "checked": CHECKED,
         "default": model_row(models, models.resolve(models.name())),
         "models": [
@@ -58,6 +54,7 @@ def list_models(models: ModelFactory) -> Json:
         "configured": list(configured_rows(models)),
         "backends": [backend_row(models, name) for name in list_backends()],
     }
+    return write_result(given, listing, format_listing(listing))
 
 
 def model_row(models: ModelFactory, choice: ModelRef) -> Json:
@@ -155,7 +152,16 @@ async def check_models(models: ModelFactory, names: Sequence[str]) -> list[Json]
         try:
             choice, reply = await check_model(models, name)
             seconds = time.monotonic() - started
-            results.append({"model": choice.display_name, "ok": True, "answered_as": reply.model, "seconds": seconds})
+            served = await asyncio.to_thread(find_limits, models, choice.name) if choice.backend.adapts_info else None
+            results.append(
+                {
+                    "model": choice.display_name,
+                    "ok": True,
+                    "answered_as": reply.model,
+                    "seconds": seconds,
+                    **({} if served is None else {"served": to_builtins(served)}),
+                }
+            )
         except (ModelError, UsageError) as exc:
             results.append({"model": name, "ok": False, "status": getattr(exc, "status", None), "error": str(exc)})
     return results
@@ -163,7 +169,13 @@ async def check_models(models: ModelFactory, names: Sequence[str]) -> list[Json]
 
 def describe(row: Json) -> str:
     if row["ok"]:
-        return f"answers ({row['answered_as'] or 'no name'}, {round(row['seconds'] * 1000)} ms)"
+        served = row.get("served") or {}
+        window = served.get("context_window")
+        facts = [f"window {window:,}"] if window else []
+        for name, has in (("tools", served.get("has_tools")), ("reasoning", served.get("has_reasoning"))):
+            facts += [] if has is None else [name if has else f"no {name}"]
+        about = ", ".join([row["answered_as"] or "no name", f"{round(row['seconds'] * 1000)} ms", *facts])
+        return f"answers ({about})"
     status = f"{row['status']} " if row["status"] else ""
     return f"fails: {status}{row['error']}"
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from parley.cli.commands.subcommand import GivenArgs, open_launch, write_lines
+from parley.cli.denials import update_flags
 from parley.cli.nearest import find_nearest
-from parley.cli.output import update_flags
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
 from parley.compose.permissions import may_bypass
@@ -48,25 +48,20 @@ def replay_session(given: GivenArgs) -> int:
 def check_call(given: GivenArgs) -> int:
     """Raises InvalidArguments for all errors: their exit code must not be that of a decision."""
     try:
-        return write_decision(given)
+        name, *input = given.words
+        checker = PermissionChecker(read_options(given), working_directory(), warn)
+        may_bypass(checker.basis, checker.mode)
+        result = checker.check(name, parse_input(checker, name, input))
+        is_offered = result.tool in checker.offered_tools or checker.tool(name) is None
+        code = EXIT_CODES[result.decision]
+        if given.has("json"):
+            more = {"mode_source": checker.mode_source(), "offered": is_offered}
+            return write_lines([msgspec.json.encode({**result.to_json(), **more}).decode()], code)
+        return write_lines(format_result(result, checker.mode_source(), is_offered), code)
     except UnknownTool as exc:
         raise InvalidArguments(str(UnknownTool(exc.name, find_nearest(exc.name, list_tools())))) from None
     except (UsageError, SessionError) as exc:
         raise InvalidArguments(str(exc)) from None
-
-
-def write_decision(given: GivenArgs) -> int:
-    """Raises UsageError."""
-    name, *input = given.words
-    checker = PermissionChecker(read_options(given), working_directory(), warn)
-    may_bypass(checker.basis, checker.mode)
-    result = checker.check(name, parse_input(checker, name, input))
-    is_offered = result.tool in checker.offered_tools or checker.tool(name) is None
-    code = EXIT_CODES[result.decision]
-    if given.has("json"):
-        more = {"mode_source": checker.mode_source(), "offered": is_offered}
-        return write_lines([msgspec.json.encode({**result.to_json(), **more}).decode()], code)
-    return write_lines(format_result(result, checker.mode_source(), is_offered), code)
 
 
 def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> Json:
@@ -74,7 +69,7 @@ def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> 
     tool = checker.tool(name)
     text = given[0] if given else "{}"
     if text == "-":
-        text = (read_stdin(needed=True) or b"").decode(errors="replace").strip()
+        text = (read_stdin(is_awaited=True) or b"").decode(errors="replace").strip()
     if not text.lstrip().startswith("{"):
         subject = find_traits(name).subject_field
         if not subject:
@@ -97,30 +92,29 @@ def format_result(result: CheckResult, mode_source: str, is_offered: bool) -> It
 # `--setting-sources` names. Permissions that the client granted during the session are not replayed.
 
 
-class LoggedCall(Struct, frozen=True, kw_only=True):
-    """A tool call of the session."""
+class ReplayedCall(Struct, frozen=True, kw_only=True):
+    """A tool call of the session, with its decisions then and now."""
 
     id: str
     tool: str
     input: Json
-    recorded: Json | None
-    """The recorded decision; None if another engine ran the call, or it ended before a decision."""
-
-
-class ReplayedCall(Struct, frozen=True, kw_only=True):
-    """A call with its new decision."""
-
-    call: LoggedCall
-    now: CheckResult | None
+    then: Json | None
+    """None if another engine ran the call, or it ended before a decision."""
+    now: CheckResult | None = None
     """None for an unknown tool."""
-    change: str
-    """`same`, `stricter`, `laxer`, or `unknown` if one of the decisions is missing."""
+
+    @property
+    def change(self) -> str:
+        """`same`, `stricter`, `laxer`, or `unknown` if one of the decisions is missing."""
+        if self.then is None or self.now is None or read_verdict(self.then) not in ORDER:
+            return "unknown"
+        step = ORDER.index(self.now.decision) - ORDER.index(read_verdict(self.then))
+        return "same" if step == 0 else "stricter" if step > 0 else "laxer"
 
     def to_json(self) -> Json:
         now = None if self.now is None else {key: value for key, value in self.now.to_json().items() if key != "input"}
-        call = self.call
-        then = None if call.recorded is None else {"verdict": read_verdict(call.recorded), **call.recorded}
-        names = {"tool_use_id": call.id, "tool": call.tool, "input": call.input}
+        then = None if self.then is None else {"verdict": read_verdict(self.then), **self.then}
+        names = {"tool_use_id": self.id, "tool": self.tool, "input": self.input}
         return {**names, "then": then, "now": now, "change": self.change}
 
 
@@ -154,7 +148,7 @@ def find_session(options: CliOptions, here: str) -> CliOptions:
     return options.replace(settings=os.path.join(here, given)) if given and is_path else options
 
 
-def collect_calls(entries: Iterable[Entry]) -> Iterator[LoggedCall]:
+def collect_calls(entries: Iterable[Entry]) -> Iterator[ReplayedCall]:
     """Yield the tool calls in order, each with its last decision."""
     entries = list(entries)
     decisions = {str(e.message.get("tool_use_id")): e.message for e in entries if e.kind == "permission"}
@@ -163,7 +157,7 @@ def collect_calls(entries: Iterable[Entry]) -> Iterator[LoggedCall]:
         for block in content if isinstance(content, list) else ():
             if block.get("type") == "tool_use" and isinstance(block.get("input"), dict):
                 id = str(block.get("id"))
-                yield LoggedCall(id=id, tool=str(block.get("name")), input=block["input"], recorded=decisions.get(id))
+                yield ReplayedCall(id=id, tool=str(block.get("name")), input=block["input"], then=decisions.get(id))
 
 
 def find_start(entries: Iterable[Entry]) -> str | None:
@@ -172,21 +166,14 @@ def find_start(entries: Iterable[Entry]) -> str | None:
     return next((path for path in paths if isinstance(path, str)), None)
 
 
-def replay_call(checker: PermissionChecker, call: LoggedCall, mode: str | None) -> ReplayedCall:
-    then = call.recorded or {}
+def replay_call(checker: PermissionChecker, call: ReplayedCall, mode: str | None) -> ReplayedCall:
+    then = call.then or {}
     try:
         # The given mode, else the mode of the recorded decision, else the mode of the settings.
         now = checker.check(call.tool, call.input, (mode and checker.mode) or then.get("mode"), then.get("cwd"))
     except UsageError:
-        return ReplayedCall(call=call, now=None, change="unknown")
-    return ReplayedCall(call=call, now=now, change=compare(call.recorded, now.decision))
-
-
-def compare(then: Json | None, now: str) -> str:
-    if then is None or read_verdict(then) not in ORDER:
-        return "unknown"
-    step = ORDER.index(now) - ORDER.index(read_verdict(then))
-    return "same" if step == 0 else "stricter" if step > 0 else "laxer"
+        return call
+    return msgspec.structs.replace(call, now=now)
 
 
 def read_verdict(record: Json) -> str:
@@ -194,16 +181,16 @@ def read_verdict(record: Json) -> str:
     return "ask" if record.get("asked") else str(record.get("decision"))
 
 
-def format_call(each: ReplayedCall) -> str:
-    call, then = each.call, each.call.recorded
+def format_call(call: ReplayedCall) -> str:
+    then, now = call.then, call.now
     before = "not recorded" if then is None else read_verdict(then)
     if then is not None and then.get("asked"):
         before += f" ({then.get('source')}: {then.get('decision')})"
-    after = "unknown tool" if each.now is None else each.now.decision
-    why = "" if each.now is None else (each.now.rule or {}).get("text") or each.now.reason
+    after = "unknown tool" if now is None else now.decision
+    why = "" if now is None else (now.rule or {}).get("text") or now.reason
     text = msgspec.json.encode(call.input).decode()
     text = text if len(text) <= MAX_INPUT_CHARS else f"{text[: MAX_INPUT_CHARS - 1]}…"
-    row = f"{MARKS[each.change]} {call.tool:12} {before:20} -> {after:6} {text}"
+    row = f"{MARKS[call.change]} {call.tool:12} {before:20} -> {after:6} {text}"
     return printable(f"{row}  [{why}]" if why else row)
 
 

@@ -10,66 +10,55 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
 
-from parley.cli.commands.subcommand import GivenArgs, write_lines, write_result
+import parley.entry_points as entry_points
+from parley.cli import main as executable
+from parley.cli.commands.subcommand import Subcommand, write_lines
+from parley.compose.preload import preload
 from parley.errors import UsageError
-
-if TYPE_CHECKING:
-    from parley.resident.control import FoundServer
+from parley.resident.control import FoundServer, find_servers, start, stop
+from parley.resident.launcher import LOCK_DESCRIPTOR
+from parley.resident.protocol import IDLE_VARIABLE
+from parley.resident.server import ResidentServer, report_code
 
 IDLE_SECONDS = 600.0
 MAX_IDLE_SECONDS = 30 * 24 * 3600
 
 
-def run_start(_given: GivenArgs) -> int:
-    from parley.resident.control import start
-
-    check_platform()
-    read_idle_seconds()
-    try:
-        started = start()
-    except OSError as exc:
-        raise UsageError(f"cannot start a resident engine: {exc}") from None
-    return write_lines(["started" if started else "already running"])
-
-
-def run_status(given: GivenArgs) -> int:
-    servers = list_servers()
-    rows = [{"pid": one.pid, "name": one.name, "served": one.served, "refusal": one.refusal} for one in servers]
-    lines = [f"{describe(server)} (connections so far: {server.served})" for server in servers]
-    return write_result(given, {"servers": rows}, lines or ["no resident engine is running"])
-
-
-def run_stop(_given: GivenArgs) -> int:
-    from parley.resident.control import stop
-
-    servers = list_servers()
-    for server in servers:
+class ResidentCommand(Subcommand):
+    def run(self) -> int:
+        if sys.platform != "linux":
+            raise UsageError("`parley resident` works only on Linux")
         try:
-            stop(server)
+            return super().run()
         except OSError as exc:
-            raise UsageError(f"cannot stop a resident engine: {exc}") from None
-    return write_lines(
-        [f"stopped {server.name} (process {server.pid})" for server in servers] or ["no resident engine is running"]
-    )
+            raise UsageError(f"cannot {self.given.action} a resident engine: {exc}") from None
+
+    def start(self) -> int:
+        read_idle_seconds()
+        return write_lines(["started" if start() else "already running"])
+
+    def status(self) -> int:
+        servers = list_servers()
+        rows = [{"pid": one.pid, "name": one.name, "served": one.served, "refusal": one.refusal} for one in servers]
+        lines = [f"{describe(server)} (connections so far: {server.served})" for server in servers]
+        return self.write({"servers": rows}, lines or ["no resident engine is running"])
+
+    def stop(self) -> int:
+        servers = list_servers()
+        for server in servers:
+            stop(server)
+        lines = [f"stopped {server.name} (process {server.pid})" for server in servers]
+        return write_lines(lines or ["no resident engine is running"])
 
 
 def list_servers() -> list[FoundServer]:
     """Raises UsageError."""
-    check_platform()
-    from parley.resident.control import find_servers
 
     try:
         return list(find_servers())
     except OSError as exc:
         raise UsageError(f"cannot search for resident engines: {exc}") from None
-
-
-def check_platform() -> None:
-    """Raises UsageError."""
-    if sys.platform != "linux":
-        raise UsageError("`parley resident` works only on Linux")
 
 
 def describe(server: FoundServer) -> str:
@@ -84,7 +73,6 @@ def describe(server: FoundServer) -> str:
 
 def read_idle_seconds() -> float:
     """How long a server without sessions stays. Raises UsageError."""
-    from parley.resident.protocol import IDLE_VARIABLE
 
     text = os.environ.get(IDLE_VARIABLE, "")
     try:
@@ -102,11 +90,6 @@ def serve(folder_path: str, name: str) -> int:
     """Run the server; in a process that it forks, a session. Raises UsageError."""
     import parley.cli.handshake
     import parley.cli.run  # noqa: F401  # a session needs both
-    import parley.entry_points as entry_points
-    from parley.cli import main as executable
-    from parley.compose.preload import preload
-    from parley.resident.launcher import LOCK_DESCRIPTOR
-    from parley.resident.server import Server, report_code
 
     idle_seconds = read_idle_seconds()
     try:
@@ -120,7 +103,7 @@ def serve(folder_path: str, name: str) -> int:
     if entry_points.has_extensions():
         entry_points.has_extensions.cache_clear()  # which of them count depends on the working directory of a session
     gc.freeze()  # a collection in a forked process would copy all of it
-    found = Server(folder, name, LOCK_DESCRIPTOR).serve(idle_seconds)
+    found = ResidentServer(folder, name, LOCK_DESCRIPTOR).serve(idle_seconds)
     if found is None:
         return 0
     launch, connection = found

@@ -7,26 +7,34 @@ looked up by its id in every supported layout of files.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 from parley.cli import style
-from parley.cli.commands.subcommand import GivenArgs, json_lines, open_launch, text_lines, write_all
-from parley.cli.stdio import read_stdin, warn
+from parley.cli.commands.subcommand import (
+    GivenArgs,
+    Subcommand,
+    open_launch,
+    show_lines,
+    write_all,
+    write_json,
+    write_lines,
+)
+from parley.cli.stdio import read_stdin
 from parley.compose import memory
 from parley.compose.paths import forget_history
 from parley.compose.stores import SessionStores
 from parley.errors import InvalidArguments, SessionBusy, SessionError, UnknownSession, UsageError
-from parley.protocol.base import Json, encode_json
+from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
-from parley.stores.base import AgentInfo, Entry, Info, SearchHit, Store, copy_entries
+from parley.stores.base import Entry, Info, Store, copy_entries
 from parley.stores.export import import_session, pack, set_labels, unpack
 from parley.stores.search_text import entry_text
 from parley.stores.session_open import is_uuid
-from parley.terminal.rendering.tables import format_age, format_size, format_table
+from parley.terminal.rendering.tables import format_age, format_quantity, format_size, format_table
 from parley.workspace import private_files
 
 MAX_NAME_CHARS = 1000
@@ -34,124 +42,111 @@ SHORT_CHARS = 8
 MAX_COLUMNS = 200
 MAX_CHOICES = 20
 """How many sessions the error for `--resume` without a value lists."""
-Found = TypeVar("Found", Info, SearchHit, AgentInfo)
 
 
-class SessionsCommand:
-    """The actions; each returns the lines to print."""
+def list_background(given: GivenArgs) -> int:
+    """Raises UsageError without --json: that is the view of a terminal."""
+    if not given.has("json"):
+        raise UsageError("Parley has no background sessions; `parley sessions list` lists the stored ones")
+    return write_json([])
 
+
+def purge(given: GivenArgs) -> int:
+    command = SessionsCommand(given)
+    return command.purge(os.path.abspath(given.words[0]) if given.words else command.launch.cwd)
+
+
+class SessionsCommand(Subcommand):
     def __init__(self, given: GivenArgs) -> None:
-        self.given = given
-        self.as_json = given.has("json")
+        super().__init__(given)
         self.launch = open_launch(given.options)
         self.sessions = SessionStores(self.launch)
 
-    def locate(self, name: str) -> tuple[str, Store]:
-        """The id of a session that is named by its id, its title or the start of its id, and its store."""
-        session_id = self.sessions.find(name)
-        return session_id, self.sessions.store(session_id)
+    def run(self) -> int:
+        try:
+            return super().run()
+        except SessionBusy as exc:
+            # The exception's own text suggests --fork-session and --steal, which do not apply here.
+            busy = f"Session {exc.session_id} is in use by {exc.holder}."
+            raise SessionError(
+                f"{busy} `{self.given.action}` requires exclusive access; try again when that process has exited."
+            ) from None
 
-    def find(self, name: str) -> tuple[Store, Info]:
-        """Raises UnknownSession."""
-        session_id, store = self.locate(name)
-        info = store.info(session_id)
-        if info is None:
-            next(store.read(session_id), None)  # raises the reason if the session exists but is unreadable
-            raise UnknownSession(session_id)
-        return store, info
-
-    def list(self) -> Iterator[bytes]:
+    def list(self) -> int:
         given = self.given
+        if given.has("server"):
+            from parley.cli.commands.attach import list_remote
+
+            return list_remote(given)
         limit = given.number("limit", 0) if given.has("limit") else None
         project = None if given.has("all") else self.launch.cwd
         found = self.sessions.store().list(project, limit, given.number("offset", 0))
-        if self.as_json:
-            return json_lines(found)
-        if not found:
-            where = "" if given.has("all") else f" of {self.launch.cwd} (--all lists those of all directories)"
-            warn(f"No sessions{where}.")
-            return iter(())
-        return text_lines(format_sessions(found, with_folder=given.has("all")))
+        where = "" if given.has("all") else f" of {self.launch.cwd} (--all lists those of all directories)"
+        lines = show_lines(format_sessions(found, with_folder=given.has("all"))) if found else []
+        return self.write(found, lines, nothing=f"No sessions{where}.")
 
-    def show(self, name: str) -> Iterator[bytes]:
+    def show(self, name: str) -> int:
         store, info = self.find(name)
-        if self.as_json:
-            yield encode_json(info) + b"\n"
-            return
-        yield from text_lines(format_info(info))
-        for entry in store.read(info.id):
-            yield from text_lines(format_speech(entry), is_whole=True)
+        said = (text for entry in store.read(info.id) for text in format_speech(entry))
+        return self.write([info], chain(show_lines(format_info(info)), show_lines(said, is_whole=True)))
 
-    def agents(self, name: str, agent_id: str | None = None) -> Iterator[bytes]:
+    def agents(self, name: str, agent_id: str | None = None) -> int:
         store, info = self.find(name)
         found = {agent.id: agent for agent in store.agents(info.id)}
         if agent_id is None:
-            if not found and not self.as_json:
-                warn(f"Session {info.id} has no subagents.")
-                return iter(())
-            return self.format_all(
-                found.values(), ("ID", "TYPE"), lambda each: (each.id, each.meta.get("agentType", ""))
-            )
+            rows = [(each.id, each.meta.get("agentType", "")) for each in found.values()]
+            table = show_lines(format_table(("ID", "TYPE"), rows))
+            return self.write(found.values(), table, nothing=f"Session {info.id} has no subagents.")
         if agent_id not in found:
             raise UsageError(f"session {info.id} has no subagent {agent_id!r}")
         entries = store.read_agent(info.id, agent_id)
-        if self.as_json:
-            return json_lines(entries)
-        return text_lines((text for entry in entries for text in format_speech(entry)), is_whole=True)
+        said = (text for entry in entries for text in format_speech(entry))
+        return self.write(entries, show_lines(said, is_whole=True))
 
-    def search(self, *words: str) -> Iterator[bytes]:
+    def search(self, *words: str) -> int:
         found = [*self.sessions.store().search(" ".join(words), self.given.number("limit", 0) or 20)]
-        if not found and not self.as_json:
-            warn(f"No message contains {' '.join(words)!r}.")
-            return iter(())
-        return self.format_all(
-            found,
-            ("SESSION", "SEQ", "KIND", "TEXT"),
-            lambda hit: (hit.id, str(hit.seq), hit.kind, printable(hit.excerpt)),
-        )
+        rows = [(hit.id, str(hit.seq), hit.kind, printable(hit.excerpt)) for hit in found]
+        table = show_lines(format_table(("SESSION", "SEQ", "KIND", "TEXT"), rows, right=("SEQ",)))
+        return self.write(found, table, nothing=f"No message contains {' '.join(words)!r}.")
 
-    def export(self, name: str, path: str | None = None) -> Iterator[bytes]:
+    def export(self, name: str, path: str | None = None) -> int:
         store, info = self.find(name)
         agents = [(agent, store.read_agent(info.id, agent.id)) for agent in store.agents(info.id)]
         lines = pack(info, store.read(info.id), agents)
         if path is None:
-            yield from lines
-            return
+            return 0 if write_all(lines) else 1
         write_file(path, lines)
+        return 0
 
-    def import_(self, path: str) -> Iterator[bytes]:
+    def import_(self, path: str) -> int:
         parcel = unpack(read_input(path))
-        session_id = self.new_id(parcel.info.id)
-        store = self.sessions.store()
-        if store.exists(session_id):
-            raise UsageError(
-                f"Session ID {session_id} is already in use. Use --session-id to import it under another id."
-            )
-        import_session(store, session_id, copy_entries(parcel.entries, session_id), parcel.agents)
-        set_labels(store, session_id, parcel.info.title, parcel.info.tag)
-        return self.report({"id": session_id}, session_id)
+        new, store = self.open_new(parcel.info.id, "import it under another id")
+        import_session(store, new, copy_entries(parcel.entries, new), parcel.agents)
+        set_labels(store, new, parcel.info.title, parcel.info.tag)
+        return self.report({"id": new}, new)
 
-    def fork(self, name: str) -> Iterator[bytes]:
+    def fork(self, name: str) -> int:
+        if self.given.has("server"):
+            from parley.cli.commands.attach import fork_remote
+
+            return fork_remote(self.given)
         store, info = self.find(name)
-        new = self.new_id(self.launch.clock.new_uuid())
-        if store.exists(new):
-            raise UsageError(f"Session ID {new} is already in use. Use --session-id to choose another id.")
+        new, _ = self.open_new(self.launch.clock.new_uuid(), "choose another id", store)
         import_session(store, new, copy_entries(store.read(info.id), new))
         set_labels(store, new, f"{info.title} (fork)" if info.title else None, info.tag)
         self.sessions.inherit(new, info.id)
         return self.report({"id": new}, new)
 
-    def rename(self, name: str, title: str) -> Iterator[bytes]:
+    def rename(self, name: str, title: str) -> int:
         if not title.strip():
             raise UsageError("the title must not be empty")
         check_length("the title", title)
         session_id, store = self.locate(name)
         store.rename(session_id, title.strip())
-        return self.report(
-            {"id": session_id, "title": title.strip()}, f"Session {session_id} has the title {title.strip()!r}"
-        )
+        done = f"Session {session_id} has the title {title.strip()!r}"
+        return self.report({"id": session_id, "title": title.strip()}, done)
 
-    def tag(self, name: str, tag: str | None = None) -> Iterator[bytes]:
+    def tag(self, name: str, tag: str | None = None) -> int:
         check_length("the tag", tag or "")
         session_id, store = self.locate(name)
         tag = tag.strip() if tag else None
@@ -159,15 +154,35 @@ class SessionsCommand:
         done = f"Session {session_id} has the tag {tag!r}" if tag else f"Session {session_id} has no tag"
         return self.report({"id": session_id, "tag": tag}, done)
 
-    def delete(self, name: str) -> Iterator[bytes]:
+    def delete(self, name: str) -> int:
         session_id, store = self.locate(name)
         if not self.given.has("yes") and not self.may_delete(name, session_id, store):
             raise SessionError(f"session {session_id} was not deleted")
+        self.remove(session_id, store)
+        return self.report({"id": session_id, "deleted": True}, f"Deleted session {session_id}")
+
+    def remove(self, session_id: str, store: Store) -> None:
         store.delete(session_id)
         memory.forget(self.launch, session_id)
         # Without the session, its file checkpoints cannot be restored.
         forget_history(self.launch, session_id)
-        return self.report({"id": session_id, "deleted": True}, f"Deleted session {session_id}")
+
+    def purge(self, folder: str) -> int:
+        """Delete the sessions of a folder, or of all. Raises SessionError."""
+        store = self.sessions.store()
+        found = store.list(None if self.given.has("all") else folder)
+        where = "any directory" if self.given.has("all") else folder
+        if not found:
+            raise SessionError(f"no sessions of {where}")
+        write_all(f"{line}\n".encode() for line in show_lines(format_sessions(found, with_folder=True)))
+        if self.given.has("dry-run"):
+            return write_lines([f"Would delete {format_quantity(len(found), 'session')}"])
+        question = f"Delete {format_quantity(len(found), 'session')}?"
+        if not self.given.has("yes") and not (style.can_ask() and style.confirm(question)):
+            raise SessionError("nothing was deleted (without a terminal, `purge` needs --yes)")
+        for info in found:
+            self.remove(info.id, store)
+        return write_lines([f"Deleted {format_quantity(len(found), 'session')}"])
 
     def may_delete(self, name: str, session_id: str, store: Store) -> bool:
         """Ask a person at a terminal. A script must give the whole id, or --yes. Raises InvalidArguments."""
@@ -183,65 +198,44 @@ class SessionsCommand:
             )
         return True
 
-    def repair(self, name: str) -> Iterator[bytes]:
+    def repair(self, name: str) -> int:
         session_id, store = self.locate(name)
         report = store.repair(session_id)
-        if self.as_json:
-            return json_lines([{"id": session_id, "mended": report}])
+        done = {"id": session_id, "mended": report}
         if report is None:
-            return text_lines([f"{session_id} is not damaged; nothing was changed"])
-        kept = f"{session_id}: kept {report.kept_bytes} bytes before the damage"
-        return text_lines(
-            [kept, f"moved the damaged part and everything after it ({report.aside_bytes} bytes) to {report.aside}"]
-        )
+            return self.report(done, f"{session_id} is not damaged; nothing was changed")
+        moved = f"moved the damaged part and everything after it ({report.aside_bytes} bytes) to {report.aside}"
+        return self.report(done, f"{session_id}: kept {report.kept_bytes} bytes before the damage", moved)
 
-    def new_id(self, default: str) -> str:
-        """Return the id for a new session: `--session-id` or the default. Raises UsageError."""
+    # What they share.
+
+    def locate(self, name: str) -> tuple[str, Store]:
+        """The id of a session that is named by its id, its title or the start of its id, and its store."""
+        session_id = self.sessions.find(name)
+        return session_id, self.sessions.store(session_id)
+
+    def find(self, name: str) -> tuple[Store, Info]:
+        """Raises UnknownSession."""
+        session_id, store = self.locate(name)
+        info = store.info(session_id)
+        if info is None:
+            next(store.read(session_id), None)  # raises the reason if the session exists but is unreadable
+            raise UnknownSession(session_id)
+        return store, info
+
+    def open_new(self, default: str, remedy: str, store: Store | None = None) -> tuple[str, Store]:
+        """The id for a new session, `--session-id` or the default, and its store. Raises UsageError."""
         given = self.given.options.session_id
         if given is not None and not is_uuid(given):
             raise UsageError("Invalid session ID. Must be a valid UUID.")
-        return given or default
+        session_id, store = given or default, store or self.sessions.store()
+        if store.exists(session_id):
+            raise UsageError(f"Session ID {session_id} is already in use. Use --session-id to {remedy}.")
+        return session_id, store
 
-    def report(self, result: Json, text: str) -> Iterator[bytes]:
+    def report(self, result: Json, *lines: str) -> int:
         """Say what was done."""
-        return json_lines([result]) if self.as_json else text_lines([text])
-
-    def format_all(
-        self, found: Iterable[Found], header: Sequence[str], format_one: Callable[[Found], Sequence[str]]
-    ) -> Iterator[bytes]:
-        if self.as_json:
-            return json_lines(found)
-        return text_lines(format_table(header, [format_one(each) for each in found], right=("SEQ",)))
-
-
-ACTIONS: dict[str, Callable[..., Iterator[bytes]]] = {
-    "list": SessionsCommand.list,
-    "show": SessionsCommand.show,
-    "agents": SessionsCommand.agents,
-    "search": SessionsCommand.search,
-    "export": SessionsCommand.export,
-    "import": SessionsCommand.import_,
-    "fork": SessionsCommand.fork,
-    "rename": SessionsCommand.rename,
-    "tag": SessionsCommand.tag,
-    "delete": SessionsCommand.delete,
-    "repair": SessionsCommand.repair,
-}
-
-
-def run(given: GivenArgs) -> int:
-    if given.has("server"):
-        from parley.cli.commands.attach import fork_remote, list_remote
-
-        return fork_remote(given) if given.action == "fork" else list_remote(given)
-    try:
-        return write_all(ACTIONS[given.action](SessionsCommand(given), *given.words))
-    except SessionBusy as exc:
-        # The exception's own text suggests --fork-session and --steal, which do not apply here.
-        busy = f"Session {exc.session_id} is in use by {exc.holder}."
-        raise SessionError(
-            f"{busy} `{given.action}` requires exclusive access; try again when that process has exited."
-        ) from None
+        return self.write([result], show_lines(lines))
 
 
 def check_length(name: str, text: str) -> None:
@@ -272,7 +266,7 @@ def write_file(path: str, lines: Iterable[bytes]) -> None:
 def read_input(path: str) -> bytes:
     """Raises SessionError."""
     if path == "-":
-        return read_stdin(needed=True) or b""
+        return read_stdin(is_awaited=True) or b""
     try:
         return Path(path).read_bytes()
     except OSError as exc:

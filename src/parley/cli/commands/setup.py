@@ -19,7 +19,7 @@ import msgspec
 from parley.cli.commands.subcommand import GivenArgs, write_result
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
-from parley.errors import InvalidArguments, UsageError
+from parley.errors import InvalidArguments, UsageError, explain_os_errors
 from parley.protocol.base import Struct
 from parley.settings.base import printable
 from parley.version import PROTOCOL_LEVEL, __version__
@@ -187,10 +187,8 @@ def link(given: GivenArgs) -> int:
 
 def make_link(path: Path, target: Path) -> None:
     """Raises UsageError."""
-    try:
+    with explain_os_errors(f"cannot create the link {printable(str(path))}", UsageError):
         path.symlink_to(target)
-    except OSError as exc:
-        raise UsageError(f"cannot create the link {printable(str(path))}: {exc.strerror}") from None
 
 
 def describe_winner(name: str, path: Path, winner: str | None, wins: bool) -> str:

@@ -1,8 +1,11 @@
 """Run a subcommand: parse its words as `catalog.py` declares them, print its help, and write output.
 
-    def list_sessions(given: GivenArgs) -> int:         a row of HANDLERS; returns the exit code
+    def list_sessions(given: GivenArgs) -> int:         runs an action; returns the exit code
         given.words, given.has("json"), given.one("limit"), given.options
         return write_result(given, rows, lines)
+
+    class SessionsCommand(Subcommand):                  runs several: each has the method of its name
+        def show(self, name: str) -> int: ...
 
 All subcommands behave alike. Without arguments, a command that needs some prints its help. Wrong usage is an error
 with one line of usage. An unknown word is refused with the nearest known one.
@@ -15,72 +18,23 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.cli.commands.catalog import ACTION_ALIASES, BY_NAME, Action, Command
+from parley.cli.commands.catalog import ACTION_ALIASES, BY_NAME, FLAG_GROUPS, Action, Command
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn, write
 from parley.errors import InvalidArguments, UnknownCommand, UsageError
 from parley.protocol.base import Struct, encode_json
 from parley.protocol.options import BY_FLAG, CliOptions, is_flag, parse
 from parley.settings.base import MAX_SHOWN, SettingsWriteError, printable
+from parley.version import how_to_install
 
 if TYPE_CHECKING:
     from parley.compose.launch_context import LaunchContext
 
-HANDLERS = {
-    "acp": "acp:serve_acp",
-    "attach": "attach:attach",
-    "auth": "config:show_key",
-    "cluster status": "cluster:show_status",
-    "cluster drain": "cluster:drain",
-    "cluster move": "cluster:move",
-    "cluster sign-tokens": "cluster:sign_tokens",
-    "cluster release": "cluster:release",
-    "cluster demo": "cluster:run_demo",
-    "completion": "completion:write_script",
-    "completion words": "completion:write_words",
-    "config": "config:run_action",
-    "conform": "conform:conform",
-    "conform-client": "conform:conform_client",
-    "console": "serve:open_console",
-    "doctor": "doctor:run_doctor",
-    "eval": "eval:evaluate",
-    "fake": "replay:run_fake",
-    "help": "help:show_help",
-    "host": "cluster:serve_host",
-    "init": "setup:init",
-    "inspect": "recordings:inspect",
-    "link": "setup:link",
-    "man": "man:write_page",
-    "mcp add": "mcp.servers:add",
-    "mcp add-json": "mcp.servers:add_json",
-    "mcp get": "mcp.servers:get",
-    "mcp list": "mcp.servers:list_servers",
-    "mcp remove": "mcp.servers:remove",
-    "mcp reset-project-choices": "mcp.servers:reset_project_choices",
-    "mcp serve": "mcp.serve:serve",
-    "memory": "memory:run",
-    "model-server": "model_server:run_server",
-    "models": "models:show_models",
-    "permissions check": "permissions:check_call",
-    "permissions replay": "permissions:replay_session",
-    "plugin": "plugin:run_action",
-    "replay": "replay:run_replay",
-    "resident start": "resident:run_start",
-    "resident status": "resident:run_status",
-    "resident stop": "resident:run_stop",
-    "schema": "recordings:show_schema",
-    "serve": "serve:serve",
-    "sessions": "sessions:run",
-    "tap": "tap:run_tap",
-    "trust": "config:change_trust",
-    "update": "setup:show_update",
-    "workspace": "serve:serve_files",
-}
-"""The function that runs an action, or all actions of a command: its module in this package, and its name."""
 MAX_DIGITS = 15
 MAX_USAGE_FLAGS = 10
 """A usage line with more flags cannot be read; the list below it has them all."""
@@ -95,6 +49,8 @@ class GivenArgs(Struct, frozen=True, kw_only=True):
     options: CliOptions = CliOptions()
     option_words: tuple[str, ...] = ()
     """The options of a session as they were given, and the other words."""
+    writes_rows: bool = False
+    """Whether `--json` prints one object per line."""
 
     def has(self, key: str) -> bool:
         return key in self.values
@@ -105,9 +61,17 @@ class GivenArgs(Struct, frozen=True, kw_only=True):
     def one(self, key: str, default: str = "") -> str:
         return self.values[key][-1] if self.values.get(key) else default
 
-    def number(self, key: str, default: int) -> int:
+    def file(self, key: str) -> str:
+        """An absolute path; empty if none is given."""
+        return os.path.abspath(self.one(key)) if self.one(key) else ""
+
+    def number(self, key: str, default: int, least: int = 0, most: int | None = None) -> int:
         """Raises InvalidArguments."""
-        return parse_number(f"--{key}", self.one(key)) if self.has(key) else default
+        value = parse_number(f"--{key}", self.one(key)) if self.has(key) else default
+        if value < least or (most is not None and value > most):
+            expected = f"{least} or more" if most is None else f"from {least} to {most}"
+            raise InvalidArguments(f"--{key} must be {expected}, not {value}")
+        return value
 
     def decimal(self, key: str, default: float, most: float, *, is_whole: bool = False) -> float:
         """A number from 0 to `most`. Raises InvalidArguments."""
@@ -127,10 +91,20 @@ def run_subcommand(name: str, argv: Sequence[str]) -> int:
     command = BY_NAME[name]
 
     def handle(given: GivenArgs) -> int:
-        handler = find_handler(command.name, given.action)
-        gc.freeze()  # modules live until the end
-        gc.enable()  # main() disabled it, but a server runs for long
-        return handler(given)
+        action = command.actions[given.action]
+        try:
+            handler = find_handler(action)
+            gc.freeze()  # modules live until the end
+            gc.enable()  # main() disabled it, but a server runs for long
+            return handler(given)
+        except ModuleNotFoundError as exc:
+            if not action.extra:
+                raise
+            missing = f"parley-{action.extra}" if (exc.name or "").startswith("parley.") else exc.name
+            raise UsageError(
+                f"`{f'parley {name} {given.action}'.strip()}` needs {missing}, which is not installed; "
+                f"run: {how_to_install(action.extra)}"
+            ) from None
 
     if name == "resident" and argv[:1] == ["serve"] and len(argv) == 3:
         # The server itself. It is not listed, because launchers start it with a lock.
@@ -138,11 +112,29 @@ def run_subcommand(name: str, argv: Sequence[str]) -> int:
     return run_command(command, argv, handle)
 
 
-def find_handler(command: str, action: str) -> Callable[[GivenArgs], int]:
+class Subcommand:
+    """Base of a command whose actions are methods. Each takes the words, and returns the exit code."""
+
+    def __init__(self, given: GivenArgs) -> None:
+        self.given = given
+
+    def run(self) -> int:
+        name = self.given.action.replace("-", "_")
+        action: Callable[..., int] = getattr(self, f"{name}_" if iskeyword(name) else name)
+        return action(*self.given.words)
+
+    def write(self, value: Any, lines: Iterable[str], code: int = 0, *, nothing: str = "") -> int:
+        return write_result(self.given, value, lines, code, nothing=nothing)
+
+
+def find_handler(action: Action) -> Callable[[GivenArgs], int]:
     """The function that runs an action, which is imported here."""
-    module, _, function = HANDLERS.get(f"{command} {action}".rstrip(), HANDLERS.get(command, "")).partition(":")
-    handler: Callable[[GivenArgs], int] = getattr(import_module(f"parley.cli.commands.{module}"), function)
-    return handler
+    module, _, function = action.handler.partition(":")
+    handler = getattr(import_module(f"parley.cli.commands.{module}"), function)
+    if isinstance(handler, type):
+        return lambda given: int(handler(given).run())
+    found: Callable[[GivenArgs], int] = handler
+    return found
 
 
 def run_command(command: Command, argv: Sequence[str], handle: Callable[[GivenArgs], int]) -> int:
@@ -209,9 +201,26 @@ def parse_args(command: Command, name: str, argv: Sequence[str]) -> GivenArgs:
     words, values = split_flags(action, argv)
     options, option_words = CliOptions(), tuple(words)
     if action.takes_options:
-        words, options = parse_options(action, words)
-    check_arguments(action, words)
-    return GivenArgs(action=name, words=tuple(words), values=values, options=options, option_words=option_words)
+        # Parse the options of a session; warns of those without effect.
+        parsed = parse(words)
+        if parsed.unknown:
+            own = [name for flag in action.flags for name in flag.names.split()]
+            raise unknown_flag(parsed.unknown[0], [*own, *BY_FLAG])
+        for warning in parsed.warnings:
+            warn(warning)
+        words, options = list(parsed.words), parsed.options
+    if missing := action.required[len(words) :]:
+        raise UsageError(f"missing argument {' '.join(missing)}")
+    if action.most is not None and len(words) > action.most:
+        raise UsageError(f"unexpected argument {words[action.most]!r}; quote an argument that contains spaces")
+    return GivenArgs(
+        action=name,
+        words=tuple(words),
+        values=values,
+        options=options,
+        option_words=option_words,
+        writes_rows=set(FLAG_GROUPS["json-lines"]) <= set(action.flags),
+    )
 
 
 def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
@@ -251,27 +260,8 @@ def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[st
     return words, values
 
 
-def parse_options(action: Action, argv: Sequence[str]) -> tuple[list[str], CliOptions]:
-    """Parse the options of a session; warns of those without effect. Raises UsageError."""
-    parsed = parse(argv)
-    if parsed.unknown:
-        own = [name for flag in action.flags for name in flag.names.split()]
-        raise unknown_flag(parsed.unknown[0], [*own, *BY_FLAG])
-    for warning in parsed.warnings:
-        warn(warning)
-    return list(parsed.words), parsed.options
-
-
 def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
     return UsageError(f"unknown option '{name}'{find_nearest(name, known)}; put -- before words that start with a dash")
-
-
-def check_arguments(action: Action, words: Sequence[str]) -> None:
-    """Raises UsageError."""
-    if missing := action.required[len(words) :]:
-        raise UsageError(f"missing argument {' '.join(missing)}")
-    if action.most is not None and len(words) > action.most:
-        raise UsageError(f"unexpected argument {words[action.most]!r}; quote an argument that contains spaces")
 
 
 def usage_line(command: Command, name: str) -> str:
@@ -293,23 +283,32 @@ def parse_number(name: str, value: str) -> int:
     return int(value)
 
 
-def open_launch(options: CliOptions | None = None) -> LaunchContext:
-    """What a session here would start from; warnings go to stderr. Raises UsageError."""
+def open_launch(options: CliOptions | None = None, report: Callable[[str], None] = warn) -> LaunchContext:
+    """What a session here would start from; by default, warnings go to stderr. Raises UsageError."""
     from parley.compose.launch_context import LaunchContext, working_directory  # `help` and completion do not need it
 
-    launch = LaunchContext(CliOptions() if options is None else options, dict(os.environ), working_directory())
-    launch.warn = warn
-    return launch
+    return LaunchContext(options or CliOptions(), dict(os.environ), working_directory(), warn=report)
 
 
-def write_result(given: GivenArgs, value: Any, lines: Iterable[str], code: int = 0) -> int:
-    """Write what an action found, as one JSON document with --json, else as lines; returns the exit code."""
-    return write_json(value, code) if given.has("json") else write_lines(lines, code)
+def write_result(given: GivenArgs, value: Any, lines: Iterable[str], code: int = 0, *, nothing: str = "") -> int:
+    """Write what an action found; returns the exit code.
+
+    With `--json`, that is `value`: one document, or rows, as the flag is declared. Otherwise it is the lines; if there
+    are none, `nothing` is a warning that says so.
+    """
+    if given.has("json") and given.writes_rows:
+        return code if write_all(encode_json(row) + b"\n" for row in value) else 1
+    if given.has("json"):
+        return write_json(value, code)
+    if nothing and not value:
+        warn(nothing)
+        return code
+    return write_lines(lines, code)
 
 
 def write_lines(lines: Iterable[str], code: int = 0) -> int:
     """Write lines to stdout; returns the exit code."""
-    return code if write("".join(f"{line}\n" for line in lines).encode(errors="replace")) else 1
+    return code if write_all(f"{line}\n".encode(errors="replace") for line in lines) else 1
 
 
 def write_json(value: Any, code: int = 0) -> int:
@@ -317,16 +316,11 @@ def write_json(value: Any, code: int = 0) -> int:
     return code if write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n") else 1
 
 
-def write_all(parts: Iterable[bytes]) -> int:
-    """Write the parts to stdout; returns the exit code. A closed pipe is not an error."""
-    return 0 if all(write(part) for part in parts) else 1
+def write_all(parts: Iterable[bytes]) -> bool:
+    """Write the parts to stdout one by one; returns whether that succeeded. A closed pipe is not an error."""
+    return all(map(write, parts))
 
 
-def json_lines(rows: Iterable[Any]) -> Iterator[bytes]:
-    """One JSON object per line, for `write_all`."""
-    return (encode_json(row) + b"\n" for row in rows)
-
-
-def text_lines(lines: Iterable[str], *, is_whole: bool = False) -> Iterator[bytes]:
-    """Lines that have no effect on a terminal, for `write_all`. They are shortened, unless they are the content."""
-    return (f"{printable(line, max(MAX_SHOWN, is_whole * len(line)))}\n".encode(errors="replace") for line in lines)
+def show_lines(lines: Iterable[str], *, is_whole: bool = False) -> Iterator[str]:
+    """The lines without effect on a terminal. They are shortened, unless they are the content."""
+    return (printable(line, max(MAX_SHOWN, is_whole * len(line))) for line in lines)

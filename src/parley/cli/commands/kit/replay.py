@@ -14,9 +14,12 @@ from pathlib import Path
 from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import warn, write
 from parley.errors import UsageError
-from parley.inspector.recording import WireRecording, read_wire_recording
-from parley.testing.fake.scenario import Scenario, load_scenario
+from parley.fake.replay import ReplayDifference, replay_client, replay_engine
+from parley.fake.scenario import Scenario, load_scenario
+from parley.fake.serve import end_by_signal, read_command_line, serve_scenario
+from parley.stores.wire_recording import WireRecording, read_wire_recording
 from parley.testing.launcher_script import write_launcher
+from parley.transports.stdio import StdioTransport
 from parley.version import PROTOCOL_LEVEL
 
 MAX_SECONDS = 86_400.0
@@ -36,9 +39,6 @@ def run_replay(given: GivenArgs) -> int:
         return write_lines([f"{given.one('install')} replays the engine of {path}"])
     if "--version" in words or "-v" in words:
         return write_lines([f"{PROTOCOL_LEVEL} (Claude Code)"])
-    from parley.testing.fake.serve import end_by_signal
-    from parley.testing.replay import replay_engine
-    from parley.transports.stdio import StdioTransport
 
     async def play() -> int:
         return await replay_engine(recording, StdioTransport(), warn, pace=pace)
@@ -78,7 +78,6 @@ async def compare_all(
     recordings: Sequence[WireRecording], command: Sequence[str], *, jobs: int, pace: float, wait_seconds: float
 ) -> list[str]:
     """The first difference of each recording that differs. Raises UsageError."""
-    from parley.testing.replay import ReplayDifference, replay_client
 
     free = asyncio.Semaphore(jobs)
 
@@ -102,7 +101,6 @@ def run_fake(given: GivenArgs) -> int:
     if given.has("install"):
         write_launcher(Path(given.one("install")), ["fake", str(Path(given.words[0]).absolute()), "--"])
         return write_lines([f"{given.one('install')} plays {given.words[0]}"])
-    from parley.testing.fake.serve import read_command_line, serve_scenario
 
     return serve_scenario(scenario, read_command_line(given.words[1:], os.getcwd()), warn)
 

@@ -44,7 +44,7 @@ def conform(given: GivenArgs) -> int:
     plan = read_plan(given)
     if given.has("list"):
         checks = select_checks(plan)
-        lines = [f"{check.id:44} {check.behaviour.level:9} {check.expects}" for check in checks]
+        lines = [f"{check.id:44} {check.complaint or check.behaviour.level:9} {check.expects}" for check in checks]
         return write_lines([*lines, "", "Required behaviours without a check:", *list_excused()])
     if not given.words:
         raise InvalidArguments("missing argument ENGINE: the executable to check, after --")
@@ -62,13 +62,11 @@ def read_plan(given: GivenArgs) -> Plan:
     levels = split_words(given.all("level"))
     if unknown := [level for level in levels if level not in LEVELS]:
         raise InvalidArguments(f"unknown level {unknown[0]!r} (choose from {', '.join(LEVELS)})")
-    workers = given.number("workers", 2)
-    if not 1 <= workers <= MAX_WORKERS:
-        raise InvalidArguments(f"--workers must be between 1 and {MAX_WORKERS}, not {workers}")
     return Plan(
         levels=tuple(levels) or LEVELS,
+        suite=given.one("suite", "all"),
         only=tuple(split_words(given.all("only"))),
-        workers=workers,
+        workers=given.number("workers", 2, 1, MAX_WORKERS),
         deadline_seconds=max(1, given.number("timeout", int(DEADLINE_SECONDS))),
     )
 

@@ -46,7 +46,7 @@ def attach_to_gateway(options: CliOptions, url: str, token: str) -> int:
 def follow(lines: Iterable[tuple[int, bytes]]) -> int:
     """Show a session that another process holds, without control over it; returns the exit code."""
     from parley.protocol.base import decode
-    from parley.terminal.interfaces.base import terminal_size
+    from parley.terminal.interfaces.screen import terminal_size
     from parley.terminal.rendering.style import Styles
     from parley.terminal.rendering.transcript import TerminalTranscript
 

@@ -14,12 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from parley.cli.commands.kit.recordings import choose_path
 from parley.cli.commands.subcommand import GivenArgs, write_lines
 from parley.cli.stdio import StderrWriter, warn
 from parley.errors import InvalidArguments, UsageError
+from parley.inspector.observer import LineObserver, LineSink
+from parley.inspector.recorder import make_header
 from parley.inspector.relay import REPORT_SECONDS, STARTED, CopyPipe, Relay, exit_like, start_engine
+from parley.inspector.report import ReportFile
 from parley.protocol.base import Struct
 from parley.settings.base import printable
+from parley.stores.wire_recording import WireRecorder
+from parley.stores.wire_redaction import WireRedactor
+from parley.testing.launcher_script import write_launcher
 
 TERMINAL = "tty"
 STDERR_PREFIX = "tap: "
@@ -40,8 +47,17 @@ def run_tap(given: GivenArgs) -> int:
         return install(given)
     command = list(given.words)
     if command[-1] in ("-v", "--version"):  # clients ask before they start a conversation
-        replace_with_engine(command)
-    files = open_files(given)
+        try:
+            os.execvp(command[0], list(command))
+        except OSError as exc:
+            raise UsageError(f"cannot start the engine {printable(command[0])!r}: {exc.strerror}") from None
+    if given.has("quiet") and given.has("show"):
+        raise InvalidArguments("--quiet and --show cannot be combined; use one")
+    files = TapFiles(
+        record=choose_path(given.one("record"), ".jsonl") if given.has("record") else None,
+        html=choose_path(given.one("html"), ".html") if given.has("html") else None,
+        show=open_show(given.one("show")) if given.has("show") else None if given.has("quiet") else 2,
+    )
     observe = prepare_observer(command, files)
     ours, theirs = socket.socketpair()
     observer = os.fork()
@@ -65,27 +81,6 @@ def run_tap(given: GivenArgs) -> int:
     return code
 
 
-def replace_with_engine(command: Sequence[str]) -> NoReturn:
-    """Run the engine in place of this process. Raises UsageError."""
-    try:
-        os.execvp(command[0], list(command))
-    except OSError as exc:
-        raise UsageError(f"cannot start the engine {printable(command[0])!r}: {exc.strerror}") from None
-
-
-def open_files(given: GivenArgs) -> TapFiles:
-    """Raises UsageError."""
-    from parley.cli.commands.recordings import choose_path
-
-    if given.has("quiet") and given.has("show"):
-        raise InvalidArguments("--quiet and --show cannot be combined; use one")
-    return TapFiles(
-        record=choose_path(given.one("record"), ".jsonl") if given.has("record") else None,
-        html=choose_path(given.one("html"), ".html") if given.has("html") else None,
-        show=open_show(given.one("show")) if given.has("show") else None if given.has("quiet") else 2,
-    )
-
-
 def open_show(given: str) -> int:
     """The descriptor for the text. Raises UsageError."""
     path = "/dev/tty" if given == TERMINAL else given
@@ -97,11 +92,6 @@ def open_show(given: str) -> int:
 
 def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socket.socket], None]:
     """Open the files, so that a wrong name is reported before the engine starts. Raises UsageError."""
-    from parley.inspector.observer import LineSink, Observer
-    from parley.inspector.recorder import make_header
-    from parley.inspector.recording import WireRecorder
-    from parley.inspector.redaction import WireRedactor
-    from parley.inspector.report import ReportFile
 
     redactor = WireRedactor(os.environ)
     header = make_header(command, redactor, cwd=os.getcwd(), env=sorted(os.environ))
@@ -113,7 +103,7 @@ def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socke
     show = make_show(files.show)
 
     def observe(line: socket.socket) -> None:
-        observer = Observer(show, sinks, redactor)
+        observer = LineObserver(show, sinks, redactor)
         try:
             observer.run(line)
         finally:
@@ -154,7 +144,6 @@ def run_observer(observe: Callable[[socket.socket], None], line: socket.socket, 
 
 def install(given: GivenArgs) -> int:
     """Write a script that runs the same command. Raises UsageError."""
-    from parley.testing.launcher_script import write_launcher
 
     path = Path(given.one("install")).absolute()
     found = shutil.which(given.words[0])

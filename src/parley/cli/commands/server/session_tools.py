@@ -18,14 +18,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
 import msgspec
 from msgspec import Meta
 
 from parley.acp.agent import AcpAgent
-from parley.acp.local_sessions import LocalSessions
+from parley.acp.host import LocalSessions
 from parley.acp.schema import PROTOCOL_VERSION
 from parley.jsonrpc import Method, RpcConnection, RpcError
 from parley.protocol.base import Json, Struct, encode_json
@@ -55,20 +55,35 @@ Wait = Annotated[
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base class of arguments."""
+    """Base class of the arguments of a tool. The docstring describes the tool to the model."""
+
+    reads_only: ClassVar[bool] = False
 
 
 class StartArguments(Arguments, frozen=True, kw_only=True):
+    """Start a session: a conversation with an agent that works in a directory. Returns its session_id."""
+
     cwd: Annotated[str, Meta(description="An absolute path (default: the server's directory).", max_length=4096)] = ""
 
 
 class PromptArguments(Arguments, frozen=True, kw_only=True):
+    """Send a prompt to a session and wait for its turn.
+
+    The state is `idle` when the turn has ended, `question` when it needs session_answer, and `running` when
+    wait_seconds have passed: continue with session_read. A session that is on disk is resumed.
+    """
+
     session_id: SessionId
     prompt: Annotated[str, Meta(min_length=1, max_length=PROMPT_CHARS)]
     wait_seconds: Wait = 30
 
 
 class AnswerArguments(Arguments, frozen=True, kw_only=True):
+    """Answer a question of a session with one of its options, and wait for the turn as session_prompt does.
+
+    A permission request is a decision of the person: do not allow a call that they did not.
+    """
+
     session_id: SessionId
     question_id: Annotated[str, Meta(max_length=200)]
     option: Annotated[str, Meta(description="The id of one of the question's options.", max_length=200)]
@@ -77,27 +92,26 @@ class AnswerArguments(Arguments, frozen=True, kw_only=True):
 
 
 class ReadArguments(Arguments, frozen=True, kw_only=True):
+    """Read what a session said after a cursor, its state and its open questions."""
+
+    reads_only = True
     session_id: SessionId
     cursor: Annotated[str, Meta(description="From an earlier result (default: the beginning).", max_length=100)] = ""
     wait_seconds: Wait = 0
 
 
-class SessionArguments(Arguments, frozen=True, kw_only=True):
+class InterruptArguments(Arguments, frozen=True, kw_only=True):
+    """Interrupt the turn of a session. Its open questions are withdrawn."""
+
     session_id: SessionId
 
 
 class ListArguments(Arguments, frozen=True, kw_only=True):
+    """List the sessions on disk, the last used first."""
+
+    reads_only = True
     cwd: Annotated[str, Meta(description="Only the sessions of this directory.", max_length=4096)] = ""
     cursor: Annotated[str, Meta(description="The next_cursor of an earlier result.", max_length=100)] = ""
-
-
-class SessionTool(Struct, frozen=True):
-    """One of the tools."""
-
-    run: Callable[[Any], Awaitable[Json]]
-    arguments: type[Arguments]
-    description: str
-    reads_only: bool = False
 
 
 class Line(Struct, frozen=True):
@@ -231,53 +245,29 @@ class SessionTools:
             "elicitation/create": Method(Json, self._ask_form),
         }
         self._agent = AcpAgent(self._agent_end, host)
-        self._tools = {
-            "session_start": SessionTool(
-                self._start,
-                StartArguments,
-                "Start a session: a conversation with an agent that works in a directory. Returns its session_id.",
-            ),
-            "session_prompt": SessionTool(
-                self._prompt,
-                PromptArguments,
-                "Send a prompt to a session and wait for its turn. The state is `idle` when the turn has ended, "
-                "`question` when it needs session_answer, and `running` when wait_seconds have passed: continue "
-                "with session_read. A session that is on disk is resumed.",
-            ),
-            "session_answer": SessionTool(
-                self._answer,
-                AnswerArguments,
-                "Answer a question of a session with one of its options, and wait for the turn as session_prompt "
-                "does. A permission request is a decision of the person: do not allow a call that they did not.",
-            ),
-            "session_read": SessionTool(
-                self._read,
-                ReadArguments,
-                "Read what a session said after a cursor, its state and its open questions.",
-                reads_only=True,
-            ),
-            "session_interrupt": SessionTool(
-                self._interrupt, SessionArguments, "Interrupt the turn of a session. Its open questions are withdrawn."
-            ),
-            "session_list": SessionTool(
-                self._list, ListArguments, "List the sessions on disk, the last used first.", reads_only=True
-            ),
+        self._tools: dict[str, tuple[type[Arguments], Callable[[Any], Awaitable[Json]]]] = {
+            "session_start": (StartArguments, self._start),
+            "session_prompt": (PromptArguments, self._prompt),
+            "session_answer": (AnswerArguments, self._answer),
+            "session_read": (ReadArguments, self._read),
+            "session_interrupt": (InterruptArguments, self._interrupt),
+            "session_list": (ListArguments, self._list),
         }
         self.descriptions: list[Json] = [
             {
                 "name": name,
-                "description": tool.description,
-                "inputSchema": build_schema(tool.arguments),
-                "annotations": {"readOnlyHint": tool.reads_only},
+                "description": " ".join((arguments.__doc__ or "").split()),
+                "inputSchema": build_schema(arguments),
+                "annotations": {"readOnlyHint": arguments.reads_only},
             }
-            for name, tool in self._tools.items()
+            for name, (arguments, _) in self._tools.items()
         ]
 
     async def run(self, name: str, arguments: Json) -> Json:
         """Return the result of `tools/call`."""
-        tool = self._tools[name]
+        wanted, act = self._tools[name]
         try:
-            found = await tool.run(msgspec.convert(arguments, tool.arguments))
+            found = await act(msgspec.convert(arguments, wanted))
         except (RpcError, ValueError) as exc:  # a ValidationError is a ValueError
             return {"content": [{"type": "text", "text": str(exc)}], "isError": True}
         text = encode_json(found).decode()
@@ -338,7 +328,7 @@ class SessionTools:
         await session.wait(given.wait_seconds)
         return session.describe(after)
 
-    async def _interrupt(self, given: SessionArguments) -> Json:
+    async def _interrupt(self, given: InterruptArguments) -> Json:
         session = await self._open(given.session_id)
         after = session.log.last
         if session.state != "idle":
@@ -450,5 +440,5 @@ def build_schema(arguments: type[Arguments]) -> Json:
     """The schema of a tool's input."""
     _, parts = msgspec.json.schema_components([arguments])
     schema: Json = parts[arguments.__name__]
-    del schema["title"]
+    del schema["title"], schema["description"]  # the tool has it
     return schema

@@ -4,7 +4,7 @@ Calls of Parley's tools pass through the same gate as those of a model: rules, m
 decision in the log of a session. No one can be asked, so a call that would need approval is denied. In a session that
 the client starts, the client is asked.
 
-See also: `parley/mcp/tool_server.py` speaks the protocol, `session_tools.py` has the sessions, `serve_http.py` HTTP.
+See also: `parley/mcp/tool_server.py` speaks the protocol, `session_tools.py` has the sessions, `mcp_http.py` HTTP.
 """
 
 from __future__ import annotations
@@ -16,11 +16,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from parley.acp.local_sessions import LocalSessions
-from parley.cli.commands.acp import cancel_at_signals
-from parley.cli.commands.mcp.servers import NoHost
-from parley.cli.commands.mcp.session_tools import SessionTools
-from parley.cli.commands.serve import require_server
+from parley.acp.host import LocalSessions
+from parley.cli.commands.server.acp import serve_lines
+from parley.cli.commands.server.session_tools import SessionTools
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.run import build_config, open_session
@@ -29,10 +27,10 @@ from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.errors import UsageError
+from parley.host import NoHost
 from parley.mcp.tool_server import ToolServer
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
-from parley.protocol.framing import Framer
 from parley.protocol.options import ROWS, CliOptions
 from parley.tools.base import Tool, always_asks, tool_schema
 from parley.tools.catalog import RESERVED_EFFECTS, find_traits
@@ -78,13 +76,12 @@ def read_http_settings(given: GivenArgs) -> ServerSettings | None:
         if unused := next(filter(given.has, HTTP_FLAGS), None):
             raise UsageError(f"option '--{unused}' needs '--http'")
         return None
-    require_server("mcp serve --http")
     from parley.gateway.hub import HubSettings
-    from parley.gateway.server import Address, ServerSettings
+    from parley.gateway.server import ListenAddress, ServerSettings
 
     return ServerSettings(
         hub=HubSettings(state=Path(), root=""),  # there is no hub
-        address=Address.parse(given.one("listen", DEFAULT_ADDRESS)),
+        address=ListenAddress.parse(given.one("listen", DEFAULT_ADDRESS)),
         token_file=given.one("token-file"),
         hosts=frozenset(given.all("allow-host")),
     )
@@ -113,30 +110,15 @@ async def open_tools(config: SessionConfig, sessions: LocalSessions) -> AsyncIte
 
 
 async def serve_stdio(config: SessionConfig, sessions: LocalSessions) -> int:
-    transport, framer, ended_by = StdioTransport(), Framer(), cancel_at_signals()
-    try:
-        async with open_tools(config, sessions) as make_server:
-            server = make_server(transport.write)
-            try:
-                async for chunk in transport.chunks():
-                    for line in framer.feed(chunk):
-                        server.receive(line)
-            except BrokenPipeError:  # the client is gone
-                pass
-            finally:
-                await server.close()
-            await transport.drain()
-    except asyncio.CancelledError:
-        if not ended_by:
-            raise
-    finally:
-        transport.close()
-    return 128 + ended_by[0] if ended_by else 0
+    async with open_tools(config, sessions) as make_server:
+        transport = StdioTransport()
+        server = make_server(transport.write)
+        return await serve_lines(transport, server.receive, server.close)
 
 
 async def serve_web(config: SessionConfig, sessions: LocalSessions, settings: ServerSettings) -> int:
     """Raises UsageError."""
-    from parley.cli.commands.mcp.serve_http import serve_http
+    from parley.cli.commands.server.mcp_http import serve_http
     from parley.gateway.reporting import ServerLog
 
     async with open_tools(config, sessions) as make_server:

@@ -12,29 +12,36 @@ import secrets
 import signal
 import sys
 import threading
+import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from parley.cli.commands.catalog import FLAG_GROUPS
-from parley.cli.commands.subcommand import GivenArgs, parse_number
+from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
 from parley.cli.stdio import warn
+from parley.cluster.base import Cluster
+from parley.cluster.cluster_secret import SECRET_VARIABLE, read_cluster_secret
+from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.compose.launch_context import LaunchContext
 from parley.compose.workspace.server import serve_workspace
 from parley.errors import InvalidArguments, UsageError
+from parley.gateway.questions import NotifySettings
+from parley.gateway.wire_log import WIRE_BYTES
 from parley.settings.env_vars import child_environment
 from parley.settings.secret_variables import KEYS
 from parley.workspace import private_files
+from parley.workspace.process.tree import hide_memory
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.wire import read_token_file
 
 if TYPE_CHECKING:
-    from parley.cluster.base import Cluster
     from parley.gateway.hub import HubSettings, SessionHub
-    from parley.gateway.questions import NotifySettings
     from parley.gateway.reporting import ServerLog
     from parley.gateway.server import ServerSettings
 
@@ -63,18 +70,16 @@ WORKSPACE_ADDRESS = "127.0.0.1:7300"
 
 def serve(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
-    require_server("serve")
     check_flags(given)
     from parley.gateway.hub import HubSettings
-    from parley.gateway.reporting import FaultLog, ServerLog
-    from parley.gateway.server import Address, ServerSettings, check_prefix, run_server
+    from parley.gateway.server import ListenAddress, ServerSettings, check_prefix, run_server
 
     is_cluster = given.has("nats")
     # A gateway of a cluster has neither sessions nor files.
     hub = HubSettings(state=Path(), root="") if is_cluster else read_hub_settings(given, "gateway")
     settings = ServerSettings(
         hub=hub,
-        address=Address.parse(given.one("listen", DEFAULT_ADDRESS)),
+        address=ListenAddress.parse(given.one("listen", DEFAULT_ADDRESS)),
         token_file=given.one("token-file"),
         origins=frozenset(given.all("allow-origin")),
         hosts=frozenset(given.all("allow-host")),
@@ -86,30 +91,25 @@ def serve(given: GivenArgs) -> int:
         ping_seconds=given.number("ping-seconds", 20),
         proxies=tuple(given.all("trust-proxy")),
         path_prefix=check_prefix(given.one("path-prefix")),
-        health=Address.parse(given.one("health"), "--health") if given.has("health") else None,
+        health=ListenAddress.parse(given.one("health"), "--health") if given.has("health") else None,
     )
     if settings.key and not settings.certificate:
         raise InvalidArguments("option '--tls-key' needs '--tls-cert'")
+    return serve_nats(given, settings) if is_cluster else run_server(settings, open_log(given))
+
+
+def open_log(given: GivenArgs) -> ServerLog:
+    from parley.gateway.reporting import FaultLog, ServerLog
+
     log = ServerLog(warn, is_json=given.one("log-format") == "json")
     if log.is_json:
         logging.getLogger().addHandler(FaultLog(log))
-    return serve_nats(given, settings, log) if is_cluster else run_server(settings, log)
-
-
-def require_server(command: str) -> None:
-    """Raises UsageError if the packages of the server are not installed."""
-    try:
-        import parley.gateway.server  # noqa: F401
-    except ModuleNotFoundError as exc:
-        raise UsageError(
-            f"`parley {command}` needs {exc.name}, which is not installed; run: pip install 'parley-agent[gateway]'"
-        ) from None
+    return log
 
 
 def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
     """`folder`: where the files of the server are by default, in the config folder. Raises UsageError."""
     from parley.gateway.hub import HubSettings
-    from parley.gateway.wire_log import WIRE_BYTES
 
     erase()  # commands of sessions could read /proc/PID/environ
     for name in KEYS["cluster"]:
@@ -126,16 +126,13 @@ def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
         environment=environment,
         isolation=given.one("isolation", "task"),
         idle_seconds=given.number("idle-seconds", 300),
-        question_seconds=parse_number("--question-seconds", given.one("question-seconds"))
-        if given.has("question-seconds")
-        else None,
+        question_seconds=given.number("question-seconds", 0) if given.has("question-seconds") else None,
         wire_bytes=0 if given.has("no-wire-log") else WIRE_BYTES,
     )
 
 
 def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:
     """Raises UsageError."""
-    from parley.gateway.questions import NotifySettings
 
     url, path = given.one("notify-url"), given.one("notify-secret-file")
     if url and not url.startswith(("http://", "https://")):
@@ -169,45 +166,30 @@ def check_flags(given: GivenArgs) -> None:
             raise InvalidArguments(f"option '--{flag.key}' needs '--nats'")
 
 
-def serve_nats(given: GivenArgs, settings: ServerSettings, log: ServerLog) -> int:
+def serve_nats(given: GivenArgs, settings: ServerSettings) -> int:
     """Raises UsageError, ClusterError."""
-    require_cluster("serve --nats")
-    from parley.cluster.gateway.server import run_cluster_gateway
+    from parley.cluster.gateway.app import run_cluster_gateway
 
     prefix, connect = read_cluster(given)
     erase()
-    return run_cluster_gateway(connect, prefix, settings, log)
-
-
-def require_cluster(command: str) -> None:
-    """Raises UsageError if the packages of a cluster are not installed."""
-    try:
-        import nats  # noqa: F401
-
-        import parley.cluster.host_process  # noqa: F401
-    except ModuleNotFoundError as exc:
-        raise UsageError(
-            f"`parley {command}` needs {exc.name}, which is not installed; run: pip install 'parley-agent[scale]'"
-        ) from None
+    return run_cluster_gateway(connect, prefix, settings, open_log(given))
 
 
 def read_cluster(
     given: GivenArgs, *, is_host: bool = False, is_operator: bool = False
 ) -> tuple[str, Callable[[], Awaitable[Cluster]]]:
     """The name of the cluster, and how to connect to it. Raises InvalidArguments."""
-    from parley.cluster.cluster_secret import SECRET_VARIABLE, read_cluster_secret
     from parley.cluster.join import Wanted, join_cluster
     from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions
-    from parley.cluster.subjects import DEFAULT_PREFIX
 
     url = given.one("nats") or os.environ.get(NATS_VARIABLE, "")
     if not url:
         raise InvalidArguments(f"option '--nats' or the variable {NATS_VARIABLE} must name the NATS servers")
     address = NatsAddress(
         url=url,
-        credentials_file=read_path(given, "nats-credentials"),
+        credentials_file=Path(given.one("nats-credentials")) if given.one("nats-credentials") else None,
         credentials=os.environ.get(CREDENTIALS_VARIABLE, ""),
-        ca_file=read_path(given, "nats-ca"),
+        ca_file=Path(given.one("nats-ca")) if given.one("nats-ca") else None,
     )
     options = NatsClusterOptions(
         prefix=given.one("prefix", DEFAULT_PREFIX),
@@ -230,10 +212,6 @@ def read_cluster(
     return options.prefix, lambda: join_cluster(address, options, wanted, secret, is_host=is_host)
 
 
-def read_path(given: GivenArgs, key: str) -> Path | None:
-    return Path(given.one(key)) if given.one(key) else None
-
-
 def read_log_address(given: str) -> str | None:
     """The address of a database; None for NATS. Raises InvalidArguments."""
     if given and not given.startswith(("postgres:", "postgresql://")):
@@ -244,11 +222,10 @@ def read_log_address(given: str) -> str | None:
 
 def open_console(given: GivenArgs) -> int:
     """Raises UsageError or SessionError."""
-    require_server("console")
     from parley.gateway.reporting import ServerLog
-    from parley.gateway.server import Address, ServerSettings, run_server
+    from parley.gateway.server import ListenAddress, ServerSettings, run_server
 
-    address = Address.parse(given.one("listen", CONSOLE_ADDRESS))
+    address = ListenAddress.parse(given.one("listen", CONSOLE_ADDRESS))
     if address.path:
         raise InvalidArguments("option '--listen' needs HOST:PORT: a browser cannot open a Unix socket")
     token = secrets.token_urlsafe(32)
@@ -280,13 +257,11 @@ def report_failure(seeding: asyncio.Task[None]) -> None:
 
 def read_console_settings(given: GivenArgs, demo: Path | None) -> HubSettings:
     """`demo`: the folder of the demo. Raises UsageError."""
-    import msgspec
-
+    settings = read_hub_settings(given, "console")
     if demo is None:
-        return read_hub_settings(given, "console")
+        return settings
     from parley.gateway.demo.seed import prepare_folder
 
-    settings = read_hub_settings(given, "console")
     return msgspec.structs.replace(
         settings,
         state=demo / "state",
@@ -311,7 +286,6 @@ def write_page(stack: ExitStack, link: str) -> str:
 
 def open_browser(link: str) -> None:
     """Open a browser with a window; one in the terminal would take it over."""
-    import webbrowser
 
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_screen:
@@ -320,7 +294,6 @@ def open_browser(link: str) -> None:
 
 def serve_files(given: GivenArgs) -> int:
     """Raises UsageError."""
-    from parley.workspace.process.tree import hide_memory
 
     environment = dict(os.environ)
     erase()  # commands of sessions could read /proc/PID/environ

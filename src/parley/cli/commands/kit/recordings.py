@@ -18,16 +18,15 @@ from parley.cli.commands.subcommand import GivenArgs, write_lines, write_result
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
 from parley.errors import InvalidArguments, UsageError
-from parley.inspector.conversation import Conversation, TextView, WireRow, count
+from parley.inspector.conversation import TextView, WireConversation, WireRow, count
 from parley.inspector.observer import describe_ending
 from parley.inspector.recorder import CleanLines
-from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireLine, WireRecording, read_wire_recording
-from parley.inspector.redaction import WireRedactor
 from parley.inspector.report import ReportFile
 from parley.protocol.base import Json, Struct
 from parley.protocol.messages.requests import list_requests
-from parley.protocol.schema import build_part, build_schema, list_messages, name_message
-from parley.protocol.typescript import declare, to_typescript
+from parley.protocol.schema import build_part, build_schema, declare, list_messages, name_message, to_typescript
+from parley.stores.wire_recording import DIRECTIONS, KeptLine, WireHeader, WireLine, WireRecording, read_wire_recording
+from parley.stores.wire_redaction import WireRedactor
 
 NAME_COLUMN = 36
 
@@ -78,7 +77,7 @@ def read_plain(name: str, data: bytes) -> WireRecording:
     return WireRecording(name, WireHeader(command=()), lines, exit_code=None)
 
 
-def add_lines(recording: WireRecording, conversation: Conversation) -> Iterator[WireRow]:
+def add_lines(recording: WireRecording, conversation: WireConversation) -> Iterator[WireRow]:
     """Add the lines of a recording to a conversation, and yield what is known of each."""
     for line in recording.lines:
         if not line.eof:
@@ -90,26 +89,23 @@ def inspect(given: GivenArgs) -> int:
     if found.problem:
         warn(found.problem)
     redactor = WireRedactor(os.environ)
-    conversation = Conversation()
+    conversation = WireConversation()
     lines = list(add_lines(found.recording, conversation))
     if given.has("html"):
-        write_report(Path(given.one("html")), found.recording, lines, redactor)
+        path = Path(given.one("html"))
+        recording = found.recording
+        report = ReportFile(path, list(recording.header.command), recording.header.started_at)
+        clean = CleanLines(redactor, report.add)
+        for row in lines:
+            clean.add(KeptLine(record=row.record, data=b""))
+        clean.flush()
+        if recording.exit_code is not None:
+            report.end(0.0, recording.exit_code)
+        report.close()
     view, code = TextView(redactor.redact_text), found.recording.exit_code
     shown = [] if given.has("summary") or given.has("json") else [view.format_line(row) for row in lines]
     text = [*shown, *view.format_summary(conversation, describe_ending(code))]
     return write_result(given, {**conversation.summarize(), "exit_code": code}, text)
-
-
-def write_report(path: Path, recording: WireRecording, lines: list[WireRow], redactor: WireRedactor) -> None:
-    """Raises UsageError."""
-    report = ReportFile(path, list(recording.header.command), recording.header.started_at)
-    clean = CleanLines(redactor, report.add)
-    for row in lines:
-        clean.add(KeptLine(record=row.record, data=b""))
-    clean.flush()
-    if recording.exit_code is not None:
-        report.end(0.0, recording.exit_code)
-    report.close()
 
 
 def show_schema(given: GivenArgs) -> int:
@@ -120,9 +116,26 @@ def show_schema(given: GivenArgs) -> int:
     document = build_schema()
     names = list_names()
     if given.has("profile"):
-        names = choose_profile(document, names, given.one("profile"))
+        profile = given.one("profile")
+        profiles = document["x-profiles"]
+        if profile not in profiles:
+            raise InvalidArguments(f"unknown profile {profile!r} (choose from {', '.join(profiles)})")
+        names = {name: names[name] for name in profiles[profile]["messages"]}
     if not given.words:
-        return show_all(document, names, given)
+        chosen = {**document, "anyOf": [{"$ref": f"#/$defs/{name}"} for name in names.values()]}
+        if given.has("json") or given.has("typescript"):
+            return write_result(given, chosen, [to_typescript(chosen).rstrip()])
+        lines = [f"Version {document['version']}", "", "Messages:", *list_definitions(document, names)]
+        if given.has("profile"):
+            return write_lines(lines)
+        requests = {subtype: cls.__name__ for subtype, cls in sorted(list_requests().items())}
+        lines += ["", "Control requests:", *list_definitions(document, requests), "", "Capabilities:"]
+        lines += [f"  {name:{NAME_COLUMN}} {text}" for name, text in document["x-capabilities"].items()]
+        lines += ["", "Output profiles (--profile):"]
+        lines += [
+            f"  {name:{NAME_COLUMN}} {row['help']} {row['options']}" for name, row in document["x-profiles"].items()
+        ]
+        return write_lines(lines)
     wanted = find_definition(document, given.words[0])
     part = build_part(document, wanted)
     if given.has("json") or given.has("typescript"):
@@ -133,29 +146,6 @@ def show_schema(given: GivenArgs) -> int:
 def list_names() -> dict[str, str]:
     """The definition of every message by its name."""
     return {name_message(*key): cls.__name__ for key, cls in list_messages().items()}
-
-
-def choose_profile(document: Json, names: dict[str, str], profile: str) -> dict[str, str]:
-    """Raises InvalidArguments."""
-    profiles = document["x-profiles"]
-    if profile not in profiles:
-        raise InvalidArguments(f"unknown profile {profile!r} (choose from {', '.join(profiles)})")
-    return {name: names[name] for name in profiles[profile]["messages"]}
-
-
-def show_all(document: Json, names: dict[str, str], given: GivenArgs) -> int:
-    chosen = {**document, "anyOf": [{"$ref": f"#/$defs/{name}"} for name in names.values()]}
-    if given.has("json") or given.has("typescript"):
-        return write_result(given, chosen, [to_typescript(chosen).rstrip()])
-    lines = [f"Version {document['version']}", "", "Messages:", *list_definitions(document, names)]
-    if given.has("profile"):
-        return write_lines(lines)
-    requests = {subtype: cls.__name__ for subtype, cls in sorted(list_requests().items())}
-    lines += ["", "Control requests:", *list_definitions(document, requests), "", "Capabilities:"]
-    lines += [f"  {name:{NAME_COLUMN}} {text}" for name, text in document["x-capabilities"].items()]
-    lines += ["", "Output profiles (--profile):"]
-    lines += [f"  {name:{NAME_COLUMN}} {row['help']} {row['options']}" for name, row in document["x-profiles"].items()]
-    return write_lines(lines)
 
 
 def list_definitions(document: Json, names: dict[str, str]) -> Iterator[str]:
@@ -186,7 +176,7 @@ def check(given: GivenArgs) -> int:
     found = read_conversation(given.one("check"))
     if found.problem:
         warn(found.problem)
-    conversation = Conversation()
+    conversation = WireConversation()
     for _ in add_lines(found.recording, conversation):
         pass
     unknown = list(conversation.unknown.values())

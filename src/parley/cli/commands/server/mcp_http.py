@@ -38,7 +38,6 @@ from parley.gateway.server import (
 from parley.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from parley.mcp.tool_server import HANDSHAKE_VERSIONS, HEADER_MISMATCH, META_VERSIONS, VERSION_KEY, ToolServer
 from parley.protocol.base import Json, encode_json
-from parley.workspace.private_database import IN_MEMORY
 
 VERSION_HEADER = "mcp-protocol-version"
 MAX_WAITING = 256
@@ -50,7 +49,7 @@ async def serve_http(
 ) -> None:
     """Serve until a signal. Raises UsageError."""
     token = find_token(settings, log)
-    gate = Gate(Tokens(IN_MEMORY, token), is_open=token is None)
+    gate = Gate(Tokens(token), is_open=token is None)
     apply_config(gate, settings)
     listener = listen(settings.address)
     app = Starlette(

@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import signal
-import sys
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from parley.cli.commands.subcommand import GivenArgs, write_result
+from parley.cli.signals import run_until_signal
 from parley.cli.stdio import warn
 from parley.cli.style import choose_style, terminal_width
 from parley.errors import InvalidArguments, UsageError
@@ -34,16 +32,16 @@ from parley.evals.results import (
 )
 from parley.evals.runner import EvalRunner
 from parley.evals.statistics import Interval, PassRate, RateChange, compare_results, summarize_by
-from parley.evals.suite import EvalBudget, EvalSuite, PlannedRun, digest_suite, plan_runs, read_suite
+from parley.evals.suite import EvalBudget, EvalSuite, digest_suite, plan_runs, read_suite
 from parley.protocol.base import Json
+from parley.sdk.batch import ProgressBar
 from parley.terminal.rendering.tables import format_table
 from parley.version import __version__
 
 RESULTS = "eval-results"
 FAILED, INVALID, OUT_OF_BUDGET, INTERRUPTED = 1, 2, 3, 130
+MAX_USD = 1_000_000
 MAX_LISTED = 20
-BAR_COLUMNS = 30
-REDRAW_SECONDS = 0.1
 RATE_TITLES = ("configuration", "passed", "rate", "95 % interval", "errors", "turns", "seconds", "cost")
 
 
@@ -53,7 +51,39 @@ def evaluate(given: GivenArgs) -> int:
             return compare(given)
         if len(given.words) > 1:
             raise InvalidArguments(f"unexpected argument {given.words[1]!r} (two results need --compare)")
-        return run_suite(given)
+        path = Path(given.words[0])
+        suite = read_suite(path)
+        planned = plan_runs(
+            suite,
+            runs=given.number("runs", suite.runs, 1),
+            cases=given.all("case"),
+            configurations=given.all("configuration"),
+        )
+        suite = msgspec.structs.replace(suite, budget=choose_budget(given, suite.budget))
+        minimum = given.decimal("min-pass-rate", suite.min_pass_rate, 1)
+        if suite.judge is None and (cases := [case.name for case in suite.case if case.expect.rubric is not None]):
+            warn(
+                f"warning: there is no [judge] in {path}; the rubrics of these cases are not judged: {', '.join(cases)}"
+            )
+        concurrency = given.number("concurrency", suite.concurrency, 1)
+        results = open_results(given, path, suite)
+        try:
+            progress = RunsBar(len(planned), {each.key for each in planned}, results)
+            runner = EvalRunner(suite, results, on_result=progress.add, keep_failed=given.has("keep-failed"))
+            was_interrupted = asyncio.run(run_until_signal(runner.run(planned, concurrency))) != 0
+            progress.finish()
+        finally:
+            results.close()
+        records = [results.records[each.key] for each in planned if each.key in results.records]
+        ended = [record for record in records if record.outcome != "stopped"]
+        rates = summarize_by("configuration", ended)
+        missing = len(planned) - len(ended)
+        code = choose_code(rates, minimum, missing, was_interrupted)
+        if missing:
+            reason = "interrupted" if was_interrupted else runner.budget.reason
+            warn(f"{missing} of {len(planned)} runs have no result: {reason}; continue with --resume")
+        found = to_json(path, results.folder, records, missing)
+        return write_result(given, found, format_report(results.folder, rates, records), code)
     except InvalidArguments:
         raise
     except UsageError as exc:
@@ -64,70 +94,19 @@ def evaluate(given: GivenArgs) -> int:
 # Running.
 
 
-def run_suite(given: GivenArgs) -> int:
-    path = Path(given.words[0])
-    suite = read_suite(path)
-    planned = plan_runs(
-        suite,
-        runs=parse_positive(given, "runs", suite.runs),
-        cases=given.all("case"),
-        configurations=given.all("configuration"),
-    )
-    suite = msgspec.structs.replace(suite, budget=choose_budget(given, suite.budget))
-    minimum = parse_number(given, "min-pass-rate", most=1) if given.has("min-pass-rate") else suite.min_pass_rate
-    if suite.judge is None and (cases := [case.name for case in suite.case if case.expect.rubric is not None]):
-        warn(f"warning: there is no [judge] in {path}; the rubrics of these cases are not judged: {', '.join(cases)}")
-    concurrency = parse_positive(given, "concurrency", suite.concurrency)
-    results = open_results(given, path, suite)
-    try:
-        progress = ProgressBar(len(planned), {each.key for each in planned}, results)
-        runner = EvalRunner(suite, results, on_result=progress.add, keep_failed=given.has("keep-failed"))
-        was_interrupted = asyncio.run(run_until_signal(runner, planned, concurrency))
-        progress.finish()
-    finally:
-        results.close()
-    records = [results.records[each.key] for each in planned if each.key in results.records]
-    ended = [record for record in records if record.outcome != "stopped"]
-    rates = summarize_by("configuration", ended)
-    missing = len(planned) - len(ended)
-    code = choose_code(rates, minimum, missing, was_interrupted)
-    if missing:
-        reason = "interrupted" if was_interrupted else runner.budget.reason
-        warn(f"{missing} of {len(planned)} runs have no result: {reason}; continue with --resume")
-    found = to_json(path, results.folder, records, missing)
-    return write_result(given, found, format_report(results.folder, rates, records), code)
-
-
 def choose_budget(given: GivenArgs, budget: EvalBudget) -> EvalBudget:
-    usd = parse_number(given, "budget-usd") if given.has("budget-usd") else budget.usd
-    turns = parse_positive(given, "budget-turns", 0) if given.has("budget-turns") else budget.turns
+    usd = given.decimal("budget-usd", 0, MAX_USD) if given.has("budget-usd") else budget.usd
+    turns = given.number("budget-turns", 0, 1) if given.has("budget-turns") else budget.turns
     return EvalBudget(usd=usd, turns=turns)
-
-
-def parse_positive(given: GivenArgs, key: str, default: int) -> int:
-    """Raises InvalidArguments."""
-    value = given.number(key, default)
-    if value < 1:
-        raise InvalidArguments(f"--{key} must be 1 or more, not {value}")
-    return value
-
-
-def parse_number(given: GivenArgs, key: str, most: float = float("inf")) -> float:
-    """Raises InvalidArguments."""
-    try:
-        value = float(given.one(key))
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= most or value == float("inf"):
-        expected = "0 or more" if most == float("inf") else f"from 0 to {most:g}"
-        raise InvalidArguments(f"--{key} must be a number {expected}, not {given.one(key)!r}")
-    return value
 
 
 def open_results(given: GivenArgs, path: Path, suite: EvalSuite) -> ResultsFolder:
     """Raises UsageError."""
     digest = digest_suite(suite)
-    latest = find_latest(path)
+    # The highest number of the results of this suite; 0 if there are none.
+    pattern = re.compile(re.escape(path.stem) + r"-(\d+)")
+    names = os.listdir(RESULTS) if os.path.isdir(RESULTS) else []
+    latest = max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
     if given.has("resume"):
         folder = Path(given.one("results")) if given.has("results") else results_path(path, latest)
         if not (folder / FILE_NAME).exists():
@@ -143,38 +122,11 @@ def results_path(path: Path, number: int) -> Path:
     return Path(RESULTS, f"{path.stem}-{number}")
 
 
-def find_latest(path: Path) -> int:
-    """The highest number of the results of this suite; 0 if there are none."""
-    pattern = re.compile(re.escape(path.stem) + r"-(\d+)")
-    names = os.listdir(RESULTS) if os.path.isdir(RESULTS) else []
-    return max((int(found[1]) for name in names if (found := pattern.fullmatch(name))), default=0)
-
-
-async def run_until_signal(runner: EvalRunner, planned: Sequence[PlannedRun], concurrency: int) -> bool:
-    """Run all; returns whether a signal ended it early. Sessions and commands are ended first."""
-    loop, running = asyncio.get_running_loop(), asyncio.ensure_future(runner.run(planned, concurrency))
-    # A signal that the caller ignores, as nohup does, stays ignored.
-    caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    signals = [number for number in caught if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in signals:
-        loop.add_signal_handler(number, running.cancel)
-    try:
-        await running
-    except asyncio.CancelledError:
-        return True
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-    return False
-
-
-class ProgressBar:
+class RunsBar:
     """Shows how far the runs are, on stderr if that is a terminal."""
 
     def __init__(self, total: int, keys: set[tuple[str, str, int]], results: ResultsFolder) -> None:
-        self._total = total
-        self._is_shown = os.isatty(2)
-        self._drawn_at = 0.0
+        self._bar = ProgressBar(total, is_shown=os.isatty(2))
         ended = [one for key, one in results.records.items() if key in keys and one.outcome != "stopped"]
         self._passed = sum(one.outcome == "passed" for one in ended)
         self._failed = len(ended) - self._passed
@@ -186,25 +138,14 @@ class ProgressBar:
             self._passed += record.outcome == "passed"
             self._failed += record.outcome != "passed"
         self._cost_usd += record.cost_usd or 0
-        if time.monotonic() - self._drawn_at >= REDRAW_SECONDS:
-            self._draw()
+        self._draw()
 
     def finish(self) -> None:
-        self._draw()
-        if self._is_shown:
-            sys.stderr.write("\n")
-            sys.stderr.flush()
+        self._bar.finish()
 
     def _draw(self) -> None:
-        if not self._is_shown:
-            return
-        self._drawn_at = time.monotonic()
-        done = self._passed + self._failed
-        filled = BAR_COLUMNS * done // max(1, self._total)
         cost = f", ${self._cost_usd:.2f}" if self._cost_usd else ""
-        bar = "#" * filled + "." * (BAR_COLUMNS - filled)
-        sys.stderr.write(f"\r[{bar}] {done}/{self._total}: {self._passed} passed, {self._failed} failed{cost}\x1b[K")
-        sys.stderr.flush()
+        self._bar.draw(self._passed + self._failed, f"{self._passed} passed, {self._failed} failed{cost}")
 
 
 def choose_code(rates: Sequence[PassRate], minimum: float, missing: int, was_interrupted: bool) -> int:

@@ -1,0 +1,1 @@
+"""Subcommands of parley-kit: `conform`, `conform-client`, `eval`, `fake`, `inspect`, `replay`, `schema` and `tap`."""

@@ -1,1 +1,0 @@
-"""`parley mcp`: configure MCP servers, check them, and serve the tools of Parley as one."""

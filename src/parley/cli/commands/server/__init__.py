@@ -1,0 +1,1 @@
+"""Subcommands of parley-server: `serve`, `console`, `workspace`, `host`, `cluster`, `acp` and `mcp serve`."""
