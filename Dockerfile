@@ -1,13 +1,14 @@
 # docker build --tag parley .                                    (with extras: --build-arg EXTRAS=mcp,otel)
 # docker run --rm parley -p --model offline "say Hello"
 FROM python:3.13-slim AS build
-ARG EXTRAS=""
+ARG EXTRAS="pdf,search"
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
+COPY packages packages
 # Bytecode is compiled here: the user of the image cannot write it, and a start without it takes twice as long.
 RUN python -m venv /opt/parley \
-    && /opt/parley/bin/pip install --no-cache-dir --compile ".${EXTRAS:+[$EXTRAS]}" \
+    && /opt/parley/bin/pip install --no-cache-dir --compile ".${EXTRAS:+[$EXTRAS]}" ./packages/server ./packages/kit \
     && /opt/parley/bin/parley --print --model offline "say Hello"
 
 FROM python:3.13-slim

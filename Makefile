@@ -2,6 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+# The three distributions of this repository, with the versions of other packages that constraints.txt names.
+SERVER_AND_KIT := --editable packages/server --editable packages/kit
+PINNED := $(PIP) --constraint constraints.txt
 MERMAID := 11.17.2
 
 TIERS := unit session process compat stress
@@ -11,7 +14,7 @@ WORKERS ?= $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2))
 RUN := $(BIN)/python -m tests.run
 PYTEST := $(RUN) -n $(WORKERS) --dist worksteal
 
-.PHONY: hello check lint types test failed $(TIERS) compiled shuffled drift parity bench bench-original plots docs site pictures house dist clean
+.PHONY: hello check lint types test failed $(TIERS) compiled shuffled drift parity bench bench-original plots docs site pictures house mutants dist lock clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -23,7 +26,7 @@ lint: .venv/ready-dev
 	$(BIN)/ruff format --check .
 
 types: .venv/ready-dev
-	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+	$(BIN)/mypy
 
 # `make stress` runs the short forms of the stress programs; CI runs both.
 test: compiled
@@ -41,32 +44,36 @@ $(TIERS): compiled
 compiled: .venv/ready-dev
 	@$(BIN)/python -m compileall -q src
 
-# The unit and session tiers in random order. To repeat an order: make shuffled SEED=7
+# The unit and session tiers in random order, the property tests with other examples than in every other run. To repeat an
+# order: make shuffled SEED=7
 SEED ?= $(shell date +%s)
 shuffled: .venv/ready-dev
-	$(PYTEST) --random-order --random-order-seed=$(SEED) tests/unit tests/session
+	$(PYTEST) --hypothesis-profile=random --random-order --random-order-seed=$(SEED) tests/unit tests/session
 
-# docs/parity.md, from the rows in scripts/parity/rows and the pinned official packages.
+# Do the rows in scripts/parity/rows name what the pinned official packages declare?
 parity: .venv/ready
 	$(BIN)/python scripts/drift.py
 
 # The newest official releases instead of the pinned ones: which declared names have no row, which checks and programs
 # of the compat tier fail, as one page. Not part of `make check`, so that a release of theirs never breaks our main branch.
 drift: compiled
-	$(BIN)/python scripts/drift.py --newest --check --run -q -n $(WORKERS) --dist worksteal
+	$(BIN)/python scripts/drift.py --newest --run -q -n $(WORKERS) --dist worksteal
 
-# The wheel and the source distribution, and proof that each works in a clean environment outside the checkout.
+# A wheel and a source distribution of each package, and proof that each works in a clean environment outside the checkout.
 dist: .venv/ready
 	rm -rf dist
-	@$(PIP) build
+	@$(PINNED) build
 	$(BIN)/python -m build --outdir dist
-	@set -e; for file in dist/*; do \
-	    echo "trying $$file in a clean environment"; place=$$(mktemp -d); \
-	    $(PYTHON) -m venv $$place/venv; \
-	    $$place/venv/bin/pip install --quiet --disable-pip-version-check $$file; \
-	    (cd $$place && env -i HOME=$$place venv/bin/parley --print --model offline "say Hello from $$file."); \
-	    rm -rf $$place; \
-	done
+	$(BIN)/python -m build --outdir dist packages/server
+	$(BIN)/python -m build --outdir dist packages/kit
+	$(BIN)/python scripts/try_dist.py dist
+
+# constraints.txt: the newest versions of everything that the environment of this repository has.
+lock:
+	@place=$$(mktemp -d) && $(PYTHON) -m venv $$place/venv \
+	    && $$place/venv/bin/pip install --quiet --disable-pip-version-check --editable '.[dev,docs,plots]' $(SERVER_AND_KIT) build \
+	    && { echo '# Written by make lock: what the environment of this repository has. Wheels have no upper limits.'; \
+	         $$place/venv/bin/pip freeze --exclude-editable; } > constraints.txt; rm -rf $$place
 
 bench: .venv/ready
 	$(BIN)/python bench/engines.py parley=$(BIN)/parley
@@ -85,15 +92,22 @@ plots: .venv/ready-plots
 	$(BIN)/python scripts/plots.py
 	$(BIN)/python scripts/simulate_scale.py --write
 
-docs: .venv/ready-dev
-	for script in scripts/gen_*.py; do $(BIN)/python $$script || exit 1; done
+# All pages of the documentation, with the parts that come from the code, in build/docs.
+docs: .venv/ready
+	$(BIN)/python scripts/pages.py
+
+# Change the source in 320 places, one at a time: how many of the changes does a test notice? Several hours; a part of
+# it: make mutants TAKE=40
+TAKE ?= 1000
+mutants: compiled
+	$(BIN)/python -m tests.stress.mutants --take $(TAKE)
 
 # How the source is built: import cycles, folder sizes, long functions, repeated names. A report, not a gate.
 house: .venv/ready
 	$(BIN)/python scripts/house.py
 
 # The documentation as a web site, in build/site. A broken link is an error.
-site: .venv/ready-site build/mermaid/package
+site: docs .venv/ready-site build/mermaid/package
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The pictures of the documentation, from real runs of the command line and the console.
@@ -101,28 +115,28 @@ pictures: .venv/ready-dev
 	$(BIN)/python scripts/pictures.py
 	$(BIN)/python scripts/console_pictures.py
 
-.venv/ready: pyproject.toml
+.venv/ready: pyproject.toml packages/server/pyproject.toml packages/kit/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'
 	@test -x $(BIN)/python || { echo "setting up: creating the virtual environment .venv"; $(PYTHON) -m venv .venv; }
 	@echo "setting up: installing Parley and what it needs (about 10 seconds)"
-	@$(PIP) --editable .
+	@$(PINNED) --editable '.[pdf,search]' $(SERVER_AND_KIT)
 	@echo "setting up: compiling"
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 .venv/ready-dev: .venv/ready
 	@echo "setting up: installing the tools for lint, types and tests"
-	@$(PIP) --editable '.[dev]'
+	@$(PINNED) --editable '.[dev]' $(SERVER_AND_KIT)
 	@touch $@
 
 .venv/ready-site: .venv/ready
 	@echo "setting up: installing the tools for the documentation"
-	@$(PIP) --editable '.[docs]'
+	@$(PINNED) --editable '.[docs]' $(SERVER_AND_KIT)
 	@touch $@
 
 .venv/ready-plots: .venv/ready
 	@echo "setting up: installing the tools for the plots"
-	@$(PIP) --editable '.[plots]'
+	@$(PINNED) --editable '.[plots]' $(SERVER_AND_KIT)
 	@touch $@
 
 # The site serves Mermaid itself, so that a reader's browser asks no other server.

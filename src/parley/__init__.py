@@ -16,9 +16,10 @@ TYPE_CHECKING = False  # importing it from typing would take longer than everyth
 if TYPE_CHECKING:
     # fmt: off
     # isort: off
-    from parley.sdk.run import (
-        run as run, run_sync as run_sync, run_many as run_many, run_many_sync as run_many_sync,
-        RunOutcome as RunOutcome, RunProgress as RunProgress,
+    from parley.sdk.run import run as run, run_sync as run_sync
+    from parley.sdk.batch import (
+        run_many as run_many, run_many_sync as run_many_sync, Batch as Batch, RunOutcome as RunOutcome,
+        RunProgress as RunProgress,
     )
     from parley.sdk.types.results import RunResult as RunResult
     from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
@@ -32,13 +33,15 @@ if TYPE_CHECKING:
         SdkMcpTool as SdkMcpTool, ToolAnnotations as ToolAnnotations, create_sdk_mcp_server as create_sdk_mcp_server,
         FunctionTool as FunctionTool,
     )
+    from parley.sdk.context import RunContext as RunContext
     from parley.sdk.budget import Budget as Budget
     from parley.sdk.runtime.gc_tuning import tune_gc as tune_gc
     from parley.sdk.errors import (
         CLIConnectionError as CLIConnectionError, CLIJSONDecodeError as CLIJSONDecodeError,
         CLINotFoundError as CLINotFoundError, ClaudeSDKError as ClaudeSDKError, ControlError as ControlError,
-        ControlTimeout as ControlTimeout, NotConnected as NotConnected, ProcessError as ProcessError,
-        ResultError as ResultError, MessageParseError as MessageParseError, BudgetExceeded as BudgetExceeded,
+        ControlTimeout as ControlTimeout, NotConnected as NotConnected, OptionsError as OptionsError,
+        ProcessError as ProcessError, ResultError as ResultError, MessageParseError as MessageParseError,
+        BudgetExceeded as BudgetExceeded,
     )
     from parley.sdk.attach import Attached as Attached, attach as attach
     from parley.sdk.types.blocks import (
@@ -47,53 +50,7 @@ if TYPE_CHECKING:
         TextBlock as TextBlock, ThinkingBlock as ThinkingBlock, ToolResultBlock as ToolResultBlock,
         ToolUseBlock as ToolUseBlock,
     )
-    from parley.sdk.types.hooks import (
-        HookInput as HookInput, BaseHookInput as BaseHookInput, PreToolUseHookInput as PreToolUseHookInput,
-        PostToolUseHookInput as PostToolUseHookInput, PostToolUseFailureHookInput as PostToolUseFailureHookInput,
-        PostToolUseFailureHookSpecificOutput as PostToolUseFailureHookSpecificOutput,
-        UserPromptSubmitHookInput as UserPromptSubmitHookInput, StopHookInput as StopHookInput,
-        SubagentStopHookInput as SubagentStopHookInput, PreCompactHookInput as PreCompactHookInput,
-        NotificationHookInput as NotificationHookInput, SubagentStartHookInput as SubagentStartHookInput,
-        PermissionRequestHookInput as PermissionRequestHookInput,
-        NotificationHookSpecificOutput as NotificationHookSpecificOutput,
-        SubagentStartHookSpecificOutput as SubagentStartHookSpecificOutput,
-        PermissionRequestHookSpecificOutput as PermissionRequestHookSpecificOutput,
-        PreToolUseHookSpecificOutput as PreToolUseHookSpecificOutput,
-        PostToolUseHookSpecificOutput as PostToolUseHookSpecificOutput,
-        UserPromptSubmitHookSpecificOutput as UserPromptSubmitHookSpecificOutput,
-        SessionStartHookSpecificOutput as SessionStartHookSpecificOutput, HookEffort as HookEffort,
-        BackgroundTaskSummary as BackgroundTaskSummary, SessionCronSummary as SessionCronSummary,
-        UserPromptExpansionHookSpecificOutput as UserPromptExpansionHookSpecificOutput,
-        PostToolBatchHookSpecificOutput as PostToolBatchHookSpecificOutput,
-        StopHookSpecificOutput as StopHookSpecificOutput,
-        SubagentStopHookSpecificOutput as SubagentStopHookSpecificOutput,
-        PermissionDeniedHookSpecificOutput as PermissionDeniedHookSpecificOutput,
-        PreModelSwitchHookSpecificOutput as PreModelSwitchHookSpecificOutput,
-        PostModelSwitchHookSpecificOutput as PostModelSwitchHookSpecificOutput,
-        ElicitationHookSpecificOutput as ElicitationHookSpecificOutput,
-        ElicitationResultHookSpecificOutput as ElicitationResultHookSpecificOutput,
-        CwdChangedHookSpecificOutput as CwdChangedHookSpecificOutput,
-        FileChangedHookSpecificOutput as FileChangedHookSpecificOutput,
-        WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput,
-        MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput, HookJSONOutput as HookJSONOutput,
-        SessionStartHookInput as SessionStartHookInput, SessionEndHookInput as SessionEndHookInput,
-        PostCompactHookInput as PostCompactHookInput, PostToolBatchHookInput as PostToolBatchHookInput,
-        PermissionDeniedHookInput as PermissionDeniedHookInput,
-        UserPromptExpansionHookInput as UserPromptExpansionHookInput,
-        PreModelSwitchHookInput as PreModelSwitchHookInput, PostModelSwitchHookInput as PostModelSwitchHookInput,
-        ElicitationHookInput as ElicitationHookInput, ElicitationResultHookInput as ElicitationResultHookInput,
-        CwdChangedHookInput as CwdChangedHookInput, DirectoryAddedHookInput as DirectoryAddedHookInput,
-        FileChangedHookInput as FileChangedHookInput, WorktreeCreateHookInput as WorktreeCreateHookInput,
-        WorktreeRemoveHookInput as WorktreeRemoveHookInput, MessageDisplayHookInput as MessageDisplayHookInput,
-        StopFailureHookInput as StopFailureHookInput, SetupHookInput as SetupHookInput,
-        TeammateIdleHookInput as TeammateIdleHookInput, TaskCreatedHookInput as TaskCreatedHookInput,
-        TaskCompletedHookInput as TaskCompletedHookInput, ConfigChangeHookInput as ConfigChangeHookInput,
-        InstructionsLoadedHookInput as InstructionsLoadedHookInput, BatchedToolCall as BatchedToolCall,
-        PermissionRequestAllow as PermissionRequestAllow, PermissionRequestDeny as PermissionRequestDeny,
-        SyncHookJSONOutput as SyncHookJSONOutput, AsyncHookJSONOutput as AsyncHookJSONOutput,
-        HookSpecificOutput as HookSpecificOutput, HookEvent as HookEvent, MoreHookEvent as MoreHookEvent,
-        AnyHookEvent as AnyHookEvent,
-    )
+    from parley.hooks.event_types import *  # noqa: F403
     from parley.sdk.hooks import (
         HookCallback as HookCallback, HookContext as HookContext, HookMatcher as HookMatcher, Hooks as Hooks,
     )
@@ -171,14 +128,14 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    from parley.exports import HOME_OF
+    from parley.exports import find_home, list_names
 
     if name == "__all__":
-        value: object = ["__version__", *HOME_OF]
-    elif name in HOME_OF:
+        value: object = list_names()
+    elif (home := find_home(name)) is not None:
         from importlib import import_module
 
-        value = getattr(import_module(HOME_OF[name]), name)
+        value = getattr(import_module(home), name)
     else:
         raise AttributeError(f"module 'parley' has no attribute {name!r}")
     globals()[name] = value
@@ -186,6 +143,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    from parley.exports import HOME_OF
+    from parley.exports import list_names
 
-    return sorted({*globals(), *HOME_OF})
+    return sorted({*globals(), *list_names()})

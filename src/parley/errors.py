@@ -14,7 +14,7 @@
     ├── ToolError             sent to the model as a tool_result with is_error; the turn continues
     ├── ModelError            sent to the client as a result (after retries if `retryable`); the turn ends
     ├── BudgetSpent           sent to the client as a result; the turn calls no model again
-    ├── Refusal               an invalid change to the memory: sent to the curator model, or reported on stderr
+    ├── EditRefused           an invalid change to the memory: sent to the curator model, or reported on stderr
     ├── NotPossible           a control request is refused with an error reply; nothing has changed
     ├── RemoteProtocolError   the peer broke the protocol: an error reply or a warning; the session continues
     ├── LocalProtocolError    we broke the protocol: a bug in Parley
@@ -25,7 +25,8 @@ Any other exception is a bug: a traceback on stderr and a non-zero exit code.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 
 
 class ParleyError(Exception):
@@ -131,6 +132,22 @@ class DamagedSession(SessionError):
         self.location = location
 
 
+class ClusterError(SessionError):
+    """A part of a cluster, or a database with logs, does not answer or refuses. The message names the part.
+
+    It is not known whether a write was stored, and it is safe to write again. `error_code` is `ENOSPC` if the part is
+    full.
+    """
+
+
+class Fenced(ClusterError):
+    """Another owner has written to the session. The writer must stop: it is not the owner any more."""
+
+
+class LogDamaged(ClusterError):
+    """Stored messages are missing or altered: the store was restored from an older copy, or lost them."""
+
+
 class ToolError(ParleyError):
     """A tool call failed. The text tells the model why and what to do."""
 
@@ -179,7 +196,7 @@ class BudgetSpent(ParleyError):
         """usd, tokens, calls, seconds or task."""
 
 
-class Refusal(ParleyError):
+class EditRefused(ParleyError):
     """An invalid change to the memory. The text says why, and what to do instead."""
 
 
@@ -204,3 +221,12 @@ class UnexpectedAnswer(RemoteProtocolError):
 
 class LocalProtocolError(ParleyError):
     """We were about to break a rule of the protocol."""
+
+
+@contextmanager
+def explain_os_errors(problem: str, kind: Callable[[str], Exception] = SessionError) -> Iterator[None]:
+    """Raise OSError as an error that begins with what was not possible."""
+    try:
+        yield
+    except OSError as exc:
+        raise kind(f"{problem}: {exc.strerror}") from None

@@ -1,9 +1,13 @@
-"""The names that `parley` exports, and the module of each one. `parley` reads it when a name is first used."""
+"""The names that `parley` exports, and the module of each one. `parley` reads it when a name is first used.
+
+find_home("Client")     ->  "parley.sdk.client"
+"""
 
 from __future__ import annotations
 
 HOMES: dict[str, str] = {
-    "parley.sdk.run": "run run_sync run_many run_many_sync RunOutcome RunProgress",
+    "parley.sdk.run": "run run_sync",
+    "parley.sdk.batch": "run_many run_many_sync Batch RunOutcome RunProgress",
     "parley.sdk.types.results": "RunResult",
     "parley.sdk.client": "Client ClaudeSDKClient",
     "parley.sdk.runtime.turns": "Turn",
@@ -13,36 +17,17 @@ HOMES: dict[str, str] = {
     "parley.sdk.sync": "SyncClient SyncTurn query_sync",
     "parley.sdk.tool": "tool",
     "parley.sdk.runtime.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
+    "parley.sdk.context": "RunContext",
     "parley.sdk.budget": "Budget",
     "parley.sdk.runtime.gc_tuning": "tune_gc",
     "parley.sdk.errors": (
         "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
-        "NotConnected ProcessError ResultError MessageParseError BudgetExceeded"
+        "NotConnected OptionsError ProcessError ResultError MessageParseError BudgetExceeded"
     ),
     "parley.sdk.attach": "Attached attach",
     "parley.sdk.types.blocks": (
         "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock ThinkingBlock "
         "ToolResultBlock ToolUseBlock"
-    ),
-    "parley.sdk.types.hooks": (
-        "HookInput BaseHookInput PreToolUseHookInput PostToolUseHookInput PostToolUseFailureHookInput "
-        "PostToolUseFailureHookSpecificOutput UserPromptSubmitHookInput StopHookInput SubagentStopHookInput "
-        "PreCompactHookInput NotificationHookInput SubagentStartHookInput PermissionRequestHookInput "
-        "NotificationHookSpecificOutput SubagentStartHookSpecificOutput PermissionRequestHookSpecificOutput "
-        "PreToolUseHookSpecificOutput PostToolUseHookSpecificOutput UserPromptSubmitHookSpecificOutput "
-        "SessionStartHookSpecificOutput HookEffort BackgroundTaskSummary SessionCronSummary "
-        "UserPromptExpansionHookSpecificOutput PostToolBatchHookSpecificOutput StopHookSpecificOutput "
-        "SubagentStopHookSpecificOutput PermissionDeniedHookSpecificOutput PreModelSwitchHookSpecificOutput "
-        "PostModelSwitchHookSpecificOutput ElicitationHookSpecificOutput ElicitationResultHookSpecificOutput "
-        "CwdChangedHookSpecificOutput FileChangedHookSpecificOutput WorktreeCreateHookSpecificOutput "
-        "MessageDisplayHookSpecificOutput HookJSONOutput SessionStartHookInput SessionEndHookInput "
-        "PostCompactHookInput PostToolBatchHookInput PermissionDeniedHookInput UserPromptExpansionHookInput "
-        "PreModelSwitchHookInput PostModelSwitchHookInput ElicitationHookInput ElicitationResultHookInput "
-        "CwdChangedHookInput DirectoryAddedHookInput FileChangedHookInput WorktreeCreateHookInput "
-        "WorktreeRemoveHookInput MessageDisplayHookInput StopFailureHookInput SetupHookInput "
-        "TeammateIdleHookInput TaskCreatedHookInput TaskCompletedHookInput ConfigChangeHookInput "
-        "InstructionsLoadedHookInput BatchedToolCall PermissionRequestAllow PermissionRequestDeny "
-        "SyncHookJSONOutput AsyncHookJSONOutput HookSpecificOutput HookEvent MoreHookEvent AnyHookEvent"
     ),
     "parley.sdk.hooks": "HookCallback HookContext HookMatcher Hooks",
     "parley.sdk.types.messages": (
@@ -84,4 +69,28 @@ HOMES: dict[str, str] = {
 }
 """The exported names of each module."""
 HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}
-"""The module of each exported name."""
+"""The module of each of them."""
+OPEN = "parley.hooks.event_types"
+"""A module of types that exports every name that it defines."""
+
+
+def find_home(name: str) -> str | None:
+    """The module of an exported name; None if there is no such name."""
+    return HOME_OF.get(name) or (OPEN if name[:1].isupper() and name in list_open() else None)
+
+
+def list_names() -> list[str]:
+    return ["__version__", *HOME_OF, *list_open()]
+
+
+def list_open() -> list[str]:
+    import typing
+    from importlib import import_module
+
+    return [
+        name
+        for name, value in vars(import_module(OPEN)).items()
+        if not name.startswith("_")
+        and not hasattr(typing, name)
+        and getattr(value, "__module__", OPEN) in (OPEN, "typing", "types")
+    ]

@@ -41,3 +41,21 @@ class Host(Protocol):
 
     def pending_requests(self) -> list[ControlRequest]:
         """The requests without a reply, as they were sent."""
+
+
+class NoHost:
+    """A host without a client that could answer. Base of hosts that only show or count messages."""
+
+    why = "there is no client that could answer requests"
+
+    def send(self, *messages: Message) -> None:
+        pass
+
+    async def request(self, request: Request, request_id: str | None = None) -> Any:
+        raise HostGone(self.why)
+
+    async def drain(self) -> bool:
+        return True
+
+    def pending_requests(self) -> list[ControlRequest]:
+        return []

@@ -47,6 +47,10 @@ class LocalEngine:
     def warn(self, text: str) -> None:
         self._warnings.append(text)
 
+    def refuse(self, text: str) -> None:
+        """Report why the session does not start. It ends at once."""
+        self.warn(text)
+
     def adapt(self, config: SessionConfig) -> SessionConfig:
         """Change what the session is made of. Subclasses connect it to the program that it runs in."""
         return config
@@ -63,8 +67,8 @@ class LocalEngine:
         from parley.engine.session.no_session import no_session_result
         from parley.engine.session.pump import Pump, serve
         from parley.errors import SessionError, StartRefused, UsageError
-        from parley.protocol.base import UNSET
-        from parley.protocol.connection import Connection, Role
+        from parley.protocol.base import UNSET, Role
+        from parley.protocol.connection import Connection
         from parley.protocol.options import parse
 
         self.exit_code, clock, hub = 1, self._clock or Clock(), Hub()
@@ -78,9 +82,9 @@ class LocalEngine:
             config = await self._make_config(options, clock, parsed.warnings)
             session = self.session = hub.open(self.adapt(config.with_shared_loop()), pump)
         except UsageError as exc:
-            self.warn(f"Error: {exc}")
+            self.refuse(f"Error: {exc}")
         except (SessionError, OSError) as exc:
-            self.warn(str(exc))
+            self.refuse(str(exc))
             session_id = options.resume or options.session_id or clock.new_uuid()
             reason = exc.reason if isinstance(exc, StartRefused) else UNSET
             refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
@@ -98,8 +102,8 @@ class LocalEngine:
         from parley.compose.composer import Composer
 
         def make() -> SessionConfig:
-            composer = Composer(options, self._environment, self._cwd, clock, store=self._store)
-            return composer.make_config(self.warn, warned)
+            composer = Composer(options, self._environment, self._cwd, clock, store=self._store, warn=self.warn)
+            return composer.make_config(warned)
 
         # A remote workspace that does not answer must not stop the other sessions of this loop.
         return make() if options.workspace is None else await asyncio.to_thread(make)

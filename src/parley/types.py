@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from parley.hooks.event_types import *  # noqa: F403
 from parley.sdk.hooks import *  # noqa: F403
 from parley.sdk.options import *  # noqa: F403
 from parley.sdk.permissions import *  # noqa: F403
 from parley.sdk.types.agents import *  # noqa: F403
 from parley.sdk.types.blocks import *  # noqa: F403
-from parley.sdk.types.hooks import *  # noqa: F403
 from parley.sdk.types.messages import *  # noqa: F403
 from parley.sdk.types.shapes import *  # noqa: F403
 

@@ -10,4 +10,5 @@ PROTOCOL_LEVEL = "2.1.327"
 
 def how_to_install(extra: str) -> str:
     """The command that installs an extra, for users of the package and of a checkout."""
-    return f"pip install 'parley-agent[{extra}]' (in a checkout: pip install '.[{extra}]')"
+    here = f"./packages/{extra}" if extra in ("server", "kit") else f"'.[{extra}]'"
+    return f"pip install 'parley-agent[{extra}]' (in a checkout: pip install {here})"

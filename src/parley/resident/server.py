@@ -54,7 +54,7 @@ NOT_STARTED = 0
 """The exit code of a forked process that runs no session."""
 
 
-class Server:
+class ResidentServer:
     """Listens in an open folder. `lock` is the descriptor of the lock that only one server with this name has."""
 
     def __init__(self, folder: int, name: str, lock: int) -> None:
