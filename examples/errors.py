@@ -2,7 +2,7 @@
 
 Prints:
     no such engine: CLINotFoundError
-    a bad option: ProcessError, exit code 1
+    a bad option: OptionsError, exit code 1
     the model failed: status 400, terminal_reason api_error
     without an exception: API Error: 400 no such thing
     a refused request: ControlError for stop_task
@@ -11,7 +11,7 @@ Prints:
 
 import asyncio
 
-from parley import Client, CLINotFoundError, ControlError, Options, ProcessError, ResultError, run
+from parley import Client, CLINotFoundError, ControlError, Options, OptionsError, ResultError, run
 
 
 async def main() -> None:
@@ -22,7 +22,7 @@ async def main() -> None:
 
     try:
         await run("say Hello.", Options(model="offline", session_id="not-a-uuid", stderr=lambda line: None))
-    except ProcessError as exc:  # exc.stderr has what the engine wrote to stderr
+    except OptionsError as exc:  # exc.stderr has what the engine wrote to stderr
         print(f"a bad option: {type(exc).__name__}, exit code {exc.exit_code}")
 
     async with Client(Options(model="offline")) as client:

@@ -24,7 +24,7 @@ async def main() -> None:
         turn = await client.ask(PROMPT)
         found = [message async for message in turn if isinstance(message, UserMessage)]
         [status] = (await client.get_mcp_status())["mcpServers"]
-        tools = ", ".join(one["name"] for one in status["tools"])
+        tools = ", ".join(one["name"] for one in status.get("tools", ()))
         print(status["name"], "is", status["status"], "with the tools", tools)
     for message in found:
         for block in message.content:

@@ -19,8 +19,7 @@ async def main() -> None:
                     if isinstance(block, TextBlock):
                         print(f"Claude: {block.text}")
             elif isinstance(message, ResultMessage):
-                cost = message.total_cost_usd  # None if the price of the model is not known
-                print("Cost: unknown" if cost is None else f"Cost: ${cost:.4f}")
+                print(f"Cost: ${message.total_cost_usd:.4f}")
 
 
 asyncio.run(main())

@@ -42,7 +42,8 @@ def show(parent: int | None, depth: int = 0) -> None:
         number = f", {sorted(chats, key=start_time).index(span) + 1} of {len(chats)}" if span in chats else ""
         decision = (span.attributes or {}).get("parley.permission.decision")
         print("  " * depth + span.name + number + (f": {decision}" if decision else ""))
-        show(span.context.span_id, depth + 1)
+        if (context := span.get_span_context()) is not None:
+            show(context.span_id, depth + 1)
 
 
 def start_time(span: ReadableSpan) -> int:

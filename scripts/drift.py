@@ -1,10 +1,8 @@
 """Compare what the official packages declare with what Parley does.
 
-    python scripts/drift.py                 write docs/parity.md
-    python scripts/drift.py --check         fail if a name has no row, a row is wrong, or the page is not current
-    python scripts/drift.py --newest --check
-                                            the same with the newest releases, without the page
-    python scripts/drift.py --newest --check --run [arguments of pytest]
+    python scripts/drift.py                 fail if a name has no row, or a row is wrong
+    python scripts/drift.py --newest        the same with the newest releases
+    python scripts/drift.py --newest --run [arguments of pytest]
                                             also run tests/compat with them; print one page (build/drift.md)
     python scripts/drift.py --missing       print rows for the names that have none
 
@@ -27,18 +25,15 @@ from xml.etree import ElementTree
 from parity import rows
 from parity.declared import SECTIONS, Declarations, DriftError, load
 from parity.drift_page import read_outcomes, render_drift
-from parity.page import render
 from parity.rows import Table
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "parity.md"
 DRIFT_PAGE = ROOT / "build" / "drift.md"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns the exit code: 1 for drift, 2 if the packages cannot be read."""
     parser = argparse.ArgumentParser(description="Compare what the official packages declare with what Parley does.")
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if something is missing")
     parser.add_argument("--newest", action="store_true", help="the newest releases instead of the pinned ones")
     parser.add_argument("--missing", action="store_true", help="print rows for the names that have none")
     parser.add_argument("--run", nargs=argparse.REMAINDER, help="run the compatibility tests, with these arguments")
@@ -53,12 +48,6 @@ def main(arguments: list[str] | None = None) -> int:
     except DriftError as exc:
         sys.stderr.write(f"{exc}\n")
         return 2
-    if not given.newest:
-        page = render(declarations, tables)
-        if not given.check:
-            PAGE.write_text(page, encoding="utf-8")
-        elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != page:
-            problems.append("docs/parity.md is not current; run `python scripts/drift.py`")
     if given.run is not None:
         return run_compat(declarations.versions, problems, given.run)
     sys.stderr.writelines(f"{problem}\n" for problem in problems)
@@ -71,7 +60,7 @@ def run_compat(versions: str, problems: Sequence[str], arguments: Sequence[str])
     DRIFT_PAGE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
-        # The names are on the page already, and docs/parity.md is about the pinned releases.
+        # The names are on the page already.
         words = [f"--junit-xml={report}", "--ignore=tests/compat/test_drift.py", "tests/compat", *arguments]
         environment = {**os.environ, "PARLEY_REQUIRE_COMPAT": "1"}
         done = subprocess.run([sys.executable, "-m", "tests.run", *words], cwd=ROOT, env=environment, check=False)

@@ -11,7 +11,8 @@ from pages import fill, main, table
 from parley.cli.commands.catalog import COMMANDS, Command
 from parley.cli.commands.help import format_value
 from parley.cli.commands.subcommand import usage_line
-from parley.protocol.options import FIELDS, ROWS, Option
+from parley.protocol.option_kinds import Option
+from parley.protocol.options import FIELDS, ROWS
 
 PAGE = "docs/cli.md"
 SUBCOMMANDS = "docs/subcommands.md"
@@ -35,12 +36,8 @@ def command_section(command: Command) -> Iterator[str]:
     actions = ((code(usage_line(command, name)), action.help) for name, action in command.actions.items())
     yield from table(("command", "effect"), actions)
     yield ""
-    flags = {flag.names: flag for action in command.actions.values() for flag in action.flags}
-    if flags:
-        rows = (
-            (code(f"{', '.join(flag.names.split())} {flag.metavar}".rstrip()), flag.help) for flag in flags.values()
-        )
-        yield from table(("option", "effect"), rows)
+    if command.flags:
+        yield from table(("option", "effect"), ((code(flag.term), flag.help) for flag in command.flags))
         yield ""
     if command.notes:
         yield command.notes

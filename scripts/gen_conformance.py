@@ -4,7 +4,7 @@
     python scripts/gen_conformance.py Parley=ours.json Claude=other.json    record outcomes first
 
 A recorded outcome is a report of `parley conform --json`, reduced to the status of each check. They are kept in
-docs/reference/conformance.json.
+scripts/reference/conformance.json.
 """
 
 from __future__ import annotations
@@ -15,35 +15,37 @@ from collections.abc import Iterator
 
 from pages import ROOT, fill, main, table
 
-from parley.conformance.registry import CHECKS, EXCUSED, LEVELS, REQUIRED, SCENARIOS, BehaviourCheck, read_behaviours
+from parley.conformance.registry import EXCUSED, LEVELS, REQUIRED, read_suite
 from parley.conformance.report import read_outcome
-from parley.conformance.scenarios import load
+from parley.conformance.scenario import EngineCheck, read_behaviours
 
 PAGE = "docs/conformance.md"
-RECORDED = ROOT / "docs" / "reference" / "conformance.json"
+RECORDED = ROOT / "scripts" / "reference" / "conformance.json"
+SUITE = read_suite()
+CHECKS = SUITE.checks
 SIGNS = {"passed": "yes", "failed": "**no**", "skipped": "-", "": "not run"}
 
 
 def record(given: list[str]) -> None:
-    """Keep the status of each check of the reports."""
+    """Keep the status of each check of the reports, beside those of checks that were not run again."""
     recorded = json.loads(RECORDED.read_text(encoding="utf-8")) if RECORDED.exists() else {}
     for word in given:
         label, _, path = word.partition("=")
         outcome = read_outcome(path)
         states = {check.id: check.status for check in outcome.checks}
-        recorded[label] = {"version": outcome.version, "checks": states}
+        known = recorded.get(label, {}).get("checks", {})
+        recorded[label] = {"version": outcome.version, "checks": {**known, **states}}
     RECORDED.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
 
 
 def pages() -> dict[str, str]:
-    load()
     recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
     parts = {"scores": scores(recorded), "checks": checks(recorded), "excused": excused()}
     return {PAGE: fill(PAGE, {name: "\n".join(lines) for name, lines in parts.items()})}
 
 
 def scores(recorded: dict[str, dict[str, object]]) -> Iterator[str]:
-    groups: dict[tuple[str, str], list[BehaviourCheck]] = {}
+    groups: dict[tuple[str, str], list[EngineCheck]] = {}
     for check in CHECKS.values():
         groups.setdefault((check.behaviour.level, check.behaviour.area), []).append(check)
     header = ("level", "area", "checks", *(f"{label} ({found['version']})" for label, found in recorded.items()))
@@ -57,12 +59,12 @@ def scores(recorded: dict[str, dict[str, object]]) -> Iterator[str]:
     covered = {row for check in CHECKS.values() for row in check.rows}
     yield ""
     yield (
-        f"{len(SCENARIOS)} scenarios, {len(CHECKS)} checks, {len(required)} required behaviours, of which "
+        f"{len(SUITE.scenarios)} scenarios, {len(CHECKS)} checks, {len(required)} required behaviours, of which "
         f"{sum(row.id in covered for row in required)} have a check."
     )
 
 
-def count(found: dict[str, object], members: list[BehaviourCheck]) -> str:
+def count(found: dict[str, object], members: list[EngineCheck]) -> str:
     """`10 of 11`, without advice; `-` if nothing was judged."""
     states = found["checks"]
     assert isinstance(states, dict)
@@ -81,7 +83,7 @@ def checks(recorded: dict[str, dict[str, object]]) -> Iterator[str]:
         yield ""
 
 
-def check_row(check: BehaviourCheck, recorded: dict[str, dict[str, object]]) -> tuple[str, ...]:
+def check_row(check: EngineCheck, recorded: dict[str, dict[str, object]]) -> tuple[str, ...]:
     states = []
     for found in recorded.values():
         known = found["checks"]
@@ -89,7 +91,8 @@ def check_row(check: BehaviourCheck, recorded: dict[str, dict[str, object]]) -> 
         states.append(SIGNS[known.get(check.id, "")])
     advice = " (advice)" if check.is_advice else ""
     text = check.expects.replace("|", "\\|").replace("<", "&lt;")
-    return (f"`{check.id}`{advice}", text, check.basis.replace("|", "\\|"), *states)
+    basis = "; ".join(filter(None, (check.basis.replace("|", "\\|"), check.complaint)))
+    return (f"`{check.id}`{advice}", text, basis, *states)
 
 
 def excused() -> Iterator[str]:

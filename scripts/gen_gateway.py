@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pages import main
 
-from parley.gateway.http.documents import encode_asyncapi, encode_openapi
+from parley.gateway.http.documents import build_asyncapi, build_openapi, encode
 
 
 def pages() -> dict[str, str]:
     return {
-        "docs/gateway/openapi.json": encode_openapi().decode(),
-        "docs/gateway/asyncapi.json": encode_asyncapi().decode(),
+        "docs/gateway/openapi.json": encode(build_openapi).decode(),
+        "docs/gateway/asyncapi.json": encode(build_asyncapi).decode(),
     }
 
 

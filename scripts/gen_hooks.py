@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pages import fill, main, table
 
 from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS, HookEntry
-from parley.hooks.events import EVENTS, NEVER_FIRED, HookEventSpec
+from parley.hooks.event_spec import HookEventSpec
+from parley.hooks.events import EVENTS, NEVER_FIRED
 from parley.hooks.merge import RULES
 from parley.hooks.output import MAX_OUTPUT_BYTES, MAX_REASON_CHARS
 from parley.hooks.settings import KINDS

@@ -7,8 +7,8 @@ from itertools import groupby
 
 from pages import fill, main, table
 
-from parley.settings.keys.sandbox import GROUPS, SANDBOX
-from parley.settings.keys.table import ANYONE, FLAG, KEYS, MANAGED, PERMISSIONS, PERSON, TRUSTED, KeyScope, SettingKey
+from parley.settings.keys.kinds import GROUP
+from parley.settings.keys.table import ANYONE, FLAG, KEYS, MANAGED, PERSON, TRUSTED, KeyScope, SettingKey
 
 PAGE = "docs/settings.md"
 SANDBOX_PAGE = "docs/sandbox.md"
@@ -29,14 +29,14 @@ MERGES = {
 
 
 def pages() -> dict[str, str]:
-    rows = list(KEYS.items())
+    rows = [(key, row) for key, row in KEYS.items() if "." not in key]
     parts = {
         "works": table(("key", "value", "set by", "effect"), works(rows)),
-        "permission_keys": table(("key", "value", "set by", "effect"), works(PERMISSIONS.items())),
+        "permission_keys": table(("key", "value", "set by", "effect"), works(rows_of("permissions."))),
         "reported": table(("key", "why it has no effect"), reported(rows)),
         "quiet": table(("keys", "reason"), quiet(rows)),
     }
-    sandbox = sandbox_rows()
+    sandbox = rows_of("sandbox.")
     unused = ((f"`{key}`", escape(row.note)) for key, row in sandbox if row.effect != "works")
     sandbox_parts = {
         "sandbox_keys": table(("key", "value", "set by", "effect"), works(sandbox)),
@@ -48,10 +48,10 @@ def pages() -> dict[str, str]:
     }
 
 
-def sandbox_rows() -> list[tuple[str, SettingKey]]:
-    """The keys of `sandbox`, with those of the objects in it."""
-    own = [(key, row) for key, row in SANDBOX.items() if key not in GROUPS]
-    return own + [(f"{group}.{key}", row) for group, keys in GROUPS.items() for key, row in keys.items()]
+def rows_of(prefix: str) -> list[tuple[str, SettingKey]]:
+    """The keys of an object, with those of the objects in it."""
+    found = [(key, row) for key, row in KEYS.items() if key.startswith(prefix) and row.kind is not GROUP]
+    return [(key.removeprefix(prefix), row) for key, row in found]
 
 
 def works(rows: Iterable[tuple[str, SettingKey]]) -> Iterator[tuple[str, ...]]:

@@ -115,6 +115,22 @@ def fields(node: ast.ClassDef) -> int:
     return max(declared, len(assigned))
 
 
+def late_imports(tree: ast.Module) -> int:
+    """How many imports are inside functions."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    return len({node for one in functions for node in ast.walk(one) if isinstance(node, ast.Import | ast.ImportFrom)})
+
+
+def shallow_share() -> str:
+    """Which part of the lines of tests is in files that import only the package itself, or its testing kit."""
+    lines = {True: 0, False: 0}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        is_shallow = not re.search(r"^\s*(?:from|import) parley\.(?!testing\b|types\b)", text, re.MULTILINE)
+        lines[is_shallow] += len(text.splitlines())
+    return f"{lines[True] / sum(lines.values()):.0%}"
+
+
 def takes_session(tree: ast.Module) -> bool:
     """Whether a function or class of the module takes a `Session`."""
     return any(
@@ -178,21 +194,25 @@ def main() -> None:
     found_cycles = cycles(graph)
     words = old_words()
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in names.values())
-    print(f"{len(names)} modules, {lines} lines, {sum(map(len, graph.values()))} imports between them")
     largest = len(found_cycles[0]) if found_cycles else 0
     report: list[tuple[str, object, str, list[str]]] = [
+        ("lines of source", lines, "<= 105,000", []),
+        ("modules", len(names), "<= 480", []),
+        ("imports inside functions", sum(map(late_imports, trees.values())), "<= 150", []),
+        ("imports between modules", sum(map(len, graph.values())), "", []),
+        ("lines of tests that import no inner module", shallow_share(), ">= 60%", []),
         ("largest import cycle", largest, "<= 3", [", ".join(one) for one in found_cycles]),
         ("folders over 18 files", len(folders), "0", [f"{name} {count}" for name, count in folders.items()]),
         ("modules that take a Session (outside session, control)", len(takers), "<= 5", takers),
         ("functions over 60 lines", len(long), "0", long),
         ("functions over six parameters", len(wide), "few", wide),
         ("classes over 30 fields", len(large), "option tables only", large),
-        ("class names used twice", len(repeated), "few", [f"{n}: {', '.join(w)}" for n, w in repeated.items()]),
+        ("class names used twice", len(repeated), "<= 15", [f"{n}: {', '.join(w)}" for n, w in repeated.items()]),
         ("of them within the engine", len(in_engine), "0", [f"{n}: {', '.join(w)}" for n, w in in_engine.items()]),
         ("old words", len(words), "0", words),
     ]
     for title, value, aim, findings in report:
-        print(f"{title:<58} {value!s:>6}   aim {aim}")
+        print(f"{title:<58} {value!s:>7}   {f'aim {aim}' if aim else ''}".rstrip())
         if lists:
             print("".join(f"    {finding}\n" for finding in findings), end="")
 

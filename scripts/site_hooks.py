@@ -1,4 +1,4 @@
-"""MkDocs hooks: publish the examples and the project files together with `docs/`, and Mermaid for the diagrams.
+"""MkDocs hooks: publish the examples and project files together with the built pages, and Mermaid for the diagrams.
 
 Pages link to each other by their paths in the repository, so that the links also work on GitHub. `on_files` adds the
 files outside `docs/`, and `on_page_markdown` rewrites links to the paths on the site. `mkdocs.yml` names this file.
@@ -23,6 +23,8 @@ ROOT = Path(__file__).parent.parent
 PROJECT_FILES = ["LICENSE", *(path.name for path in ROOT.glob("*.md"))]
 REPOSITORY_FOLDERS = ("bench/", "scripts/", "src/", "tests/")
 """Not on the site: a link to them becomes its text."""
+UNSEARCHED = ("parity.md", "conformance.md", "sdk-surface.md", "acp-schema.md", "reference/", "decisions/")
+"""Tables for those who compare or develop; the search finds the pages for users."""
 MERMAID = {"assets/mermaid.js": "dist/mermaid.tiny.js", "assets/mermaid.LICENSE": "LICENSE"}
 """Paths on the site, and in the package that `make site` fetches."""
 FOREIGN = re.compile(r"""<(?:script|img|iframe)\b[^>]*\ssrc=["']?(?:https?:)?//|<link\b[^>]*stylesheet[^>]*//""")
@@ -31,7 +33,8 @@ LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<anc
 
 def list_sources() -> dict[str, str]:
     """Paths on the site by paths in the repository."""
-    docs = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*") if path.is_file()]
+    built = ROOT / "build" / "docs"
+    docs = [f"docs/{path.relative_to(built).as_posix()}" for path in built.rglob("*") if path.is_file()]
     examples = [f"examples/{path.name}" for path in (ROOT / "examples").iterdir() if path.is_file()]
     return (
         {path: path.removeprefix("docs/") for path in docs}
@@ -55,6 +58,8 @@ def on_files(files: Files, config: MkDocsConfig, **_: Any) -> Files:
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     site_paths = list_sources()
     here = page.file.src_uri
+    if here.startswith(UNSEARCHED):
+        page.meta["search"] = {"exclude": True}
     folder = posixpath.dirname(next(path for path, site_path in site_paths.items() if site_path == here))
 
     def rewrite(link: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""docs/parity.md, from the declared names and our rows."""
+"""The tables of docs/parity.md, from our rows: a test compares their names with those that are declared."""
 
 from __future__ import annotations
 
@@ -7,44 +7,20 @@ from collections.abc import Iterator, Mapping
 
 from pages import table
 
-from parity.declared import SECTIONS, Declarations, Section
+from parity.declared import SECTIONS, Section
 from parity.rows import STATUSES, Row, Table
 
 TITLES = {"works": "works", "refused": "refused loudly", "not-ours": "not ours", "silent": "silent"}
-INTRODUCTION = """\
-# Parity with the official packages
-
-Every name that {versions} declare, and what Parley does with it:
-
-- *works*: the named tests prove it (paths are below `tests/`);
-- *refused loudly*: Parley does not have it and says so, in the quoted words;
-- *not ours*: a service of the vendor, or a part of the vendor's own client;
-- *silent*: accepted without effect and without a word. A defect, with which the test fails.
-
-`scripts/drift.py` writes this page from the installed packages and the rows in `scripts/parity/rows/`. A test fails
-if a declared name has no row, a row names nothing that is declared, or *works* names no test. `make drift` runs the
-same check and the compatibility tests with the newest releases.
-"""
 
 
-def render(declarations: Declarations, tables: Mapping[str, Table]) -> str:
-    return "\n".join(lines(declarations, tables)) + "\n"
-
-
-def lines(declarations: Declarations, tables: Mapping[str, Table]) -> Iterator[str]:
-    yield INTRODUCTION.format(versions=declarations.versions)
-    counts = {section: count(section, declarations, tables[section.key]) for section in SECTIONS}
+def lines(tables: Mapping[str, Table]) -> Iterator[str]:
+    counts = {section: Counter(row.status for row in tables[section.key].by_name().values()) for section in SECTIONS}
     yield from table(("section", "names", *TITLES.values()), map(summary_row, counts.items()))
     yield from table_end(sum(counts.values(), Counter()))
     for section in SECTIONS:
         yield f"\n## {section.title}\n"
         yield f"Declared in: {section.source}.\n"
         yield from table(("name", "status", "test, message or reason"), map(detail_row, tables[section.key].rows))
-
-
-def count(section: Section, declarations: Declarations, rows: Table) -> Counter[str]:
-    by_name = rows.by_name()
-    return Counter(by_name[name].status for name in section.names(declarations) if name in by_name)
 
 
 def summary_row(item: tuple[Section, Counter[str]]) -> tuple[str, ...]:
