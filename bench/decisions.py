@@ -24,19 +24,12 @@ from parley.permissions.decision import decide
 from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Behavior, Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.shell import (
-    CommandLine,
-    find_denied,
-    find_targets,
-    is_allowed_by,
-    is_read_only,
-    is_unresolved,
-    parse_strict,
-)
 from parley.permissions.shell.arguments import unwrap
-from parley.permissions.shell.deny_search import _survey_cached
-from parley.permissions.shell.readers import files_read
-from parley.permissions.shell.strict_parser import _parse_cached
+from parley.permissions.shell.command_rules import is_allowed_by
+from parley.permissions.shell.deny_search import _survey_cached, find_denied, is_unresolved
+from parley.permissions.shell.readers import files_read, is_read_only
+from parley.permissions.shell.strict_parser import CommandLine, _parse_cached, parse_strict
+from parley.permissions.shell.targets import find_targets
 
 PLAIN = ("npm test", "ls -la", "touch x.txt")
 GIT = ("git status", "git log --oneline -5", "git commit -m x")

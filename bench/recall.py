@@ -31,7 +31,9 @@ from parley.compose.composer import Composer
 from parley.engine.context.history import estimate_tokens, tokens_from_chars
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
-from parley.memory.base import Recall, SessionMemory
+from parley.memory.base import Recall
+from parley.memory.session_memory import SessionMemory
+from parley.memory.worker import LocalMemoryWorker
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Json, Message, Struct
@@ -205,8 +207,8 @@ class LocalSession:
             "settings": json.dumps({"memory": memory}),
         }
         environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "PARLEY_FSYNC": "off"}
-        composer = Composer(CliOptions(**{**defaults, **options}), environment, str(folder))
-        config: SessionConfig = composer.make_config(write)
+        composer = Composer(CliOptions(**{**defaults, **options}), environment, str(folder), warn=write)
+        config: SessionConfig = composer.make_config()
         self.host, self._hub = CollectingHost(), Hub()
         replace = msgspec.structs.replace
         self.session = self._hub.open(replace(config, model=replace(config.model, open=lambda ref: model)), self.host)
@@ -223,7 +225,7 @@ class LocalSession:
 
     @property
     def memory(self) -> SessionMemory:
-        assert self.session.memory_worker is not None
+        assert isinstance(self.session.memory_worker, LocalMemoryWorker)
         return self.session.memory_worker.memory
 
 
@@ -260,7 +262,7 @@ async def run(folder: Path, messages: int, number: int, seed: int) -> list[str]:
     assert local.session.memory_worker is not None
     local.session.memory_worker.start()
     await local.session.memory_worker.wait_idle(60)
-    ranks = [rank_of(fact, local.memory.recall) for fact in planted]
+    ranks = [rank_of(fact, local.memory) for fact in planted]
     answered = [fact.answer in str((await local.ask(fact.question)).result) for fact in planted]
     before = local.session.conversation.build_request()
     await local.end()

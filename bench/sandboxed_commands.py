@@ -22,7 +22,7 @@ from parley.compose.composer import Composer
 from parley.protocol.options import CliOptions
 from parley.tools.base import Workspace
 from parley.workspace.base import Scope
-from parley.workspace.process.processes import CommandOutput
+from parley.workspace.process.processes import CommandOutput, PreparedCommand
 from parley.workspace.sandbox.base import SandboxedCommand
 
 KINDS = {
@@ -38,7 +38,7 @@ def make_workspace(folder: Path, kind: str) -> Workspace:
     settings, managed, _ = KINDS[kind]
     environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "IS_SANDBOX": "1"}
     options = CliOptions(model="offline", settings=settings, managed_settings=managed or None)
-    return Composer(options, environment, str(folder)).make_config(lambda text: None).workspace
+    return Composer(options, environment, str(folder)).make_config().workspace
 
 
 async def run_once(workspace: Workspace, command: str, scope: Scope, cwd: str) -> float:
@@ -46,14 +46,13 @@ async def run_once(workspace: Workspace, command: str, scope: Scope, cwd: str) -
     began = time.perf_counter()
     sandbox = workspace.find_sandbox(scope)
     place = None if sandbox is None else await sandbox.place(SandboxedCommand(command=command, scope=scope))
-    done = await workspace.processes.run(
-        ["/bin/bash", "--norc", "--noprofile", "-c", command],
+    prepared = PreparedCommand(
+        argv=["/bin/bash", "--norc", "--noprofile", "-c", command],
         cwd=cwd,
         environment=workspace.environment if place is None else place.adapt(workspace.environment),
-        timeout_seconds=60,
-        output=CommandOutput(30_000, lambda: Path(cwd, "spilled")),
         sandbox=None if place is None else place.confinement,
     )
+    done = await workspace.processes.run(prepared, 60, CommandOutput(30_000, lambda: Path(cwd, "spilled")))
     if place is not None:
         place.find_violations(command, done.output.decode())
     return (time.perf_counter() - began) * 1000

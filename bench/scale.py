@@ -47,7 +47,7 @@ from typing import Any, TypeVar
 
 from gateway import DEADLINE_SECONDS, MODEL, PARLEY, Server, Viewer, cpu_seconds, finished, memory_mb, serve_model
 
-from parley.cluster.base import Cluster, ClusterError, SessionKey
+from parley.cluster.base import Cluster, ClusterError, LogKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection
 from parley.cluster.nats.jetstream import JetStream, StreamNames
@@ -295,7 +295,7 @@ def has_turn(server: Server, session: str) -> bool:
     return bool(server.request("GET", f"/sessions/{session}")["turns"])
 
 
-async def append(cluster: Cluster, key: SessionKey, data: bytes, last: int, message_id: str) -> int:
+async def append(cluster: Cluster, key: LogKey, data: bytes, last: int, message_id: str) -> int:
     """As a host does: repeat it while the disk of NATS is busy."""
     while True:
         with suppress(ClusterError):
@@ -308,7 +308,7 @@ def measure_commit(server: ClusterServer, scale: Scale) -> Figures:
     async def measure() -> Figures:
         cluster = await connect(server.url)
         data = Random(1).randbytes(COMMIT_BYTES)
-        one = SessionKey("bench", "one")
+        one = LogKey("bench", "one")
         times, last = [], 0
         for number in range(min(500, scale.commits)):
             began = time.monotonic()
@@ -316,7 +316,7 @@ def measure_commit(server: ClusterServer, scale: Scale) -> Figures:
             times.append((time.monotonic() - began) * 1000)
 
         async def fill(worker: int) -> None:
-            key, head = SessionKey("bench", f"s{worker}"), 0
+            key, head = LogKey("bench", f"s{worker}"), 0
             for number in range(scale.commits // 64):
                 head = await append(cluster, key, data, head, f"s{worker}-{number}")
 
@@ -511,7 +511,7 @@ def measure_failover(server: ClusterServer, scale: Scale) -> tuple[Figures, dict
             server.prompt(session, "pace:400:20")
         host = server.hosts[kill % 2]
         owned = find_owned(server.url, host.name)
-        hit = [session for session in sessions if SessionKey("", session).shard(SHARDS) in owned]
+        hit = [session for session in sessions if LogKey("", session).shard(SHARDS) in owned]
         host.close()
         began = time.monotonic()
 

@@ -28,8 +28,9 @@ HERE = Path(__file__).parent
 TIERS = ("unit", "session", "process", "compat", "stress")
 
 # How long an example takes says nothing about what it shows: machines have other work to do.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_configure(config: pytest.Config) -> None:

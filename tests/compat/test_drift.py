@@ -1,4 +1,4 @@
-"""What the pinned official packages declare has a row, every row is right, and docs/parity.md is current."""
+"""What the pinned official packages declare has a row, and every row is right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 import drift
 import pytest
 from parity.declared import SECTIONS, Declarations
-from parity.page import render
 from parity.rows import Table
 
 from tests.compat.harness import installed
@@ -23,10 +22,6 @@ def declarations() -> Declarations:
 
 def test_every_declared_name_has_a_row_and_every_row_is_right(declarations: Declarations) -> None:
     assert list(drift.find_problems(declarations, drift.load_tables())) == []
-
-
-def test_the_page_is_current(declarations: Declarations) -> None:
-    assert drift.PAGE.read_text(encoding="utf-8") == render(declarations, drift.load_tables())
 
 
 def test_a_name_that_loses_its_row_is_reported(declarations: Declarations) -> None:

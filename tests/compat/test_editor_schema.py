@@ -1,4 +1,4 @@
-"""The tables of `docs/acp.md` and `docs/acp-schema.md` against the schema of the official libraries."""
+"""The tables of `docs/acp.md` and `scripts/reference/acp-schema.md` against the schema of the official libraries."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from parley.acp.agent import CAPABILITIES, AcpAgent
-from parley.acp.local_sessions import LocalSessions
+from parley.acp.host import LocalSessions
 from parley.jsonrpc import RpcConnection
 from parley.protocol.options import CliOptions
 from tests.compat.harness import installed
 from tests.compat.install import ACP_TYPESCRIPT, LIBRARIES
 
-DOCS = Path(__file__).parents[2] / "docs"
+TABLES = Path(__file__).parents[2] / "scripts" / "reference"
 SIDES = {"agent": "Methods that editors call:", "client": "Methods that Parley calls:"}
 PROXY = "proxy"
 
@@ -48,9 +48,9 @@ def methods_of(side: str) -> set[str]:
     return found | set(python_methods()[side])
 
 
-def read_table(page: str, after: str) -> dict[str, list[str]]:
-    """The rows of the first table after a line: the name in the first cell, and the other cells."""
-    text = (DOCS / page).read_text().partition(after)[2]
+def read_table(page: str, after: str = "") -> dict[str, list[str]]:
+    """The rows of the first table after a line, or of a file of tables: names, and the other cells."""
+    text = f"\n{(TABLES / page).read_text()}".partition(after)[2] if after else f"\n{(TABLES / page).read_text()}"
     lines = text.split("\n|", 1)[1].partition("\n\n")[0].splitlines()[2:]
     rows = [[cell.strip() for cell in line.strip("|").split(" |")] for line in lines]
     return {row[0].strip().strip("`"): row[1:] for row in rows}
@@ -58,13 +58,13 @@ def read_table(page: str, after: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("side", SIDES)
 def test_every_method_is_in_the_table(side: str) -> None:
-    assert set(read_table("acp.md", SIDES[side])) == methods_of(side)
+    assert set(read_table("acp-methods.md", SIDES[side])) == methods_of(side)
 
 
 def test_every_kind_of_update_is_in_the_table() -> None:
     kinds = {each["properties"]["sessionUpdate"]["const"] for each in load_schema()["SessionUpdate"]["oneOf"]}
 
-    assert set(read_table("acp.md", "Kinds of `session/update`:")) == kinds
+    assert set(read_table("acp-methods.md", "Kinds of `session/update`:")) == kinds
 
 
 def test_every_field_is_in_the_table() -> None:
@@ -75,7 +75,7 @@ def test_every_field_is_in_the_table() -> None:
     }
     listed = {
         name: sorted(re.findall(r"`(\w+)`", used + unused))
-        for name, (used, unused) in read_table("acp-schema.md", "# The schema").items()
+        for name, (used, unused) in read_table("acp-schema.md").items()
     }
 
     assert listed == expected
@@ -85,7 +85,7 @@ def test_the_agent_does_what_the_table_says() -> None:
     """Methods that work have a handler; the others are refused with a reason."""
     connection = RpcConnection(lambda line: None)
     AcpAgent(connection, LocalSessions(options=CliOptions(), environment={}, warn=print))
-    for name, (said,) in read_table("acp.md", SIDES["agent"]).items():
+    for name, (said,) in read_table("acp-methods.md", SIDES["agent"]).items():
         reason = connection.refused.get(name) or connection.refused.get(name.partition("/")[0])
         if said.startswith("works"):
             assert name in connection.methods, name

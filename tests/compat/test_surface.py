@@ -19,6 +19,8 @@ Surface = dict[str, dict[str, Any]]
 OF_PYDANTIC = {"copy", "dict", "json", "model_copy", "model_dump", "model_dump_json", "model_post_init"}
 """The official `ToolAnnotations` is a model of the `mcp` package."""
 MORE_THAN_OFFICIAL = {"ParleyError"}
+MORE_KEYS = {"run"}
+"""Keys of what only a callback gets, which no program builds."""
 
 
 def surface(python: str, module: str, *names: str) -> Surface:
@@ -51,7 +53,11 @@ def differs(wanted: dict[str, Any], found: dict[str, Any]) -> str | None:
     if wanted["is"] != found["is"]:
         return f"{found['is']} instead of {wanted['is']}"
     if wanted["is"] == "typed dict":
-        return None if wanted == found else f"{found} instead of {wanted}"
+        same = {
+            **found,
+            **{part: [key for key in found[part] if key not in MORE_KEYS] for part in ("keys", "required")},
+        }
+        return None if wanted == same else f"{found} instead of {wanted}"
     if wanted["is"] == "error" and [one for one in found["under"] if one not in MORE_THAN_OFFICIAL] != wanted["under"]:
         return f"it is under {found['under']}"
     if wanted.get("async") != found.get("async"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.inspector.recording import read_wire_recording
+from parley.stores.wire_recording import read_wire_recording
 from tests.compat.harness import ENGINE, HELLO, Stage, installed
 from tests.compat.install import CURRENT_PYTHON, TYPESCRIPT, Client
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
+from parley.protocol.schema import build_schema, to_typescript
 from tests.compat.harness import installed
 from tests.compat.install import COMPILER
-from tests.helpers import paths
 
 PROGRAM = """
 import type { Line, Block, ControlRequest } from "./messages";
@@ -44,7 +43,7 @@ export const wrong: ControlRequest = { type: "control_request", request_id: true
 
 def test_a_program_that_uses_the_types_compiles(tmp_path: Path) -> None:
     installed(COMPILER)
-    shutil.copy(paths.DOCS / "protocol" / "messages.d.ts", tmp_path)
+    (tmp_path / "messages.d.ts").write_text(to_typescript(build_schema()), encoding="utf-8")
     (tmp_path / "program.ts").write_text(PROGRAM)
     compiler = COMPILER.place / "node_modules" / "typescript" / "bin" / "tsc"
     command = ["node", str(compiler), "--strict", "--noEmit", "program.ts"]

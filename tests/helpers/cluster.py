@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from parley.cluster.base import Cluster
-from parley.cluster.bridge.host import HostServices, add_bridge
-from parley.cluster.gateway.server import ClusterGateway
-from parley.cluster.host import Host, HostSettings
-from parley.cluster.local import open_local
+from parley.cluster.gateway.app import ClusterGateway
+from parley.cluster.host import ClusterHost, HostSettings
 from parley.cluster.takeovers import read_work
 from parley.gateway.hub import HubSettings
 from parley.gateway.reporting import ServerLog
-from parley.gateway.server import Address, ServerSettings, listen
+from parley.gateway.server import ListenAddress, ServerSettings, listen
+from tests.helpers.cluster_places import find_owner
 from tests.helpers.gateway import Server
+from tests.helpers.local_cluster import open_local
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.ports import free_port
 
@@ -41,13 +41,12 @@ class LocalHost:
         self.name = name
         all_settings = HostSettings(name=name, hub=hub, drain_seconds=5, **settings)
         self.log: list[str] = []
-        self.host = Host(cluster, all_settings, ServerLog(self.log.append))
+        self.host = ClusterHost(cluster, PREFIX, all_settings, ServerLog(self.log.append))
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
-        self._services: HostServices | None = None
 
     async def start(self) -> None:
-        self._services = await add_bridge(self.host, PREFIX)
+        await self.host.start()
         self._running = asyncio.create_task(self.host.run(self._stop))
 
     async def stop(self) -> None:
@@ -64,8 +63,6 @@ class LocalHost:
     async def _end(self) -> None:
         assert self._running is not None
         await asyncio.gather(self._running, return_exceptions=True)
-        if self._services is not None:
-            await self._services.close()
 
 
 class ClusterServer(Server):
@@ -74,7 +71,7 @@ class ClusterServer(Server):
     def __init__(self, cluster: Cluster, folder: Path, root: Path, port: int = 0) -> None:
         self.root = root
         self.folder = folder
-        address = Address.parse(f"127.0.0.1:{port}")
+        address = ListenAddress.parse(f"127.0.0.1:{port}")
         hub = HubSettings(state=folder, root=str(root))
         settings = ServerSettings(hub=hub, address=address, token=TOKEN)
         self.stderr = []
@@ -140,10 +137,7 @@ class LocalCluster:
         return gateway
 
     async def find_owner(self, session: str) -> LocalHost:
-        from parley.cluster.base import SessionKey
-
-        lease = (await self.cluster.ownership.leases())[SessionKey("", session).shard(SHARDS)]
-        return self.hosts[lease.host]
+        return self.hosts[await find_owner(self.cluster, session)]
 
     async def wait_balanced(self) -> None:
         """Wait until all hosts have the same number of shards."""

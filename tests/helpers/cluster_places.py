@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged
-from parley.cluster.local import open_local
+from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, LogKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
+from tests.helpers.local_cluster import open_local
+from tests.helpers.patience import PATIENCE_SECONDS
 
 POLL_SECONDS = 0.02
 T = TypeVar("T")
@@ -68,3 +69,15 @@ async def eventually(call: Callable[[], Awaitable[T | None]]) -> T:
             if not may_repeat(exc):
                 raise
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def find_owner(cluster: Cluster, session: str, tenant: str = "") -> str:
+    """The name of the host that owns a session. On a busy machine a lease can end before its host renews it."""
+    shard = LogKey(tenant, session).shard(cluster.ownership.shards)
+
+    async def find() -> str | None:
+        lease = (await cluster.ownership.leases()).get(shard)
+        return lease.host if lease else None
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        return await eventually(find)

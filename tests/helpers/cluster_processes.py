@@ -13,9 +13,11 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from parley.cluster.base import Cluster, ClusterError, Fenced, Lease, LogDamaged, SessionKey
+from parley.cluster.base import Cluster, ClusterError, Fenced, LogDamaged, LogKey, ShardLease
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.session_log.batches import LoadedLog, NewerVersion, read_log
+from parley.cluster.session_log.batches import LoadedLog, read_log
+from parley.gateway.session_log.records import NewerVersion
+from tests.helpers.cluster_places import find_owner
 from tests.helpers.forked import ForkedPipes, start_parley
 from tests.helpers.gateway import Server
 from tests.helpers.nats import NatsServer
@@ -246,8 +248,8 @@ class RunningCluster:
     def live_hosts(self) -> list[HostProcess]:
         return [host for host in self.hosts if host.is_running and not host.is_frozen]
 
-    def key(self, session_id: str) -> SessionKey:
-        return SessionKey(TENANT, session_id)
+    def key(self, session_id: str) -> LogKey:
+        return LogKey(TENANT, session_id)
 
     def shard(self, session_id: str) -> int:
         return self.key(session_id).shard(SHARDS)
@@ -255,7 +257,7 @@ class RunningCluster:
     async def head(self, session_id: str) -> int:
         return await eventually(lambda: self.connection.log.head(self.key(session_id)))
 
-    async def leases(self) -> dict[int, Lease]:
+    async def leases(self) -> dict[int, ShardLease]:
         return await eventually(self.connection.ownership.leases)
 
     async def read_state(self, session_id: str) -> LoadedLog:
@@ -265,8 +267,8 @@ class RunningCluster:
         return {shard for shard, lease in (await self.leases()).items() if lease.host == host}
 
     async def owner_of(self, session_id: str) -> HostProcess:
-        lease = (await self.leases())[self.shard(session_id)]
-        return next(host for host in self.hosts if host.name == lease.host)
+        name = await find_owner(self.connection, session_id, TENANT)
+        return next(host for host in self.hosts if host.name == name)
 
     async def wait_until_owned(self) -> None:
         """Wait until every shard has an owner that lives."""

@@ -27,14 +27,12 @@ from pathlib import Path
 from shlex import quote
 
 from tests.helpers import paths
+from tests.helpers.environment import base_environment
 from tests.helpers.ports import free_port
 
-GENERATED = ("docs/api.md", "docs/parity.md", "docs/protocol/messages.md", "docs/sdk-surface.md")
-"""Signatures and tables, made by `make docs` and `make parity`."""
 PAGES = sorted(
-    name
+    path.relative_to(paths.ROOT).as_posix()
     for path in (*paths.ROOT.glob("*.md"), *paths.DOCS.rglob("*.md"), paths.ROOT / "examples" / "README.md")
-    if (name := path.relative_to(paths.ROOT).as_posix()) not in GENERATED
 )
 FENCE = re.compile(r'^(?P<indent> *)```(?P<language>[\w-]*)(?: title="(?P<title>[^"]+)")?$')
 NEEDS = re.compile(r"^(?:#|//) Needs (?P<what>.+)\.$", re.MULTILINE)
@@ -192,7 +190,8 @@ def make_environment(home: Path) -> dict[str, str]:
     """An environment with the executables of this one, and nothing of the person who runs the tests."""
     search = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     # A test run in a page must not clean up after the other test runs of the machine.
-    return {"HOME": str(home), "PATH": search, "LANG": "C.UTF-8", "PYTEST_DEBUG_TEMPROOT": str(home)}
+    own = {"HOME": str(home), "PATH": search, "LANG": "C.UTF-8", "PYTEST_DEBUG_TEMPROOT": str(home)}
+    return {**base_environment(), **own}
 
 
 def matches(expected: str, printed: str) -> bool:

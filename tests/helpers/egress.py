@@ -10,8 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import cast
 
-from parley.workspace.sandbox.egress.policy import EgressPolicy
-from parley.workspace.sandbox.egress.proxy import EgressProxy, close_writer
+from parley.workspace.sandbox.egress.proxy import EgressPolicy, EgressProxy, close_writer
 from parley.workspace.url import is_public
 
 APPROVED, CANARY = "127.0.0.1", "127.0.0.2"

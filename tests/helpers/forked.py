@@ -34,7 +34,7 @@ INTEGER = struct.Struct("i")
 MAX_BYTES = 1 << 20
 START_VARIABLE = "PARLEY_TESTS_START"
 """Set by programs that run tests of the executable with its start."""
-SERVERS = ("parley.gateway.http.app", "parley.cluster.host_process", "parley.cluster.gateway.server")
+SERVERS = ("parley.gateway.http.app", "parley.cluster.host", "parley.cluster.gateway.app")
 """What `parley serve` and `parley host` load when they start."""
 
 
@@ -237,8 +237,8 @@ def serve(connection: socket.socket) -> None:
     from parley.compose.preload import preload
 
     for command in COMMANDS.values():
-        for action in command.actions:
-            find_handler(command.name, action)
+        for action in command.actions.values():
+            find_handler(action)
     for module in SERVERS:
         import_module(module)
     preload()

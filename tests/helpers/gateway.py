@@ -195,6 +195,8 @@ class Viewer:
         self._results: list[dict[str, Any]] = []
         self.connection: ClientConnection | None = None
         self.cuts = 0
+        self.has_left = False
+        """It does not connect again: its session was deleted."""
         self._changed = asyncio.Event()
 
     @property
@@ -205,8 +207,8 @@ class Viewer:
         return self._results
 
     async def run(self) -> None:
-        """Read for ever; connect again after the last line when the connection ends."""
-        while True:
+        """Read until it has left; connect again after the last line when the connection ends."""
+        while not self.has_left:
             try:
                 self.connection = await self._server.connect(f"{self._path}&after={self.last}")
                 async for frame in self.connection:

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from parley.cluster.base import Cluster, SessionKey
+from parley.cluster.base import Cluster
+from tests.helpers.cluster_places import find_owner
 from tests.helpers.forked import ForkedPipes
 from tests.helpers.gateway import Server
 from tests.helpers.host_process import TTL_SECONDS, HostProcess, Rig, cluster_rig
@@ -62,8 +63,7 @@ class ProcessCluster:
         return gateway
 
     async def find_owner(self, session: str) -> HostProcess:
-        lease = (await self.cluster.ownership.leases())[SessionKey("", session).shard(int(SHARDS))]
-        return self.hosts[lease.host]
+        return self.hosts[await find_owner(self.cluster, session)]
 
     async def kill_owner(self, session: str) -> None:
         """Kill the owner of a session, and start another host."""

@@ -7,6 +7,7 @@ and request, `seeds` the examples of the source documents, `blocks` and `events`
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -43,3 +44,19 @@ def each(samples: list[Sample]) -> Callable[[Callable[..., None]], Callable[...,
 def canonical(value: Any) -> str:
     """A JSON value as text: equal texts are equal values, and 5 is not 5.0."""
     return json.dumps(value, sort_keys=True)
+
+
+def shuffle(value: Any, draw: random.Random) -> Any:
+    """A JSON value with the keys of all its objects in another order."""
+    if isinstance(value, dict):
+        keys = list(value)
+        draw.shuffle(keys)
+        return {key: shuffle(value[key], draw) for key in keys}
+    return [shuffle(item, draw) for item in value] if isinstance(value, list) else value
+
+
+def write_otherwise(value: Any, draw: random.Random) -> bytes:
+    """The same JSON value with other white space and with its keys in another order."""
+    space = draw.choice(["", " ", "\t", "  "])
+    separators = (f"{space},{space}", f"{space}:{space}")
+    return json.dumps(shuffle(value, draw), ensure_ascii=draw.random() < 0.5, separators=separators).encode()

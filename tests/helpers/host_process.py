@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from parley.cluster.base import Cluster, ClusterError, SessionKey
+from parley.cluster.base import Cluster, ClusterError, LogKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.session_log.batches import read_log
 from parley.cluster.takeovers import read_work
@@ -109,7 +109,7 @@ class Rig:
 
     async def lines(self, session: str) -> list[dict[str, Any]]:
         """What clients see of a session, as its log has it."""
-        state = await read_log(self.cluster.log, SessionKey(LOCAL_TENANT, session))
+        state = await read_log(self.cluster.log, LogKey(LOCAL_TENANT, session))
         return [json.loads(line.data) for line in state.lines]
 
     async def wait_line(self, session: str, matches: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

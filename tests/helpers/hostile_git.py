@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -84,11 +85,23 @@ def with_attributes(attribute: str, *settings: tuple[str, str]) -> Callable[[Gro
     return make
 
 
+def make_index_stale(ground: Ground) -> None:
+    """The next `git status` writes the index: a file has another time than in it, and the same contents."""
+    (ground.work / "same.txt").write_text("same\n")
+    ground.git("add", "same.txt")
+    os.utime(ground.work / "same.txt", (0, 0))
+
+
 def hook(name: str) -> Callable[[Ground], None]:
-    return lambda ground: ground.script(ground.work / ".git" / "hooks" / name)
+    def make(ground: Ground) -> None:
+        make_index_stale(ground)
+        ground.script(ground.work / ".git" / "hooks" / name)
+
+    return make
 
 
 def hooks_path(ground: Ground) -> None:
+    make_index_stale(ground)
     ground.script(ground.work / "scripts" / "post-index-change")
     ground.config("core.hooksPath", "scripts")
 

@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.cluster.base import Cluster, ClusterError, Lease, LeaseLost, Ownership, SessionKey
-from parley.cluster.cluster_hub import NEW_SESSION_ID
-from parley.cluster.host import Host, HostSettings
-from parley.cluster.host_sessions import HostedSession, NotOwner
+from parley.cluster.base import Cluster, ClusterError, LeaseLost, LogKey, Ownership, ShardLease
+from parley.cluster.host import ClusterHost, HostSettings
+from parley.cluster.host_sessions import NEW_SESSION_ID, HostedSession, NotOwner
 from parley.cluster.session_log.batches import read_log
 from parley.cluster.shards import now
+from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.gateway.hub import SERVER, HubSettings
 from parley.gateway.reporting import ServerLog
 from parley.gateway.session_options import SessionOptions, SessionRequest
@@ -37,19 +37,19 @@ class CutOwnership:
         if self.is_cut:
             raise ClusterError("the leases do not answer")
 
-    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> Lease | None:
+    async def acquire(self, shard: int, host: str, *, ended: int = 0) -> ShardLease | None:
         self._check()
         return await self._ownership.acquire(shard, host, ended=ended)
 
-    async def renew(self, lease: Lease) -> Lease:
+    async def renew(self, lease: ShardLease) -> ShardLease:
         self._check()
         return await self._ownership.renew(lease)
 
-    async def release(self, lease: Lease) -> None:
+    async def release(self, lease: ShardLease) -> None:
         self._check()
         await self._ownership.release(lease)
 
-    async def leases(self) -> dict[int, Lease]:
+    async def leases(self) -> dict[int, ShardLease]:
         self._check()
         return await self._ownership.leases()
 
@@ -78,7 +78,7 @@ class RunningHost:
             idle_seconds=idle_seconds,
         )
         settings = HostSettings(name=name, hub=hub, drain_seconds=5)
-        self.host = Host(cluster, settings, ServerLog(self.lines.append), clock)
+        self.host = ClusterHost(cluster, DEFAULT_PREFIX, settings, ServerLog(self.lines.append), clock)
         self._stop = asyncio.Event()
         self._task = asyncio.create_task(self.host.run(self._stop))
 
@@ -111,10 +111,10 @@ class RunningHost:
                         raise
                     await asyncio.sleep(0.05)
 
-    async def create(self, session_id: str = "", tenant: str = SERVER.tenant, **options: Any) -> SessionKey:
-        key = SessionKey(tenant, session_id or str(uuid4()))
+    async def create(self, session_id: str = "", tenant: str = SERVER.tenant, **options: Any) -> LogKey:
+        key = LogKey(tenant, session_id or str(uuid4()))
 
-        async def act() -> SessionKey:
+        async def act() -> LogKey:
             async with self.host.sessions.use(key) as hosted:
                 token = NEW_SESSION_ID.set(key.session)
                 try:
@@ -127,7 +127,7 @@ class RunningHost:
 
         return await self._retry(act)
 
-    async def prompt(self, key: SessionKey, text: str, uuid: str = "") -> str:
+    async def prompt(self, key: LogKey, text: str, uuid: str = "") -> str:
         """The id of an accepted prompt."""
         uuid = uuid or str(uuid4())
         line = msgspec.json.encode({"type": "user", "uuid": uuid, "message": {"role": "user", "content": text}})
@@ -141,9 +141,7 @@ class RunningHost:
 
         return await self._retry(act)
 
-    async def wait_for(
-        self, key: SessionKey, matches: Callable[[dict[str, Any]], bool], after: int = 0
-    ) -> dict[str, Any]:
+    async def wait_for(self, key: LogKey, matches: Callable[[dict[str, Any]], bool], after: int = 0) -> dict[str, Any]:
         """The first line that matches, which is in the log."""
 
         async def act() -> dict[str, Any]:
@@ -155,7 +153,7 @@ class RunningHost:
 
         return await self._retry(act)
 
-    async def wait_result(self, key: SessionKey, uuid: str) -> dict[str, Any]:
+    async def wait_result(self, key: LogKey, uuid: str) -> dict[str, Any]:
         """The result of the turn of a prompt."""
         return await self.wait_for(
             key, lambda line: line["type"] == "result" and uuid in line.get("user_message_uuids", ())
@@ -176,7 +174,7 @@ async def read_lines(hosted: HostedSession, after: int = 0) -> AsyncIterator[dic
         live.detach(client)
 
 
-async def find_host(hosts: list[RunningHost], key: SessionKey) -> RunningHost:
+async def find_host(hosts: list[RunningHost], key: LogKey) -> RunningHost:
     """The host that owns the session, as soon as one does."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
@@ -187,13 +185,13 @@ async def find_host(hosts: list[RunningHost], key: SessionKey) -> RunningHost:
             await asyncio.sleep(0.01)
 
 
-async def stored_lines(cluster: Cluster, key: SessionKey) -> list[dict[str, Any]]:
+async def stored_lines(cluster: Cluster, key: LogKey) -> list[dict[str, Any]]:
     """The lines of a session as its log has them."""
     loaded = await read_log(cluster.log, key)
     return [msgspec.json.decode(line.data) for line in loaded.lines]
 
 
-async def stored_kinds(cluster: Cluster, key: SessionKey) -> list[str]:
+async def stored_kinds(cluster: Cluster, key: LogKey) -> list[str]:
     """The entries of the session's own transcript."""
     loaded = await read_log(cluster.log, key)
     return [entry.kind for found in loaded.state.transcripts.values() for entry in found.entries]

@@ -78,7 +78,7 @@ class ServerThread:
     def has_ended(self, session: str) -> bool:
         """Whether all commands of a session have ended."""
         assert self.server is not None
-        commands = self.server._sessions[session]._commands.values()
+        commands = self.server._sessions[session].workspace.commands.values()
         return all(command.running is not None and command.running.ended.done() for command in commands)
 
     def drop_connections(self) -> None:

@@ -23,7 +23,8 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import Role
+from parley.protocol.connection import Connection
 from parley.protocol.options import CliOptions
 from parley.transports.base import create_pair
 from tests.helpers import remote_workspace
@@ -64,8 +65,8 @@ class SessionHarness:
 
     def composed(self) -> SessionConfig:
         options = remote_workspace.with_workspace(self.options, self.environment, self.folder)
-        setup = Composer(options, self.environment, str(self.folder), self.stamp).make_config(self.warnings.append)
-        return self.furnish(setup)
+        composer = Composer(options, self.environment, str(self.folder), self.stamp, warn=self.warnings.append)
+        return self.furnish(composer.make_config())
 
     def furnish(self, setup: SessionConfig) -> SessionConfig:
         """Override this to give a session parts of its own."""
@@ -102,7 +103,7 @@ class SessionHarness:
         for line in lines:
             self._host.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
 
-    def prompt(self, text: str, **fields: Any) -> None:
+    def prompt(self, text: str | list[Json], **fields: Any) -> None:
         self.send({"type": "user", "message": {"role": "user", "content": text}, **fields})
 
     async def request(self, subtype: str, **fields: Any) -> Json:

@@ -34,8 +34,8 @@ from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
-from parley.protocol.base import Struct
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import Role, Struct
+from parley.protocol.connection import Connection
 from parley.protocol.options import CliOptions
 from parley.testing.virtual_time import VirtualTimeLoop
 from parley.tools.base import Context, ToolOutput, ToolRegistry
@@ -127,7 +127,7 @@ class SimulatedSession:
         environment = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": "/usr/bin:/bin", "IS_SANDBOX": "1"}
         usual = {"permission_prompt_tool": "stdio", "no_session_persistence": True, "include_partial_messages": True}
         chosen = self._options = CliOptions(model="offline", **{**usual, **options})
-        setup = Composer(chosen, environment, str(folder), self.stamp).make_config(self.warnings.append)
+        setup = Composer(chosen, environment, str(folder), self.stamp, warn=self.warnings.append).make_config()
         setup = setup.with_model_opener(lambda choice: self.model)
         self._setup = msgspec.structs.replace(setup, tools=ToolRegistry(["Work"], lambda name: self.work))
 

@@ -237,10 +237,10 @@ class TmuxHarness:
         """What the window shows and has shown; lines that tmux wrapped are joined."""
         return self._run("capture-pane", "-p", "-J", "-S", "-")
 
-    def wait_for(self, text: str) -> str:
-        """Wait until the window shows a text; returns everything that it shows."""
+    def wait_for(self, text: str, after: str = "") -> str:
+        """Wait until the window shows a text, after the last of another one; returns everything that it shows."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while text not in (shown := self.text):
+        while text not in (shown := self.text).rpartition(after or "\0")[2]:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{text!r} is not on the screen:\n{shown}")
             time.sleep(0.02)  # tmux has no way to wait for a text

@@ -7,32 +7,51 @@ async with PersonView(folder, "say hi", answers=["Find", None]) as view:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from base64 import b64decode
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 from parley import Client, Options
-from parley.terminal.base import Row
+from parley.terminal.base import View
 from parley.terminal.commands import find_command
-from parley.terminal.rendering.style import THEMES, Styles
+from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.rendering.style import Styles
+from parley.terminal.rendering.transcript import TerminalTranscript
 from tests.helpers.terminal import make_environment
 
 
-class PersonView:
-    """A `View`. An answer picks the first row whose label contains it, is typed, or is yes or no; None is Escape."""
+class PersonView(View):
+    """A view whose person answers in advance.
+
+    An answer picks the first row whose label contains it, is typed, or is yes or no; None is Escape.
+    """
 
     def __init__(self, folder: Path, answers: Sequence[str | bool | None] = (), **options: Any) -> None:
         options = {"model": "offline", "engine": "local", "enable_file_checkpointing": True, **options}
         # The tests may run as root, and some bypass permissions.
-        self.options: Options[Any] = Options(cwd=folder, env=make_environment(folder, IS_SANDBOX="1"), **options)
-        self.client: Client[Any] = Client(self.options)
+        wanted: Options[Any] = Options(cwd=folder, env=make_environment(folder, IS_SANDBOX="1"), **options)
+        folders = [str(folder), *map(str, wanted.add_dirs)]
+        self.sent: list[tuple[str, str]] = []
+        target = SimpleNamespace(cwd=str(folder))
+        session: Any = SimpleNamespace(client=Client(wanted), target=target, prompts=self.sent, mode="default")
+        session.folders = folders
+        session.note_folder = folders.append
+        person: Any = self
+        self.session = session
+        self.interface = person
         self.styles = Styles(attributes=False)
-        self.cwd = str(folder)
-        self.folders = [self.cwd, *map(str, self.options.add_dirs)]
-        self.width = 80
-        self.prompts: list[tuple[str, str]] = []
         self.answers = list(answers)
         self.lines: list[str] = []
+        self.transcript = TerminalTranscript(self.lines.extend, self.styles, lambda: self.width, lambda: 0.0)
+        session.client.watchers.append(self.transcript.show)
+        self.status_line = SimpleNamespace(restart=lambda: None)  # type: ignore[assignment]
+        self.typed = ""
+        """What a command put into the input."""
+        self.queued: list[str] = []
+        self.copied = ""
+        self.is_vi = False
         self.asked: list[str] = []
         """The titles and rows that were shown."""
         self.edited: list[str] = []
@@ -49,7 +68,7 @@ class PersonView:
     async def send(self, prompt: str) -> None:
         turn = await self.client.ask(prompt)
         await turn.wait()
-        self.prompts.append((turn.uuid, prompt))
+        self.sent.append((turn.uuid, prompt))
 
     async def run(self, text: str) -> str:
         """Run a command; returns what it printed."""
@@ -66,37 +85,44 @@ class PersonView:
     def print(self, lines: Sequence[str]) -> None:
         self.lines += lines
 
+    @property
+    def width(self) -> int:
+        return 80
+
+    def set_input(self, text: str) -> None:
+        self.typed = text
+
+    def enqueue(self, text: str) -> None:
+        self.queued.append(text)
+
+    def copy(self, encoded: str) -> bool:
+        self.copied = b64decode(encoded).decode()
+        return True
+
+    def set_vi(self, is_on: bool) -> None:
+        self.is_vi = is_on
+
     async def edit(self, path: str) -> None:
         self.edited.append(path)
 
-    async def choose(
-        self,
-        title: str,
-        rows: Sequence[Row],
-        *,
-        search: bool = True,
-        preview: Callable[[Row], str] | None = None,
-    ) -> Row | None:
-        self.asked += [title, *(f"{row.mark} {row.label} {row.detail}".strip() for row in rows)]
+    async def pick(self, picker: Picker) -> list[Row] | None:
         answer = self.answers.pop(0)
+        if isinstance(answer, bool):
+            self.asked.append(picker.title)
+            answer = "Yes" if answer else "No"
+        else:
+            self.asked += [picker.title, *(f"{row.mark} {row.label} {row.detail}".strip() for row in picker.rows)]
         if answer is None:
             return None
-        picked = next(row for row in rows if str(answer) in row.label)
-        if preview is not None:
-            self.asked.append(preview(picked))
-        return picked
+        picked = next(row for row in picker.rows if answer in row.label)
+        if picker.preview is not None:
+            self.asked.append(picker.preview(picked))
+        return [picked]
 
     async def ask(self, prompt: str, initial: str = "") -> str | None:
         self.asked.append(f"{prompt}{initial}")
         answer = self.answers.pop(0)
         return None if answer is None else str(answer) or initial
 
-    async def confirm(self, question: str) -> bool:
-        self.asked.append(question)
-        return self.answers.pop(0) is True
-
     async def switch_session(self, session_id: str, *, cwd: str | None = None, at: str | None = None) -> None:
         self.switched.append((session_id, cwd, at))
-
-    def set_theme(self, name: str) -> None:
-        self.styles.theme = THEMES[name]

@@ -61,3 +61,21 @@ def test_a_missing_command_is_an_error() -> None:
 
     assert done.returncode == 2
     assert "no executable 'nowhere' in 'mine=NAME=value nowhere'" in done.stderr
+
+
+def test_the_bill_of_every_session_is_charged_without_a_refused_request(tmp_path: Path) -> None:
+    program, recorded = str(paths.ROOT / "bench" / "bill.py"), tmp_path / "bill.json"
+    words = ["--only", "hello,parallel,other_folder,same_file,plan,subagent", "--json", str(recorded)]
+    done = subprocess.run(
+        [sys.executable, program, f"mine={PARLEY}", *words],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    bills = {row["session"]: row for row in json.loads(recorded.read_text())}
+    assert bills["parallel"]["read"] > 4 * bills["parallel"]["written"]
+    assert bills["other_folder"]["read"] > 10 * bills["other_folder"]["written"]
+    assert 0 < bills["hello"]["written"] < 2_600

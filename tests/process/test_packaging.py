@@ -1,4 +1,4 @@
-"""The wheel and the source distribution contain the files that are not Python."""
+"""The wheels of the three packages contain every file of the source once, and the source distributions the same."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 from tests.helpers import paths
@@ -13,20 +14,26 @@ from tests.helpers import paths
 ROOT = paths.SOURCE.parent
 
 
-def data_files() -> set[str]:
-    """The files of the package that are not Python, as they are tracked."""
+def list_files() -> set[str]:
+    """The files of the source, as they are tracked."""
     listed = subprocess.run(["git", "ls-files", "src/parley"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return {path.removeprefix("src/") for path in listed.stdout.splitlines() if not path.endswith(".py")}
+    return {path.removeprefix("src/") for path in listed.stdout.splitlines()}
 
 
-def test_the_console_and_the_demo_are_in_both_distributions(tmp_path: Path) -> None:
-    build = ["-m", "hatchling", "build", "-d", str(tmp_path), "-t", "wheel", "-t", "sdist"]
-    done = subprocess.run([sys.executable, *build], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    expected = data_files()
+def test_every_file_is_in_exactly_one_wheel_and_in_a_source_distribution(tmp_path: Path) -> None:
+    for folder in (ROOT, ROOT / "packages" / "server", ROOT / "packages" / "kit"):
+        build = ["-m", "hatchling", "build", "-d", str(tmp_path), "-t", "wheel", "-t", "sdist"]
+        done = subprocess.run([sys.executable, *build], cwd=folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    expected = list_files()
     assert {"parley/console/index.html", "parley/gateway/demo/sessions.toml"} <= expected
-    [wheel], [source] = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
-    with zipfile.ZipFile(wheel) as archive:
-        assert expected <= set(archive.namelist())
-    with tarfile.open(source) as archive:
-        assert expected <= {name.partition("/src/")[2] for name in archive.getnames()}
+    wheels: Counter[str] = Counter()
+    for wheel in tmp_path.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            wheels.update(name for name in archive.namelist() if name.startswith("parley/"))
+    assert {name: wheels[name] for name in expected if wheels[name] != 1} == {}
+    sources: set[str] = set()
+    for source in tmp_path.glob("*.tar.gz"):
+        with tarfile.open(source) as archive:
+            sources |= {name.partition("/src/")[2] for name in archive.getnames()}
+    assert expected <= sources

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from parley.version import __version__
 from tests.helpers import paths
 
 SOURCE = paths.SOURCE
@@ -30,6 +32,7 @@ LAYERS = (
     {"acp"},
     {"conformance"},
     {"testing"},
+    {"fake"},
     {"evals"},
     {"sdk"},
     {"resident"},
@@ -66,21 +69,29 @@ SHARED = {
     "parley.permissions.rules": "which tools a rule means: whoever grants one asks the same as who judges by it",
     "parley.models.tool_references": "what a search has found, as the API spells it: pure",
     "parley.settings.env_vars": "how environment variables are read: for every program that has its own",
+    "parley.settings.keys.table": "which settings there are and what they do: pure, and a person picks from them",
     "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
     "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",
     "parley.tools.agent": "what a model says to hand work on: the engine does it",
     "parley.tools.schedule": "what a scheduled prompt is, and when it is due: the engine queues it",
     "parley.tools.files.access": "what the model has seen of which file: a host may show it one, too",
+    "parley.stores.memory": "transcripts in memory: a host of a cluster records what is appended to them",
+    "parley.stores.numbered_log": "the interface of numbered logs, and the words in which they refuse",
+    "parley.stores.sql.numbered_log": "numbered logs in SQL, without I/O: a cluster has the connections",
     "parley.stores.export": "sessions between stores: the same for all",
+    "parley.stores.wire_recording": "recordings of conversations: the same for whoever writes or reads one",
+    "parley.stores.wire_redaction": "what is left out of recordings, and of lines that people see: pure",
     "parley.stores.records": "the frame of recordings and results: the same for whoever appends to a file",
     "parley.stores.search_text": "what was said in an entry: pure",
+    "parley.stores.request_usage": "what each request read from the prompt cache: pure",
     "parley.stores.files.entry_codec": "which lines an entry adds to a transcript, and its final figures: pure",
     "parley.stores.selection": "which store the options name: pure",
+    "parley.hooks.event_spec": "how an event is declared: pure",
+    "parley.hooks.event_types": "the types of events, which users import: pure",
     "parley.hooks.events": "which events there are, and what each is about: pure, and for whoever fires one",
     "parley.hooks.output": "what a hook may answer, and how it is read: pure, and for whoever asks hooks",
     "parley.hooks.merge": "what several answers come to: pure, and for whoever asks hooks",
-    "parley.protocol.dialects.detect": "which dialect a line is in: whoever hears the first one needs it",
     "parley.workspace.git": "git without what a repository configures: the same for whoever runs it",
     "parley.workspace.globs": "what a path pattern means: pure, and the same for every workspace",
     "parley.workspace.sensitive_names": "which files run later or hold keys: who judges, searches and confines agree",
@@ -104,23 +115,27 @@ OWED: dict[tuple[str, str], str] = {}
 
 # Imports that the rules forbid and we want all the same.
 ALLOWED = {
+    (
+        "parley.hooks.event_types",
+        "parley.sdk.hooks",
+    ): "the type of `Hooks`, in the file of the events",
     ("parley", "parley.exports"): "the table of the names that it exports",
     ("parley.cli.main", "parley.workspace.process.tree"): "a launcher hides its memory as an engine does",
     (
-        "parley.cli.commands.serve",
+        "parley.cli.commands.server.serve",
         "parley.workspace.process.tree",
     ): "a server hides its token as an engine does",
     (
-        "parley.cli.commands.serve",
+        "parley.cli.commands.server.serve",
         "parley.workspace.remote.address",
     ): "an entry point chooses its transport",
-    ("parley.cli.commands.cluster", "parley.workspace.process.tree"): "a host hides its token, too",
-    ("parley.cli.commands.serve", "parley.workspace.remote.wire"): "and who may come in",
+    ("parley.cli.commands.server.cluster", "parley.workspace.process.tree"): "a host hides its token, too",
+    ("parley.cli.commands.server.serve", "parley.workspace.remote.wire"): "and who may come in",
     ("parley.cluster.demo", "parley.workspace.process.tree"): "its processes end with it, as commands do",
     ("parley.cli.run", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.cli.spare", "parley.transports.stdio"): "an entry point chooses its transport",
-    ("parley.cli.commands.mcp.serve", "parley.transports.stdio"): "an entry point chooses its transport",
-    ("parley.cli.commands.acp", "parley.transports.stdio"): "an entry point chooses its transport",
+    ("parley.cli.commands.server.mcp", "parley.transports.stdio"): "an entry point chooses its transport",
+    ("parley.cli.commands.server.acp", "parley.transports.stdio"): "an entry point chooses its transport",
     (
         "parley.sdk.runtime.connection",
         "parley.protocol.dialects.stream_json",
@@ -129,9 +144,9 @@ ALLOWED = {
     ("parley.sdk.launch.in_process", "parley.transports.base"): "an entry point chooses its transport",
     ("parley.testing.model_server", "parley.models.replay"): "or a recording",
     ("parley.testing.model_server", "parley.models.fakes"): "or the offline model",
-    ("parley.cli.commands.replay", "parley.transports.stdio"): "an entry point chooses its transport",
-    ("parley.testing.fake.serve", "parley.transports.stdio"): "a fake engine has the streams of a process",
-    ("parley.testing.in_process", "parley.transports.base"): "or those of a test",
+    ("parley.cli.commands.kit.replay", "parley.transports.stdio"): "an entry point chooses its transport",
+    ("parley.fake.serve", "parley.transports.stdio"): "a fake engine has the streams of a process",
+    ("parley.fake.in_process", "parley.transports.base"): "or those of a test",
 }
 
 IMPURE = frozenset(
@@ -186,6 +201,28 @@ MODULES = modules()
 def unit(module: str) -> str:
     """The part of the package a module belongs to: its top folder, or its own name."""
     return module.split(".")[1] if "." in module else "__init__"
+
+
+def read_folders(distribution: str) -> tuple[str, ...]:
+    """The packages that are in the wheel of `parley-server` or `parley-kit`."""
+    project = tomllib.loads((SOURCE.parent / "packages" / distribution / "pyproject.toml").read_text(encoding="utf-8"))
+    folders = project["tool"]["hatch"]["build"]["only-include"]
+    return tuple(folder.removeprefix("src/").replace("/", ".") for folder in folders)
+
+
+FOLDERS = {name: read_folders(name) for name in ("server", "kit")}
+
+# Tables of names: one of another distribution is only looked for, or imported when it is used, with an error that says
+# what installs it.
+NAMES_OF_ALL = ("parley.testing", "parley.cli.commands.doctor")
+
+
+def distribution(module: str) -> str:
+    """`agent`, `server` or `kit`."""
+    return next(
+        (name for name, folders in FOLDERS.items() if f"{module}.".startswith(tuple(f"{one}." for one in folders))),
+        "agent",
+    )
 
 
 def layer(module: str) -> str:
@@ -268,6 +305,33 @@ def test_every_module_imports_only_what_it_may(module: str) -> None:
         f"{path.relative_to(SOURCE.parent)}:{line}: {module} may not import {imported}: {found}"
         for line, imported, found in violations(module, path.read_text(encoding="utf-8"))
     ] == []
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if name not in NAMES_OF_ALL])
+def test_a_distribution_imports_only_itself_and_the_core(module: str) -> None:
+    found = imports(module, ast.parse(MODULES[module].read_text(encoding="utf-8")))
+
+    assert [
+        f"line {line}: {module} may not import {name} of parley-{distribution(name)}"
+        for line, name in found
+        if name in MODULES and distribution(name) not in ("agent", distribution(module))
+    ] == []
+
+
+def test_every_module_is_in_exactly_one_wheel_and_all_wheels_have_one_version() -> None:
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    excluded = project["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
+
+    pins = [
+        line
+        for folder in ("", *(f"packages/{name}" for name in FOLDERS))
+        for line in (SOURCE.parent / folder / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+        if re.search(r'"parley-\w+==', line)
+    ]
+    assert len(pins) == 4
+    assert all(f"=={__version__}" in pin for pin in pins)
+    assert sorted(excluded) == sorted(f"src/{one.replace('.', '/')}" for folders in FOLDERS.values() for one in folders)
+    assert all((SOURCE.parent / folder).is_dir() for folder in excluded)
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if unit(name) == "protocol"])
@@ -358,7 +422,7 @@ VARIETY = "a variety, which only compose may know"
             "from parley.engine.clock import iso",
             [(1, "parley.engine.clock", "engine is not below stores")],
         ),
-        ("parley.cli.x", "from parley.stores.memory import Memory", [(1, "parley.stores.memory", VARIETY)]),
+        ("parley.cli.x", "from parley.stores.files.store import Store", [(1, "parley.stores.files.store", VARIETY)]),
         (
             "parley.sdk.x",
             "from parley.testing import model_server",

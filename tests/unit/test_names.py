@@ -25,9 +25,8 @@ CLIENT_SIDE = {
 OWN_FILES = {
     ("parley/protocol/dialects/jsonrpc.py", "jsonrpc"): "the field of that name",
     ("parley/protocol/schema.py", "jsonrpc"): "the field of that name",
-    ("parley/protocol/typescript.py", "jsonrpc"): "the field of that name",
     ("parley/inspector/conversation.py", "jsonrpc"): "the field of that name, and the kind of line that has it",
-    ("parley/cli/commands/recordings.py", "jsonrpc"): "the field of that name",
+    ("parley/cli/commands/kit/recordings.py", "jsonrpc"): "the field of that name",
 }
 
 SUITE = "parley/conformance/"

@@ -82,7 +82,13 @@ async def ask_and_stop_the_task(client: Any, prompt: str) -> None:
 
 
 async def mcp_status(client: Any) -> None:
-    tell("mcp_status", await client.get_mcp_status())
+    """The servers, when each has connected or failed: a turn does not wait for them for ever."""
+    while True:
+        status = await client.get_mcp_status()
+        if all(server["status"] != "pending" for server in status["mcpServers"]):
+            break
+        await asyncio.sleep(0.02)
+    tell("mcp_status", status)
 
 
 async def toggle_mcp_server(client: Any, name: str, enabled: bool) -> None:

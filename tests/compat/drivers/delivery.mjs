@@ -31,9 +31,18 @@ await new Promise((resolve) => remote.listen(0, "127.0.0.1", resolve));
 const own = sdk.tool("say", "Says what the host knows", {}, async () => say("of the host"));
 const warned = (warning) => tell("warning", { name: warning.name, code: warning.code });
 process.on("warning", warned);
+
+/** The prompt, after every server has connected or failed. A turn waits for them too, but not for ever. */
+async function* prompts() {
+  const isPending = ({ status }) => status === "pending";
+  while ((await query.mcpServerStatus()).some(isPending)) await new Promise((resolve) => setTimeout(resolve, 20));
+  yield { type: "user", message: { role: "user", content: task.prompt }, parent_tool_use_id: null, session_id: "" };
+}
+
+let query;
 try {
-  const query = sdk.query({
-    prompt: task.prompt,
+  query = sdk.query({
+    prompt: prompts(),
     options: {
       ...options(),
       ...task.options,

@@ -148,4 +148,4 @@ async def test_a_missing_package_is_named(tmp_path: Path) -> None:
     engine = await start(tmp_path, "ws://127.0.0.1/x", program=(sys.executable, "-c", without))
     out, errors = await engine.communicate()
     assert (engine.returncode, out) == (1, b"")
-    assert b"pip install 'parley-agent[gateway]'" in errors
+    assert b"pip install 'parley-agent[remote]'" in errors

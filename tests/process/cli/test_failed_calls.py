@@ -119,3 +119,21 @@ def test_root_is_told_when_permissions_may_be_bypassed(run: Any, flags: tuple[st
         "in a container or another sandbox, where nothing can be damaged, set IS_SANDBOX=1\n"
     )
     assert (allowed.returncode, allowed.stdout) == (0, "0\n")
+
+
+@pytest.mark.parametrize(
+    ("model", "variables", "advice"),
+    [
+        ("qwen3", {"OPENAI_BASE_URL": "http://u:p@127.0.0.1:1/v1"}, "(http://127.0.0.1:1/v1), use openai:qwen3."),
+        ("ollama:qwen3", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "use openai:qwen3."),
+        ("ollama:qwen3", {}, "use openai:qwen3 and set OPENAI_BASE_URL, such as http://localhost:11434/v1."),
+    ],
+)
+def test_the_name_of_another_server_s_model_says_how_to_reach_it(
+    run: Any, model: str, variables: dict[str, str], advice: str
+) -> None:
+    done = run("-p", "--model", model, "hi", **variables)
+
+    assert done.returncode == 1
+    assert f"'{model}' is not a model of Anthropic. For " in done.stderr
+    assert done.stderr.rstrip().endswith(advice)

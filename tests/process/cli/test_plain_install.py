@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,28 @@ import pytest
 from packaging.requirements import Requirement
 
 import parley
+from parley.version import how_to_install
 from tests.helpers import paths
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.terminal import TerminalHarness
 
 SOURCES = Path(parley.__file__).parents[1]
-INSTALL = "pip install 'parley-agent[{extra}]' (in a checkout: pip install '.[{extra}]')"
-NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {INSTALL.format(extra='mcp')}"
-OPTIONAL = {"mcp", "mcp_types", "nats", "psycopg", "opentelemetry", "anthropic", "pytest", "rich", "markdown_it"} | {
+NEEDED = f"servers reached by URL need the package mcp 2.3 or later: {how_to_install('mcp')}"
+OPTIONAL = {
+    "mcp",
+    "mcp_types",
+    "nats",
+    "psycopg",
+    "opentelemetry",
+    "anthropic",
+    "pytest",
+    "rich",
+    "markdown_it",
+    "pygments",
+} | {
     "prompt_toolkit",
+    "pygments",
+    "pypdf",
     *("starlette", "uvicorn", "uvloop", "websockets"),
 }
 """Packages of extras, and pytest, which runs the conformance suites."""
@@ -106,7 +121,44 @@ def test_what_needs_an_extra_says_how_to_install_it(
 
     assert (done.returncode, done.stdout) == (code, "" if code else "Hi\n")
     [line] = done.stderr.splitlines()
-    assert line.endswith(INSTALL.format(extra=extra))
+    assert line.endswith(how_to_install(extra))
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source without what is in the other two wheels."""
+    project = tomllib.loads((paths.ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    excluded = {str(paths.ROOT / name) for name in project["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]}
+    folder = tmp_path_factory.mktemp("core")
+
+    def ignore(parent: str, names: list[str]) -> list[str]:
+        return [name for name in names if name == "__pycache__" or f"{parent}/{name}" in excluded]
+
+    shutil.copytree(paths.SOURCE / "parley", folder / "parley", ignore=ignore)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "extra"), [(("serve",), "server"), (("mcp", "serve"), "server"), (("conform", "x"), "kit")]
+)
+def test_a_subcommand_of_another_distribution_says_how_to_install_it(
+    packages: Path, core: Path, tmp_path: Path, words: tuple[str, ...], extra: str
+) -> None:
+    start = ("-c", "from parley.cli.main import run; run()")
+    done = run_python(packages, tmp_path, *start, *words, PYTHONPATH=f"{core}:{packages}")
+
+    command = " ".join(("parley", *words)).removesuffix(" x")
+    expected = f"`{command}` needs parley-{extra}, which is not installed; run: {how_to_install(extra)}"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"Error: {expected}\n")
+
+
+def test_the_core_alone_runs_a_prompt_and_every_module_of_it_loads(packages: Path, core: Path, tmp_path: Path) -> None:
+    start = ("-c", "from parley.cli.main import run; run()", "-p", "--model", "offline", "say Hi")
+    done = run_python(packages, tmp_path, *start, PYTHONPATH=f"{core}:{packages}")
+    loaded = run_python(packages, tmp_path, "-c", IMPORT_ALL, PYTHONPATH=f"{core}:{packages}")
+
+    assert done.stdout == "Hi\n"
+    assert set(json.loads(loaded.stdout).values()) <= OPTIONAL
 
 
 def test_a_server_behind_a_url_fails_by_the_name_of_the_extra_and_others_work(packages: Path, tmp_path: Path) -> None:
@@ -145,4 +197,4 @@ def test_a_terminal_shows_plain_text_and_names_the_extra(packages: Path, tmp_pat
 
     assert (tmp_path / "made.txt").exists()
     assert "\nSome **bold** text.\n" in terminal.emulator.text
-    assert " ".join(terminal.emulator.lines[-2:]).endswith(INSTALL.format(extra="tui"))
+    assert " ".join(terminal.emulator.lines[-2:]).endswith(how_to_install("tui"))

@@ -190,14 +190,14 @@ def test_root_may_use_a_folder_that_belongs_to_a_user_as_a_whole(machine: Machin
 def test_a_link_to_the_database_of_another_is_not_followed(machine: Machine) -> None:
     assert machine.run("--db", str(machine.victim), *HELLO).returncode == 0
     with closing(sqlite3.connect(machine.victim)) as database:
-        before = database.execute("SELECT count(*) FROM parley_entries").fetchone()
+        before = database.execute("SELECT count(*) FROM parley_messages").fetchone()
     (machine.project / "mine.db").symlink_to(machine.victim)
     done = machine.run("--db", "mine.db", *HELLO)
 
     assert done.returncode == 1
     assert "mine.db is a symbolic link" in done.stdout + done.stderr
     with closing(sqlite3.connect(machine.victim)) as database:
-        assert database.execute("SELECT count(*) FROM parley_entries").fetchone() == before
+        assert database.execute("SELECT count(*) FROM parley_messages").fetchone() == before
 
 
 @pytest.mark.parametrize("plant", [a_link, a_dangling_link, a_hard_link])

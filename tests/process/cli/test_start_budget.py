@@ -17,8 +17,8 @@ from parley.testing.model_server import running
 from tests.helpers.environment import base_environment
 
 BUDGETS = {
-    "initialize": {"modules": 155, "other modules": 82, "classes": 424, "patterns": 1, "bytecode": 563_500},
-    "result": {"modules": 178, "other modules": 99, "classes": 465, "patterns": 3, "bytecode": 656_500},
+    "initialize": {"modules": 150, "other modules": 82, "classes": 430, "patterns": 1, "bytecode": 594_500},
+    "result": {"modules": 168, "other modules": 99, "classes": 470, "patterns": 3, "bytecode": 685_500},
 }
 """The most that parley may load until the reply to `initialize`, and until the result of a first prompt over HTTP.
 

@@ -227,6 +227,18 @@ def test_a_prompt_does_not_wait_for_a_stdin_from_which_nothing_comes(
         assert b"no data on stdin" in process.stderr.read()
 
 
+def test_a_run_without_a_prompt_ends_although_stdin_stays_open(tmp_path: Path, environment: dict[str, str]) -> None:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with engine(*ASK, cwd=tmp_path, env=environment, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.wait(PATIENCE_SECONDS) == 1
+        assert process.stdout.read() == b""
+        warning, error = process.stderr.read().decode().splitlines()
+    assert warning.startswith("warning: no data on stdin within 3 s")
+    assert error.startswith("Error: Input must be provided either through stdin or as a prompt argument")
+
+
 def test_ctrl_c_while_stdin_is_read_leaves_no_traceback(tmp_path: Path, environment: dict[str, str]) -> None:
     with engine(*ASK, cwd=tmp_path, env=environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None

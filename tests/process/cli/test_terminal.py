@@ -67,8 +67,13 @@ def test_what_is_plausibly_a_prompt_stays_one(tmp_path: Path, environment: dict[
     assert (code, f"You said: {words}" in strip(said)) == (0, True), said
 
 
-def test_the_first_word_may_only_be_mistyped_at_a_terminal_and_without_print(run: Any) -> None:
-    assert "You said: doctr" in run("doctr", **OFFLINE).stdout
+def test_a_mistyped_subcommand_is_an_error_without_a_terminal_unless_print_says_that_it_is_a_prompt(run: Any) -> None:
+    refused = run("docter", **OFFLINE)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "unknown command `docter` (did you mean doctor?)" in refused.stderr
+    assert "You said: docter" in run("-p", "docter", **OFFLINE).stdout
+    assert "You said: docter" in run("docter", "--output-format", "text", **OFFLINE).stdout
 
 
 def test_without_a_prompt_the_error_says_what_to_write(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from parley.cluster.base import SessionKey
-from parley.cluster.host_info import move_key
+from parley.cluster.base import LogKey
+from parley.cluster.shards import move_key
 from tests.helpers.forked import PARLEY
 from tests.helpers.host_process import LOCAL_TENANT, HostProcess, Rig, cluster_rig
 from tests.helpers.patience import PATIENCE_SECONDS
@@ -46,7 +46,7 @@ async def ask(rig: Rig, session: str, prompt: str) -> str:
 
 
 async def wait_owner(rig: Rig, session: str, host: str) -> None:
-    shard = SessionKey(LOCAL_TENANT, session).shard(rig.cluster.ownership.shards)
+    shard = LogKey(LOCAL_TENANT, session).shard(rig.cluster.ownership.shards)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             lease = (await rig.cluster.ownership.leases()).get(shard)
@@ -56,7 +56,7 @@ async def wait_owner(rig: Rig, session: str, host: str) -> None:
 
 
 async def move(rig: Rig, session: str, host: str) -> None:
-    shard = SessionKey(LOCAL_TENANT, session).shard(rig.cluster.ownership.shards)
+    shard = LogKey(LOCAL_TENANT, session).shard(rig.cluster.ownership.shards)
     await rig.cluster.registry.put(move_key(shard), host.encode())
     await wait_owner(rig, session, host)
 

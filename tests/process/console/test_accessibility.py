@@ -119,6 +119,8 @@ async def test_axe_has_no_finding(tmp_path: Path, axe: str) -> None:
         for name, session in sessions.items():
             await show(page, server, f"/s/{session}")
             await expect(page.locator(".prompt").last).to_be_visible()
+            await page.locator(".rail summary", has_text="Prompt cache").click()
+            await expect(page.locator(".rail").get_by_text("Loading…")).to_have_count(0)
             assert await find_faults(page, axe, name) == []
         await page.get_by_role("button", name="Session", exact=True).click()
         assert await find_faults(page, axe) == []

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from playwright.async_api import expect
 
-from parley.models.script import TurnLike, call
+from parley.models.script import Script, ScriptedTurn, TurnLike, call
+from parley.stores.request_usage import FIRST, UNKNOWN
 from tests.helpers.console import Browser, create_session, needs_chromium, run_turns
 from tests.helpers.gateway import Server
 
@@ -80,3 +81,31 @@ async def test_the_context_window_and_the_budget_that_is_left(tmp_path: Path) ->
         await expect(page.locator(".context-legend")).to_contain_text("Messages")
         await page.goto(f"{server.url}/console/#/costs")
         await expect(page.locator(".figures > div", has_text="Budget left")).to_contain_text("$5.00 of $5.00")
+
+
+async def test_what_each_request_missed_in_the_prompt_cache(tmp_path: Path) -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    async with Server(tmp_path) as server, Browser(server) as browser:
+        turns: list[TurnLike] = [
+            ScriptedTurn(
+                text=str(read),
+                usage={"input_tokens": 3, "cache_read_input_tokens": read, "cache_creation_input_tokens": written},
+            )
+            for read, written in ((0, 5000), (2000, 3500))
+        ]
+        script = tmp_path / hostile
+        script.write_bytes(Script(turns).to_json())
+        session = await server.create(options={"model": f"scripted:{script}"}, title="Cache")
+        await run_turns(server, session, "first", "second")
+        page = await browser.open(f"/s/{session}")
+        table = page.get_by_role("table", name="Tokens of each request")
+        await expect(page.locator(".rail summary", has_text="Prompt cache")).to_be_visible()
+        await expect(table).to_have_count(0)
+
+        await page.locator(".rail summary", has_text="Prompt cache").focus()
+        await page.keyboard.press("Enter")
+        newest, oldest = table.locator("tbody").nth(0), table.locator("tbody").nth(1)
+        await expect(newest.locator("td")).to_have_text(["2.0k", "3.5k", "3", "3.0k", UNKNOWN])
+        await expect(oldest.locator("td").last).to_have_text(FIRST)
+        await expect(newest.locator("th")).to_contain_text(hostile)
+        await expect(table.locator("img")).to_have_count(0)

@@ -26,7 +26,7 @@ async def test_questions_of_all_sessions_are_answered_with_the_keyboard(tmp_path
         entries = page.locator(".inbox-entry")
         await expect(entries).to_have_count(2)
         await expect(page.locator(".inbox-detail pre")).to_have_text("touch one")
-        await expect(page).to_have_title("(2) Parley")
+        await expect(page).to_have_title("(2) Inbox · Parley")
 
         await page.keyboard.press("j")
         await expect(page.locator(".inbox-detail pre")).to_have_text("touch two")
@@ -44,7 +44,7 @@ async def test_questions_of_all_sessions_are_answered_with_the_keyboard(tmp_path
         decided = page.locator(".decided li")
         await expect(decided).to_have_count(2)
         await expect(decided.first).to_contain_text("denied by admin")
-        await expect(page).to_have_title("Parley")
+        await expect(page).to_have_title("Inbox · Parley")
 
 
 async def test_a_rule_is_tried_on_earlier_calls_before_it_is_added(tmp_path: Path) -> None:

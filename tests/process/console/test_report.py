@@ -9,7 +9,7 @@ from typing import Any
 from playwright.async_api import expect
 
 from parley.cli.commands.subcommand import run_subcommand
-from parley.inspector.recording import DIRECTIONS, KeptLine, WireHeader, WireRecorder
+from parley.stores.wire_recording import DIRECTIONS, KeptLine, WireHeader, WireRecorder
 from tests.helpers.console import Browser, needs_chromium
 
 pytestmark = needs_chromium

@@ -43,6 +43,7 @@ LANGUAGES = {
     "text",
     "markdown",
     "mermaid",
+    "diff",
     "js",
     *FOREIGN,
 }

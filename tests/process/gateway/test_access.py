@@ -50,6 +50,7 @@ ENDPOINTS: dict[str, tuple[str, str, Any, set[str], int]] = {
     "lines": ("GET", "/sessions/SESSION/lines", None, VIEWERS, 200),
     "prompts": ("GET", "/sessions/SESSION/index", None, VIEWERS, 200),
     "turns": ("GET", "/sessions/SESSION/turns", None, VIEWERS, 200),
+    "requests": ("GET", "/sessions/SESSION/requests", None, VIEWERS, 200),
     "complete a path": ("GET", "/sessions/SESSION/files?query=x", None, {"prompt", "admin"}, 200),
     "show a rewind": ("GET", "/sessions/SESSION/rewind?uuid=x", None, {"prompt", "admin"}, 400),
     "wire": ("GET", "/sessions/SESSION/wire", None, {"approve", "admin"}, 200),

@@ -75,11 +75,10 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
         (reply(BOMB, 200, "content-encoding: gzip\r\n"), "sent more than"),
         (frames(b'abc\t{"type":"system"}'), "cannot be read"),
         (frames(b'1\t{"type":"result" nope'), "cannot be read"),
-        (frames(b'1\t{"type":"result","user_message_uuids":5}'), "cannot be read"),
         (frames(b'1\t{"type":"control_response","response":5}'), "cannot be read"),
         (frames(b"1\t" + b"a" * (MAX_BYTES + 1)), "cannot be read"),
     ],
-    ids=["html", "list", "no-id", "wrong-id", "redirect", "bomb", "number", "json", "uuids", "response", "long-line"],
+    ids=["html", "list", "no-id", "wrong-id", "redirect", "bomb", "number", "json", "response", "long-line"],
 )
 async def test_an_answer_that_no_gateway_gives_is_a_connection_error(answer: Answer, expected: str) -> None:
     async with serving(answer) as url:

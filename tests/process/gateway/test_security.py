@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 import json
 import stat
@@ -199,7 +200,7 @@ async def test_tokens_are_found_nowhere(tmp_path: Path, isolation: str) -> None:
             found = [path for path in tmp_path.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
             assert found == ([server.token_file] if token == server.token else [])
         database = (tmp_path / "config" / "gateway" / "tokens.db-wal").read_bytes()
-        assert hashlib.sha256(guest.encode()).digest() in database
+        assert base64.b64encode(hashlib.sha256(guest.encode()).digest()) in database
         assert stat.S_IMODE(server.token_file.stat().st_mode) == 0o600
         assert stat.S_IMODE((tmp_path / "config" / "gateway").stat().st_mode) == 0o700
         said = "".join(server.stderr)

@@ -63,7 +63,7 @@ def results(lines: list[dict[str, Any]]) -> list[Any]:
 
 
 def tool_lists(server: ModelServer) -> list[list[dict[str, Any]]]:
-    return [exchange.body["tools"] for exchange in server.exchanges if exchange.body.get("tools")]
+    return [exchange.body["tools"] for exchange in server.exchanges if exchange.raw and exchange.body.get("tools")]
 
 
 def names(tools: list[dict[str, Any]]) -> list[str]:

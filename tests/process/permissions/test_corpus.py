@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import groupby
@@ -20,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.helpers import paths
+from tests.helpers import other_user, paths
+from tests.helpers.environment import TEMPORARY
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.permissions import canary
 
@@ -163,9 +162,12 @@ async def played(groups: list[list[Json]], place: Place) -> dict[str, str]:
     file = place.root / "script.toml"
     file.write_text(script(groups, place))
     pipe = asyncio.subprocess.PIPE
+    program = other_user.find_interpreter()
+    if program is None:
+        pytest.skip("no interpreter that another user can run")
     engine = await asyncio.create_subprocess_exec(
         *canary.isolation(),
-        *(sys.executable, "-m", "parley", "--print", "--verbose", "--model", f"scripted:{file}"),
+        *(program, "-m", "parley", "--print", "--verbose", "--model", f"scripted:{file}"),
         *("--output-format", "stream-json", "--input-format", "stream-json", "--permission-prompt-tool", "stdio"),
         "--allow-dangerously-skip-permissions",
         cwd=place.cwd,
@@ -173,9 +175,9 @@ async def played(groups: list[list[Json]], place: Place) -> dict[str, str]:
             "HOME": str(place.home),
             "PATH": str(place.empty),
             "IS_SANDBOX": "1",
-            "TMPDIR": str(place.home),
+            **dict.fromkeys(TEMPORARY, str(place.home)),
             "CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR": "1",  # what is allowed runs, and must not move the others
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path.endswith("src")),
+            "PYTHONPATH": other_user.import_path(),
         },
         stdin=pipe,
         stdout=pipe,

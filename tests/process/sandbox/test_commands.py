@@ -20,7 +20,7 @@ from parley.compose.composer import Composer
 from parley.protocol.options import CliOptions
 from parley.workspace.base import Scope
 from parley.workspace.landlock import abi_version
-from parley.workspace.process.processes import CommandOutput
+from parley.workspace.process.processes import CommandOutput, PreparedCommand
 from parley.workspace.sandbox.base import LANDLOCK_WITH_SCOPES, SandboxedCommand, find_bubblewrap
 from tests.helpers import kernel
 from tests.helpers.forked import PARLEY
@@ -333,7 +333,7 @@ async def test_a_command_that_only_reads_cannot_read_outside(machine: Machine) -
     machine.write("notes.txt", "inside\n")
     secret = machine.write("outside/notes.txt", "outside\n")
     composer = Composer(CliOptions(model="offline"), machine.environment, str(machine.work))
-    workspace = composer.make_config(lambda text: None).workspace
+    workspace = composer.make_config().workspace
     reader = Scope(anywhere=True, confined="reader")
     sandbox = workspace.find_sandbox(reader)
     assert sandbox is not None
@@ -342,14 +342,13 @@ async def test_a_command_that_only_reads_cannot_read_outside(machine: Machine) -
     assert place is not None
     output = CommandOutput(10_000, lambda: machine.folder / "spilled")
     try:
-        await workspace.processes.run(
-            ["/bin/bash", "-c", command],
+        prepared = PreparedCommand(
+            argv=["/bin/bash", "-c", command],
             cwd=str(machine.work),
             environment=place.adapt(workspace.environment),
-            timeout_seconds=PATIENCE_SECONDS,
-            output=output,
             sandbox=place.confinement,
         )
+        await workspace.processes.run(prepared, PATIENCE_SECONDS, output)
     finally:
         await workspace.processes.close()
 

@@ -6,76 +6,33 @@ without a sandbox: an attempt that does not work there could not escape from any
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import os
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.helpers import paths, sandbox_session
-from tests.helpers.environment import base_environment
+from tests.helpers import other_user, sandbox_session
 from tests.helpers.escape.run import ENTRIES
-from tests.helpers.patience import TEST_SECONDS
 
-OTHER_USER = 65534
 USERS = ("root", "other") if os.geteuid() == 0 else ("other",)
 FEWEST = 100
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the sandbox is for Linux")
 
 
-@functools.cache
-def find_interpreter() -> str | None:
-    """An interpreter of our version that the other user can run."""
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for program in (sys.executable, shutil.which(name, path="/usr/bin:/usr/local/bin")):
-        if program is None:
-            continue
-        with contextlib.suppress(PermissionError):
-            if run_as("other", [program, "-c", "import ctypes"]).returncode == 0:
-                return program
-    return None
-
-
-def run_as(user: str, argv: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-    identity: dict[str, Any] = {}
-    if user == "other" and os.geteuid() == 0:
-        identity = {"user": OTHER_USER, "group": OTHER_USER, "extra_groups": []}
-    return subprocess.run(
-        argv,
-        cwd="/",
-        env={**base_environment(), "PYTHONDONTWRITEBYTECODE": "1", **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TEST_SECONDS,
-        **identity,
-    )
-
-
 def play(user: str, kind: str, **variables: str) -> dict[str, Any]:
     """Run all attempts. Returns what escaped and what was tried."""
-    program = sys.executable if user == "root" else find_interpreter()
+    program = sys.executable if user == "root" else other_user.find_interpreter()
     if program is None:
         pytest.skip("no interpreter that another user can run")
-    path = os.pathsep.join(str(entry) for entry in (paths.ROOT, paths.SOURCE, *site_packages()))
-    done = run_as(user, [program, "-m", "tests.helpers.escape.stage", kind], PYTHONPATH=path, **variables)
+    argv = [program, "-m", "tests.helpers.escape.stage", kind]
+    done = other_user.run(argv, as_root=user == "root", PYTHONPATH=other_user.import_path(), **variables)
     assert done.returncode == 0, done.stderr[-3000:]
     report: dict[str, Any] = json.loads(done.stdout)
     return report
-
-
-def site_packages() -> list[Path]:
-    import msgspec
-
-    return [Path(msgspec.__file__).parents[1]]
 
 
 @pytest.mark.parametrize("user", USERS)

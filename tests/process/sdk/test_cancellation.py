@@ -12,12 +12,13 @@ from parley import Client, Options, ResultError, Script, ScriptedTurn
 from parley.testing import call
 from tests.helpers.sdk import LOOPS, ClientHarness, run
 
-# Without an interrupt the next prompt would wait for ten minutes.
+# Without an interrupt the next prompt would wait for ten minutes. Of two cues the first in the script counts: "begin"
+# stands in front of the next prompt if the interrupt came before the model's first answer.
 SLOW = Script(
     [
-        ScriptedTurn(when="begin", text="Wait.", tools=[call("Bash", command="touch started; sleep 600")]),
-        ScriptedTurn(when="go on", text="Going on."),
         ScriptedTurn(when="once more", text="Done."),
+        ScriptedTurn(when="go on", text="Going on."),
+        ScriptedTurn(when="begin", text="Wait.", tools=[call("Bash", command="touch started; sleep 600")]),
     ]
 )
 Way = Callable[[Client], Awaitable[None]]

@@ -22,6 +22,7 @@ from parley import (
     HookJSONOutput,
     HookMatcher,
     Options,
+    OptionsError,
     ProcessError,
     ResultError,
     ResultMessage,
@@ -252,7 +253,7 @@ def test_invalid_options_raise_the_engines_error_message(harness: ClientHarness,
 
 
 def test_a_session_in_this_process_cannot_move_to_a_worktree(harness: ClientHarness) -> None:
-    with pytest.raises(ProcessError, match="--worktree cannot be combined with"):
+    with pytest.raises(OptionsError, match="--worktree cannot be combined with"):
         run("asyncio", asked, harness.options("local", extra_args={"worktree": "one"}))
 
 

@@ -171,8 +171,8 @@ text = "Done."
     for folder, name in zip(folders, ("SECRET", "OTHER"), strict=True):
         folder.mkdir()
         env = {name: f"of-{folder.name}"}
-        options = harness.options("workers", script, cwd=folder, env=env, permission_mode="bypassPermissions")
-        clients += await connected(options)
+        given = {"env": env, "command_env": "all", "permission_mode": "bypassPermissions"}
+        clients += await connected(harness.options("workers", script, cwd=folder, **given))
         monkeypatch.delenv("HOST_SECRET", raising=False)
     pids = {client.pid for client in clients}
     await asyncio.gather(*(client.run("go") for client in clients))

@@ -10,7 +10,7 @@ import pytest
 
 from parley.errors import ModelError
 from parley.protocol.base import Json
-from parley.settings.credentials import Credential, CredentialSources, find_credential, find_source
+from parley.settings.credentials import ApiCredential, CredentialSources, find_credential, find_source
 
 PATH = {"PATH": "/usr/bin:/bin"}
 
@@ -48,18 +48,18 @@ HELPER: Json = {"settings": {"apiKeyHelper": "echo k-helper"}}
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({**FLAG, **KEY, **HELPER}, Credential("x-api-key", "k-flag", "--api-key")),
-        ({**KEY, **HELPER}, Credential("x-api-key", "k-env", "ANTHROPIC_API_KEY")),
-        ({**TOKEN, **HELPER}, Credential("authorization", "t-env", "ANTHROPIC_AUTH_TOKEN")),
-        (HELPER, Credential("x-api-key", "k-helper", "apiKeyHelper")),
-        ({}, Credential("x-api-key", "k-file", "config.json")),
+        ({**FLAG, **KEY, **HELPER}, ApiCredential("x-api-key", "k-flag", "--api-key")),
+        ({**KEY, **HELPER}, ApiCredential("x-api-key", "k-env", "ANTHROPIC_API_KEY")),
+        ({**TOKEN, **HELPER}, ApiCredential("authorization", "t-env", "ANTHROPIC_AUTH_TOKEN")),
+        (HELPER, ApiCredential("x-api-key", "k-helper", "apiKeyHelper")),
+        ({}, ApiCredential("x-api-key", "k-file", "config.json")),
         (
             {"flag": "", "environment": {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": ""}},
-            Credential("x-api-key", "k-file", "config.json"),
+            ApiCredential("x-api-key", "k-file", "config.json"),
         ),
     ],
 )
-def test_the_first_place_that_has_a_key_counts(tmp_path: Path, given: Json, expected: Credential) -> None:
+def test_the_first_place_that_has_a_key_counts(tmp_path: Path, given: Json, expected: ApiCredential) -> None:
     looked = places(configured(tmp_path, {"apiKey": "k-file"}), **given)
 
     assert find_credential(looked) == expected
@@ -83,7 +83,7 @@ def test_a_login_of_a_subscription_is_not_a_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["apiKey", "api_key"])
 def test_the_config_file_may_spell_the_key_both_ways(tmp_path: Path, name: str) -> None:
-    assert find_credential(places(configured(tmp_path, {name: "k-1", "other": 5}))) == Credential(
+    assert find_credential(places(configured(tmp_path, {name: "k-1", "other": 5}))) == ApiCredential(
         "x-api-key", "k-1", "config.json"
     )
 
@@ -101,11 +101,11 @@ def test_a_config_file_without_a_key_is_as_good_as_none(tmp_path: Path, content:
 def test_a_helper_is_a_command_whose_output_is_the_key(tmp_path: Path) -> None:
     command = 'printf "\\n  %s \\n" "$PREFIX-key" && echo noise >&2'
 
-    assert find_credential(helper(tmp_path, command, PREFIX="k")) == Credential("x-api-key", "k-key", "apiKeyHelper")
+    assert find_credential(helper(tmp_path, command, PREFIX="k")) == ApiCredential("x-api-key", "k-key", "apiKeyHelper")
 
 
 def test_a_helper_sees_no_input(tmp_path: Path) -> None:
-    assert find_credential(helper(tmp_path, "cat; echo k")) == Credential("x-api-key", "k", "apiKeyHelper")
+    assert find_credential(helper(tmp_path, "cat; echo k")) == ApiCredential("x-api-key", "k", "apiKeyHelper")
 
 
 def test_a_helper_is_not_run_to_tell_where_the_key_comes_from(tmp_path: Path) -> None:
@@ -140,16 +140,16 @@ def test_a_helper_that_fails_is_reported_without_a_word_of_its_output(
 @pytest.mark.parametrize(
     ("credential", "pair"),
     [
-        (Credential("x-api-key", "sk-ant-api03-x", "--api-key"), ("x-api-key", "sk-ant-api03-x")),
-        (Credential("authorization", "t-1", "ANTHROPIC_AUTH_TOKEN"), ("authorization", "Bearer t-1")),
-        (Credential("x-api-key", " k-1\n", "ANTHROPIC_API_KEY"), ("x-api-key", "k-1")),
+        (ApiCredential("x-api-key", "sk-ant-api03-x", "--api-key"), ("x-api-key", "sk-ant-api03-x")),
+        (ApiCredential("authorization", "t-1", "ANTHROPIC_AUTH_TOKEN"), ("authorization", "Bearer t-1")),
+        (ApiCredential("x-api-key", " k-1\n", "ANTHROPIC_API_KEY"), ("x-api-key", "k-1")),
     ],
 )
-def test_a_key_goes_into_its_header(credential: Credential, pair: tuple[str, str]) -> None:
+def test_a_key_goes_into_its_header(credential: ApiCredential, pair: tuple[str, str]) -> None:
     assert credential.pair() == pair
 
 
-def refusal(credential: Credential) -> str:
+def refusal(credential: ApiCredential) -> str:
     with pytest.raises(ModelError) as raised:
         credential.pair()
     assert (raised.value.kind, raised.value.retryable) == ("no_key", False)
@@ -159,14 +159,14 @@ def refusal(credential: Credential) -> str:
 @pytest.mark.parametrize("header", ["x-api-key", "authorization"])
 @pytest.mark.parametrize("key", ["sk-ant-oat01-hush", "  sk-ant-oat01-hush"])
 def test_a_token_of_a_subscription_is_refused_wherever_it_comes_from(header: str, key: str) -> None:
-    assert refusal(Credential(header, key, "ANTHROPIC_AUTH_TOKEN")) == (
+    assert refusal(ApiCredential(header, key, "ANTHROPIC_AUTH_TOKEN")) == (
         "The key from ANTHROPIC_AUTH_TOKEN is a token of a subscription login. Parley accepts only API keys."
     )
 
 
 @pytest.mark.parametrize("key", ["hush\nhush", "hush hush", "hüsh", "hush\x00", "hush\r\nx-evil: 1"])
 def test_a_key_that_no_header_can_carry_is_refused_without_showing_it(key: str) -> None:
-    assert refusal(Credential("x-api-key", key, "apiKeyHelper")) == (
+    assert refusal(ApiCredential("x-api-key", key, "apiKeyHelper")) == (
         "The key from apiKeyHelper contains spaces, control or non-ASCII characters. API keys contain none of these."
     )
 

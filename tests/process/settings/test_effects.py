@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.errors import ModelError
-from parley.settings.backends import cloud_options
+from parley.settings.credentials import cloud_options
 from tests.helpers.policies import HELLO, Machine, calls, control
 from tests.helpers.session import SessionHarness
 

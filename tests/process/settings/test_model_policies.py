@@ -231,12 +231,24 @@ def test_thinking_can_be_switched_off(machine: Machine, api: MessagesApi) -> Non
     assert thinking == [None, {"type": "adaptive", "display": "summarized"}]
 
 
-def test_the_prompt_cache_lives_as_long_as_the_settings_say(machine: Machine, api: MessagesApi) -> None:
-    machine.run(user={"promptCacheTtl": "1h"}, script=None, **env(api))
+@pytest.mark.parametrize(
+    ("settings", "variables", "ttl"),
+    [
+        ({"promptCacheTtl": "1h"}, {}, "1h"),
+        ({}, {"ENABLE_PROMPT_CACHING_1H": "1"}, "1h"),
+        ({"promptCacheTtl": "5m"}, {"ENABLE_PROMPT_CACHING_1H": "true"}, "1h"),
+        ({"promptCacheTtl": "1h"}, {"ENABLE_PROMPT_CACHING_1H": "0"}, "1h"),
+        ({}, {"ENABLE_PROMPT_CACHING_1H": "1", "CLAUDE_CODE_PROMPT_CACHE_TTL": "5m"}, "5m"),
+    ],
+)
+def test_the_prompt_cache_lives_as_long_as_the_settings_and_variables_say(
+    machine: Machine, api: MessagesApi, settings: Json, variables: Json, ttl: str
+) -> None:
+    machine.run(user=settings, script=None, **env(api), **variables)
 
     request = next(request for request in api.requests if request.get("tools"))
-    assert request["system"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
-    assert request["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    marked = [*request["system"], request["messages"][-1]["content"][-1]]
+    assert [block["cache_control"] for block in marked] == [{"type": "ephemeral", "ttl": ttl}] * len(marked)
 
 
 def test_the_prompt_cache_of_subagents_has_a_setting_of_its_own(machine: Machine, api: MessagesApi) -> None:

@@ -199,7 +199,7 @@ def test_instructions_of_the_organization_reach_the_model(machine: Machine, api:
         **environment,
     )
 
-    system = next(request for request in api.requests if request.get("tools"))["system"][0]["text"]
+    system = next(request for request in api.requests if request.get("tools"))["system"][-1]["text"]
     assert "Of the organization." in system
     assert "Of the user." in system
     assert "Of the project." not in system

@@ -25,7 +25,7 @@ def test_keys_without_effect_are_named_once_on_stderr_and_to_the_client(machine:
 
 
 def test_keys_of_a_terminal_or_the_vendor_are_quiet(machine: Machine) -> None:
-    quiet = {key: True for key, row in KEYS.items() if row.effect == "quiet"}
+    quiet = {key: True for key, row in KEYS.items() if row.effect == "quiet" and "." not in key}
 
     done = machine.run(user=quiet, managed=quiet)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ModelError
-from parley.settings.backends import cloud_options
+from parley.settings.credentials import cloud_options
 from parley.workspace.search_path import find_trusted, with_absolute_python_path, with_trusted_path
 from tests.helpers.forked import PARLEY
 from tests.helpers.hostile_git import git, has_git, make_repository

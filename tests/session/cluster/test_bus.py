@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import pytest
 
-from parley.cluster.base import ClusterError, NoResponders, Request
+from parley.cluster.base import BusRequest, ClusterError, NoResponders
 from tests.helpers.cluster_places import ClusterPlace
 
 SECONDS = 30
 
 
 async def test_a_request_gets_the_reply_of_the_one_who_listens(place: ClusterPlace) -> None:
-    async def echo(request: Request) -> None:
+    async def echo(request: BusRequest) -> None:
         await request.respond(request.subject.encode() + b" " + request.data)
 
     async with place.open() as cluster:
@@ -25,14 +25,13 @@ async def test_a_request_gets_the_reply_of_the_one_who_listens(place: ClusterPla
 
 
 async def test_a_request_that_nobody_hears_fails_at_once(place: ClusterPlace) -> None:
-    async def respond(request: Request) -> None:
+    async def respond(request: BusRequest) -> None:
         await request.respond(b"")
 
     async with place.open() as cluster:
         subject = f"{place.prefix}.x"
         with pytest.raises(NoResponders, match=subject):
             await cluster.bus.request(subject, b"", SECONDS)
-        assert await cluster.bus.request_all(subject, b"", SECONDS, 5) == []
         subscription = await cluster.bus.subscribe(subject, respond)
         assert await cluster.bus.request(subject, b"", SECONDS) == b""
         await subscription.unsubscribe()
@@ -41,7 +40,7 @@ async def test_a_request_that_nobody_hears_fails_at_once(place: ClusterPlace) ->
 
 
 async def test_a_request_without_a_reply_fails_at_its_timeout(place: ClusterPlace) -> None:
-    async def ignore(_request: Request) -> None: ...
+    async def ignore(_request: BusRequest) -> None: ...
 
     async with place.open() as cluster:
         subject = f"{place.prefix}.x"
@@ -49,21 +48,6 @@ async def test_a_request_without_a_reply_fails_at_its_timeout(place: ClusterPlac
         with pytest.raises(ClusterError, match=subject) as caught:
             await cluster.bus.request(subject, b"", 0.1)
         assert not isinstance(caught.value, NoResponders)
-        assert await cluster.bus.request_all(subject, b"", 0.1, 5) == []
-
-
-async def test_all_who_listen_reply(place: ClusterPlace) -> None:
-    async with place.open() as cluster:
-        subject = f"{place.prefix}.all"
-        for number in range(3):
-
-            async def respond(request: Request, number: int = number) -> None:
-                await request.respond(b"%d" % number)
-
-            await cluster.bus.subscribe(subject, respond)
-
-        assert sorted(await cluster.bus.request_all(subject, b"", SECONDS, 3)) == [b"0", b"1", b"2"]
-        assert sorted(await cluster.bus.request_all(subject, b"", 0.3, 5)) == [b"0", b"1", b"2"]
 
 
 async def test_messages_of_one_sender_are_handled_in_order_and_one_after_the_other(place: ClusterPlace) -> None:
@@ -71,7 +55,7 @@ async def test_messages_of_one_sender_are_handled_in_order_and_one_after_the_oth
     is_busy = False
     is_known, done = asyncio.Event(), asyncio.Event()
 
-    async def handle(request: Request) -> None:
+    async def handle(request: BusRequest) -> None:
         nonlocal is_busy
         if request.data == b"known?":
             is_known.set()
@@ -113,7 +97,7 @@ async def test_a_star_is_one_word_and_an_angle_the_rest(
     received: list[str] = []
     done = asyncio.Event()
 
-    async def note(request: Request) -> None:
+    async def note(request: BusRequest) -> None:
         received.append(request.subject.removeprefix(f"{place.prefix}."))
         if len(received) == len(matching):
             done.set()
@@ -132,14 +116,14 @@ async def test_messages_that_arrived_before_the_end_of_a_subscription_are_handle
     may_go_on = asyncio.Event()
     done = asyncio.Event()
 
-    async def handle(request: Request) -> None:
+    async def handle(request: BusRequest) -> None:
         is_first.set()
         await may_go_on.wait()
         received.append(request.data)
         if len(received) == 3:
             done.set()
 
-    async def respond(request: Request) -> None:
+    async def respond(request: BusRequest) -> None:
         await request.respond(b"")
 
     async with place.open() as cluster:
@@ -162,7 +146,7 @@ async def test_messages_that_arrived_before_the_end_of_a_subscription_are_handle
 async def test_a_handler_that_fails_does_not_end_its_subscription(
     place: ClusterPlace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def handle(request: Request) -> None:
+    async def handle(request: BusRequest) -> None:
         if not request.data:
             raise ValueError("cannot handle it")
         await request.respond(request.data)
@@ -175,7 +159,7 @@ async def test_a_handler_that_fails_does_not_end_its_subscription(
 
 
 async def test_a_message_has_a_length_limit(place: ClusterPlace) -> None:
-    async def respond(request: Request) -> None:
+    async def respond(request: BusRequest) -> None:
         await request.respond(request.data)
 
     async with place.open() as cluster:
@@ -189,7 +173,7 @@ async def test_a_message_has_a_length_limit(place: ClusterPlace) -> None:
 
 
 async def test_a_task_that_sends_requests_can_be_cancelled_at_any_moment(place: ClusterPlace) -> None:
-    async def respond(request: Request) -> None:
+    async def respond(request: BusRequest) -> None:
         await request.respond(b"")
 
     async with place.open() as cluster:
@@ -213,7 +197,7 @@ async def test_a_task_that_sends_requests_can_be_cancelled_at_any_moment(place: 
 async def test_an_inbox_is_a_subject_of_its_own(place: ClusterPlace) -> None:
     received: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def handle(request: Request) -> None:
+    async def handle(request: BusRequest) -> None:
         await received.put(request.data)
         await request.respond(b"to nobody")
 

@@ -14,15 +14,17 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from parley.cluster.base import Cluster, Fenced, LogDamaged, SessionKey
-from parley.cluster.cluster_hub import NEW_SESSION_ID
-from parley.cluster.host_info import drain_key, host_key, list_hosts, move_key
-from parley.cluster.local import open_local
-from parley.cluster.session_log.batches import Message, NewerVersion, read_log
+from parley.cluster.base import Cluster, Fenced, LogDamaged, LogKey
+from parley.cluster.host_sessions import NEW_SESSION_ID
+from parley.cluster.session_log.batches import BatchMessage, read_log
 from parley.cluster.session_summaries import list_summaries
+from parley.cluster.shards import drain_key, host_key, list_hosts, move_key
+from parley.cluster.subjects import row_key
 from parley.gateway.hub import SERVER
+from parley.gateway.session_log.records import NewerVersion
 from parley.gateway.session_options import SessionOptions, SessionRequest
 from tests.helpers.hosts import CutOwnership, RunningHost, find_host, started, stored_lines
+from tests.helpers.local_cluster import open_local
 from tests.helpers.patience import PATIENCE_SECONDS
 
 SHARDS = 8
@@ -40,7 +42,7 @@ async def wait_until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def ask(running: RunningHost, key: SessionKey, text: str) -> str:
+async def ask(running: RunningHost, key: LogKey, text: str) -> str:
     return str((await running.wait_result(key, await running.prompt(key, text)))["result"])
 
 
@@ -54,7 +56,8 @@ async def test_a_session_that_is_not_used_costs_nothing_and_comes_back(cluster: 
         before = await stored_lines(cluster, key)
         await wait_until(lambda: len(one.host.sessions) == 0)
 
-        assert one.host.hub.database.rows("SELECT * FROM sessions") == []
+        assert one.host.hub.list_ids() == [key.session]  # searches and costs know it
+        assert not one.host.hub.log_path(key.session).exists()
         assert list((tmp_path / "one" / "logs").iterdir()) == []
         assert await cluster.log.load_snapshot(key) is not None
         assert await stored_lines(cluster, key) == before
@@ -126,7 +129,7 @@ async def test_a_session_whose_host_died_before_it_was_listed_is_listed_by_the_n
     async with started(one):
         await one.wait_shards(SHARDS)
         key = await one.create()
-    await cluster.registry.delete(one.host.sessions.summaries.row_key(key))
+    await cluster.registry.delete(row_key("sessions", key, SHARDS))
     two = RunningHost(cluster, tmp_path, "two")
     async with started(two):
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -141,7 +144,7 @@ async def test_a_session_that_is_lost_while_it_is_created_leaves_nothing_behind(
     one = RunningHost(cluster, tmp_path, "one")
     async with started(one):
         await one.wait_shards(SHARDS)
-        key = SessionKey(SERVER.tenant, id_in_shard(3))
+        key = LogKey(SERVER.tenant, id_in_shard(3))
         async with one.host.sessions.use(key) as hosted:
             NEW_SESSION_ID.set(key.session)
             one.host.hub.create(SERVER, SessionRequest(options=SessionOptions()))
@@ -159,7 +162,7 @@ async def test_a_copy_is_on_another_host_what_it_was_here(cluster: Cluster, tmp_
         await ask(one, key, "say original")
         async with one.host.sessions.use(key):
             copy = await one.host.hub.fork(SERVER, key.session, None, "")
-        copied = SessionKey(key.tenant, copy.id)
+        copied = LogKey(key.tenant, copy.id)
         assert copied.shard(SHARDS) == key.shard(SHARDS)
         await one.crash()
         two = RunningHost(cluster, tmp_path, "two")
@@ -205,8 +208,8 @@ async def test_a_reply_to_a_command_survives_its_host(cluster: Cluster, tmp_path
         async with started(two):
             await find_host([two], key)
             async with two.host.sessions.use(key) as hosted:
-                assert hosted.find_command("c1") == b"done"
-                assert hosted.find_command("c2") is None
+                assert hosted.state.commands.get("c1") == b"done"
+                assert hosted.state.commands.get("c2") is None
 
 
 async def test_a_new_host_gets_its_share_and_no_more_moves(cluster: Cluster, tmp_path: Path) -> None:
@@ -278,7 +281,7 @@ async def test_a_host_that_drains_lets_a_turn_finish(cluster: Cluster, tmp_path:
 
 def id_in_shard(shard: int) -> str:
     ids = (str(UUID(int=number, version=4)) for number in range(10_000))
-    return next(found for found in ids if SessionKey("", found).shard(SHARDS) == shard)
+    return next(found for found in ids if LogKey("", found).shard(SHARDS) == shard)
 
 
 async def test_a_host_leaves_a_session_of_a_newer_version_alone(cluster: Cluster, tmp_path: Path) -> None:
@@ -288,7 +291,7 @@ async def test_a_host_leaves_a_session_of_a_newer_version_alone(cluster: Cluster
         key = await one.create()
         other = await one.create()
         await one.crash()
-    newer = Message(v=99, epoch=9, host="newer", data=b"")
+    newer = BatchMessage(v=99, epoch=9, host="newer", data=b"")
     head = await cluster.log.head(key)
     written = await cluster.log.append(key, msgspec.msgpack.encode(newer), expected=head, message_id="n1")
     two = RunningHost(cluster, tmp_path, "two")
@@ -308,8 +311,8 @@ async def test_a_shard_with_a_session_of_a_newer_version_goes_to_a_newer_host(cl
     one = RunningHost(cluster, tmp_path, "one")
     async with started(one):
         await one.wait_shards(SHARDS)
-        key = SessionKey(SERVER.tenant, id_in_shard(3))
-        newer = Message(v=99, epoch=9, host="newer", data=b"")
+        key = LogKey(SERVER.tenant, id_in_shard(3))
+        newer = BatchMessage(v=99, epoch=9, host="newer", data=b"")
         await cluster.log.append(key, msgspec.msgpack.encode(newer), expected=0, message_id="n1")
         with pytest.raises(NewerVersion):
             async with one.host.sessions.use(key):
@@ -328,7 +331,9 @@ async def test_a_session_whose_log_has_a_hole_is_left_alone_and_named(cluster: C
         await ask(one, key, "say hello")
         await wait_until(lambda: len(one.host.sessions) == 0)
         with closing(sqlite3.connect(tmp_path / "cluster.db")) as database, database:
-            database.execute("DELETE FROM messages WHERE sequence = (SELECT min(sequence) + 1 FROM messages)")
+            database.execute(
+                "DELETE FROM cluster_messages WHERE sequence = (SELECT min(sequence) + 1 FROM cluster_messages)"
+            )
         with pytest.raises(LogDamaged, match="some are missing between"):
             async with one.host.sessions.use(key):
                 pass

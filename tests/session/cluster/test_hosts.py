@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.cluster.base import Cluster, SessionKey
-from parley.cluster.local import open_local
+from parley.cluster.base import Cluster, LogKey
 from tests.helpers.hosts import RunningHost, find_host, started, stored_lines
+from tests.helpers.local_cluster import open_local
 
 TTL_SECONDS = 2.0
 
 
-async def said(cluster: Cluster, key: SessionKey) -> list[str]:
+async def said(cluster: Cluster, key: LogKey) -> list[str]:
     """The types of the messages that a session's log has."""
     types = [line["type"] for line in await stored_lines(cluster, key)]
     return [kind for kind in types if kind in ("user", "assistant", "result", "control_request")]

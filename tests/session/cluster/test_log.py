@@ -10,22 +10,23 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parley.cluster.base import ClusterError, Fenced, Log, LogDamaged, SessionKey, Snapshot
+from parley.cluster.base import ClusterError, Fenced, LogDamaged, LogKey, Snapshot
+from parley.stores.numbered_log import NumberedLog
 from tests.helpers.cluster_places import ClusterPlace, may_repeat
 
 SHARDS = 8
 
 
-def new_key() -> SessionKey:
+def new_key() -> LogKey:
     # The database of PostgreSQL is the same for all tests.
-    return SessionKey("tenant", str(uuid.uuid4()))
+    return LogKey("tenant", str(uuid.uuid4()))
 
 
-async def read(log: Log, key: SessionKey, after: int = 0) -> list[tuple[int, bytes]]:
+async def read(log: NumberedLog, key: LogKey, after: int = 0) -> list[tuple[int, bytes]]:
     return [message async for message in log.read(key, after)]
 
 
-async def append_all(log: Log, key: SessionKey, *messages: bytes, head: int = 0) -> list[int]:
+async def append_all(log: NumberedLog, key: LogKey, *messages: bytes, head: int = 0) -> list[int]:
     sequences = []
     for data in messages:
         head = await log.append(key, data, expected=head, message_id=f"{head}-{data[:20]!r}")
@@ -126,10 +127,8 @@ async def test_one_of_many_writers_at_the_same_time_succeeds(log_place: ClusterP
 
 async def test_sessions_do_not_see_each_other(log_place: ClusterPlace) -> None:
     name = new_key().session
-    keys = [
-        SessionKey(tenant, session) for tenant in ("a", "b", "a.b", "") for session in (name, f"{name}.x", "*", ">")
-    ]
-    keys = [SessionKey(f"{name} {key.tenant}", key.session) for key in keys]
+    keys = [LogKey(tenant, session) for tenant in ("a", "b", "a.b", "") for session in (name, f"{name}.x", "*", ">")]
+    keys = [LogKey(f"{name} {key.tenant}", key.session) for key in keys]
     async with log_place.open(shards=SHARDS) as cluster:
         for key in keys:
             await cluster.log.append(key, repr(key).encode(), expected=0, message_id="same")
@@ -269,7 +268,7 @@ class Model:
         return self.messages[-1][0] if self.messages else 0
 
 
-async def check_random_operations(log: Log, operations: list[tuple[str, int]]) -> None:
+async def check_random_operations(log: NumberedLog, operations: list[tuple[str, int]]) -> None:
     key, model = new_key(), Model()
     for number, (operation, choice) in enumerate(operations):
         match operation:

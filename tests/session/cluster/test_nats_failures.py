@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.cluster.base import Cluster, ClusterError, LogDamaged, NoResponders, Request, Row, SessionKey
+from parley.cluster.base import BusRequest, Cluster, ClusterError, LogDamaged, LogKey, NoResponders, RegistryRow
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import NatsConnection
 from parley.cluster.nats.jetstream import EXPECTED, JetStream
@@ -20,7 +20,7 @@ from tests.helpers.cluster_places import eventually
 from tests.helpers.nats import NatsServer, nats_cluster, nats_server
 from tests.helpers.ports import free_port
 
-KEY = SessionKey("tenant", "session")
+KEY = LogKey("tenant", "session")
 SHARDS = 4
 TTL_SECONDS = 2
 
@@ -64,7 +64,7 @@ async def test_a_server_that_is_not_there_is_named() -> None:
 
 
 async def test_everything_works_again_after_the_server_was_killed(server: NatsServer) -> None:
-    async def echo(request: Request) -> None:
+    async def echo(request: BusRequest) -> None:
         await request.respond(request.data)
 
     async with connect(server) as cluster:
@@ -83,13 +83,13 @@ async def test_everything_works_again_after_the_server_was_killed(server: NatsSe
         assert await read(cluster) == [(first, b"one"), (second, b"two")]
         assert await eventually(lambda: cluster.bus.request("echo", b"hello", 1)) == b"hello"
         assert (await cluster.ownership.renew(lease)).epoch == lease.epoch
-        row = Row("a", b"1", await cluster.registry.put("a", b"1"))
+        row = RegistryRow("a", b"1", await cluster.registry.put("a", b"1"))
         assert await anext(watch) == row
         await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
 
 
 async def test_a_subscription_that_ended_while_the_server_was_away_does_not_come_back(server: NatsServer) -> None:
-    async def echo(request: Request) -> None:
+    async def echo(request: BusRequest) -> None:
         await request.respond(request.data)
 
     async with connect(server) as cluster:
@@ -157,7 +157,7 @@ async def test_a_full_store_refuses_new_messages_and_keeps_the_old_ones(tmp_path
                     sequence = await cluster.log.append(KEY, data, expected=expected, message_id=f"{len(stored)}")
                     stored.append((sequence, data))
 
-            old = SessionKey("tenant", "old")
+            old = LogKey("tenant", "old")
             await cluster.log.append(old, b"x" * 900_000, expected=0, message_id="x")
             with pytest.raises(ClusterError, match=r"^NATS at .* refuses: ") as caught:
                 await fill()
@@ -170,7 +170,7 @@ async def test_a_full_store_refuses_new_messages_and_keeps_the_old_ones(tmp_path
 
 
 async def test_an_owner_notices_a_server_that_was_restored_from_an_older_copy(server: NatsServer) -> None:
-    other = SessionKey("tenant", "other")
+    other = LogKey("tenant", "other")
     async with connect(server) as cluster:
         first = await append(cluster, b"one", 0)
         server.stop()
@@ -191,7 +191,7 @@ async def test_an_owner_notices_a_server_that_was_restored_from_an_older_copy(se
         assert await is_noticed()
         # It is the same for sessions that have lost nothing: nobody knows which ones have.
         with pytest.raises(LogDamaged):
-            await cluster.log.head(SessionKey("tenant", "new"))
+            await cluster.log.head(LogKey("tenant", "new"))
         with pytest.raises(LogDamaged):
             await read(cluster)
     async with connect(server) as cluster:
@@ -214,7 +214,7 @@ async def test_an_append_notices_that_sequences_are_given_out_again(server: Nats
         await stream.call("STREAM.DELETE.parley_log")
         await stream.call("STREAM.CREATE.parley_log", config)
         await raw.close()
-        other = SessionKey("tenant", "other")
+        other = LogKey("tenant", "other")
         with pytest.raises(LogDamaged, match=rf"it is at 1, but {head} was stored"):
             await cluster.log.append(other, b"", expected=0, message_id="x")
 
@@ -282,7 +282,7 @@ async def test_three_servers_go_on_without_their_leader_but_not_without_two(tmp_
 
 
 async def test_a_client_leaves_a_frozen_server_for_another_one(tmp_path: Path) -> None:
-    async def echo(request: Request) -> None:
+    async def echo(request: BusRequest) -> None:
         await request.respond(request.data)
 
     with nats_cluster(tmp_path) as servers:
@@ -301,10 +301,10 @@ async def test_a_slow_handler_does_not_lose_messages_silently(
     monkeypatch.setattr("parley.cluster.nats.connection.PENDING_MESSAGES", 10)
     may_go_on = asyncio.Event()
 
-    async def wait(request: Request) -> None:
+    async def wait(request: BusRequest) -> None:
         await may_go_on.wait()
 
-    async def respond(request: Request) -> None:
+    async def respond(request: BusRequest) -> None:
         await request.respond(b"")
 
     async with connect(server) as cluster:

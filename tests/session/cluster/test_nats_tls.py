@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.cluster.base import ClusterError, SessionKey
+from parley.cluster.base import ClusterError, LogKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
 from parley.cluster.nats.connection import find_exposure
 from tests.helpers.nats import NatsServer, nats_server, require_program, start_all
@@ -35,7 +35,7 @@ async def test_a_cluster_works_over_tls(server: NatsServer) -> None:
     address = NatsAddress(url=server.url, ca_file=Path(server.certificate[0]))
     cluster = await open_nats(address, OPTIONS)
     try:
-        key = SessionKey("tenant", "session")
+        key = LogKey("tenant", "session")
         last = await cluster.log.append(key, b"hello", expected=0, message_id="1")
         assert [data async for _, data in cluster.log.read(key)] == [b"hello"]
         assert await cluster.log.head(key) == last

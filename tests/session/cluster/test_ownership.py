@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from parley.cluster.base import Lease, LeaseLost, Ownership
-from parley.cluster.local import open_local
+from parley.cluster.base import LeaseLost, Ownership, ShardLease
 from tests.helpers.cluster_places import ClusterPlace, eventually
+from tests.helpers.local_cluster import open_local
 
 
-async def acquire(ownership: Ownership, shard: int, host: str) -> Lease:
+async def acquire(ownership: Ownership, shard: int, host: str) -> ShardLease:
     lease = await ownership.acquire(shard, host)
     assert lease is not None
     return lease
@@ -63,7 +63,7 @@ async def test_a_lease_that_is_not_renewed_ends(place: ClusterPlace) -> None:
         lost = await acquire(ownership, 1, "a")
         kept = await acquire(ownership, 2, "a")
 
-        async def wait_for_end() -> Lease | None:
+        async def wait_for_end() -> ShardLease | None:
             nonlocal kept
             kept = await ownership.renew(kept)
             return await ownership.acquire(1, "b")
@@ -100,7 +100,7 @@ async def test_a_shard_is_released_also_while_it_is_renewed(place: ClusterPlace)
             renewals = [asyncio.create_task(cluster.ownership.renew(lease)) for _ in range(3)]
             await cluster.ownership.release(lease)
             results = await asyncio.gather(*renewals, return_exceptions=True)
-            assert [one for one in results if not isinstance(one, Lease | LeaseLost)] == []
+            assert [one for one in results if not isinstance(one, ShardLease | LeaseLost)] == []
             await acquire(cluster.ownership, shard, "b")
 
 

@@ -10,27 +10,27 @@ from contextlib import asynccontextmanager
 import psycopg
 import pytest
 
-from parley.cluster.base import LogDamaged, SessionKey
-from parley.cluster.postgres_log import PostgresClusterLog
+from parley.cluster.base import LogDamaged, LogKey
+from parley.cluster.sql_log import ClusterSqlLog, PostgresConnections
 from tests.helpers.cluster_places import eventually
 
 
 @asynccontextmanager
-async def open_log(address: str) -> AsyncIterator[PostgresClusterLog]:
-    log = PostgresClusterLog(address, 8, 10)
-    await log.open()
+async def open_log(address: str) -> AsyncIterator[ClusterSqlLog]:
+    connections = PostgresConnections(address, 10)
+    await connections.open()
     try:
-        yield log
+        yield connections.open_log(8)
     finally:
-        await log.close()
+        await connections.close()
 
 
-async def append(log: PostgresClusterLog, key: SessionKey, data: bytes, expected: int) -> int:
+async def append(log: ClusterSqlLog, key: LogKey, data: bytes, expected: int) -> int:
     return await eventually(lambda: log.append(key, data, expected=expected, message_id=data.decode()))
 
 
-def new_key() -> SessionKey:
-    return SessionKey("tenant", str(uuid.uuid4()))
+def new_key() -> LogKey:
+    return LogKey("tenant", str(uuid.uuid4()))
 
 
 async def test_a_broken_connection_is_replaced(postgres_address: str) -> None:
@@ -54,6 +54,19 @@ async def test_a_missing_row_is_noticed(postgres_address: str) -> None:
             admin.execute("DELETE FROM parley_cluster_messages WHERE sequence = %s", (second,))
         with pytest.raises(LogDamaged, match=rf"^PostgreSQL at .* some are missing between {first} and {third}"):
             assert [message async for message in log.read(key)]
+
+
+async def test_an_altered_row_is_noticed(postgres_address: str) -> None:
+    key = new_key()
+    async with open_log(postgres_address) as log:
+        first = await append(log, key, b"one", 0)
+        second = await append(log, key, b"two", first)
+        with psycopg.connect(postgres_address, autocommit=True) as admin:
+            admin.execute("UPDATE parley_cluster_messages SET data = 'twa' WHERE sequence = %s", (second,))
+        messages = log.read(key)
+        assert await anext(messages) == (first, b"one")
+        with pytest.raises(LogDamaged, match=rf"message {second} of session {key.session} was altered"):
+            await anext(messages)
 
 
 async def test_a_database_that_was_restored_from_an_older_copy_is_noticed(postgres_address: str) -> None:

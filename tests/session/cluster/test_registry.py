@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parley.cluster.base import Registry, Row
+from parley.cluster.base import ClusterRegistry, RegistryRow
 from tests.helpers.cluster_places import ClusterPlace
 
 
@@ -20,7 +20,7 @@ async def test_a_value_is_what_was_put_last(place: ClusterPlace) -> None:
         first = await registry.put("a.b", b"1")
         second = await registry.put("a.b", b"\x00\xff")
         assert second > first > 0
-        assert await registry.get("a.b") == Row("a.b", b"\x00\xff", second)
+        assert await registry.get("a.b") == RegistryRow("a.b", b"\x00\xff", second)
         assert await registry.get("a") is None
         await registry.delete("a.b")
         await registry.delete("a.b")
@@ -39,7 +39,7 @@ async def test_a_value_is_updated_only_if_its_revision_is_the_given_one(place: C
         second = await registry.update("a", b"2", first)
         assert second is not None
         assert await registry.update("a", b"3", first) is None
-        assert await registry.get("a") == Row("a", b"2", second)
+        assert await registry.get("a") == RegistryRow("a", b"2", second)
         await registry.delete("a")
         assert await registry.update("a", b"3", second) is None
         assert await registry.update("a", b"3", 0) is not None
@@ -56,7 +56,7 @@ async def test_rows_are_found_by_a_pattern(place: ClusterPlace) -> None:
     async with place.open() as cluster:
         registry = cluster.registry
         keys = ["hosts.a", "hosts.b", "sessions.1.t.a", "sessions.2.t.a", "config"]
-        rows = {key: Row(key, key.encode(), await registry.put(key, key.encode())) for key in keys}
+        rows = {key: RegistryRow(key, key.encode(), await registry.put(key, key.encode())) for key in keys}
         await registry.put("hosts.c", b"")
         await registry.delete("hosts.c")
         assert await registry.rows("hosts.*") == [rows["hosts.a"], rows["hosts.b"]]
@@ -71,11 +71,11 @@ async def test_a_row_with_a_time_to_live_ends(place: ClusterPlace) -> None:
         registry = cluster.registry
         watch = registry.watch("hosts.*")
         assert await anext(watch) is None
-        short = Row("hosts.a", b"", await registry.put("hosts.a", b"", 1))
+        short = RegistryRow("hosts.a", b"", await registry.put("hosts.a", b"", 1))
         await registry.put("hosts.b", b"", 1)
-        long = Row("hosts.b", b"", await registry.put("hosts.b", b""))
+        long = RegistryRow("hosts.b", b"", await registry.put("hosts.b", b""))
         # How late the watcher is, and so what it sees between these, depends on the machine.
-        seen: list[Row | str | None] = []
+        seen: list[RegistryRow | str | None] = []
         while long not in seen or "hosts.a" not in seen:
             seen.append(await anext(watch))
         assert "hosts.b" not in seen[seen.index(long) :]
@@ -89,27 +89,27 @@ async def test_a_row_with_a_time_to_live_ends(place: ClusterPlace) -> None:
 async def test_a_watcher_sees_the_rows_and_then_every_change(place: ClusterPlace) -> None:
     async with place.open() as cluster:
         registry = cluster.registry
-        first = Row("a.1", b"1", await registry.put("a.1", b"1"))
+        first = RegistryRow("a.1", b"1", await registry.put("a.1", b"1"))
         await registry.put("b", b"")
         watch = registry.watch("a.*")
         assert await anext(watch) == first
         assert await anext(watch) is None
 
         await registry.put("b", b"2")
-        second = Row("a.2", b"2", await registry.put("a.2", b"2"))
+        second = RegistryRow("a.2", b"2", await registry.put("a.2", b"2"))
         assert await anext(watch) == second
-        third = Row("a.1", b"3", await registry.put("a.1", b"3"))
+        third = RegistryRow("a.1", b"3", await registry.put("a.1", b"3"))
         assert await anext(watch) == third
         await registry.delete("a.1")
         assert await anext(watch) == "a.1"
         await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
 
 
-async def follow(watch: AsyncIterator[Row | str | None], last: str) -> dict[str, Row]:
+async def follow(watch: AsyncIterator[RegistryRow | str | None], last: str) -> dict[str, RegistryRow]:
     """What a watcher knows after it has seen a row."""
-    known: dict[str, Row] = {}
+    known: dict[str, RegistryRow] = {}
     async for change in watch:
-        if isinstance(change, Row):
+        if isinstance(change, RegistryRow):
             known[change.key] = change
             if change.key == last:
                 return known
@@ -118,27 +118,27 @@ async def follow(watch: AsyncIterator[Row | str | None], last: str) -> dict[str,
     raise AssertionError("the watch has ended")
 
 
-async def check_random_changes(registry: Registry, changes: list[tuple[str, str]]) -> None:
+async def check_random_changes(registry: ClusterRegistry, changes: list[tuple[str, str]]) -> None:
     watch = registry.watch(">")
     following = asyncio.create_task(follow(watch, "end"))
-    model: dict[str, Row] = {}
+    model: dict[str, RegistryRow] = {}
     for number, (operation, key) in enumerate(changes):
         value = b"%d" % number
         revision: int | None
         match operation:
             case "put":
-                model[key] = Row(key, value, await registry.put(key, value))
+                model[key] = RegistryRow(key, value, await registry.put(key, value))
             case "update":
                 revision = await registry.update(key, value, model[key].revision if key in model else 0)
                 assert revision is not None
-                model[key] = Row(key, value, revision)
+                model[key] = RegistryRow(key, value, revision)
             case "refused":
                 assert await registry.update(key, value, 1 << 40) is None
             case "delete":
                 await registry.delete(key)
                 model.pop(key, None)
         assert await registry.get(key) == model.get(key)
-    model["end"] = Row("end", b"", await registry.put("end", b""))
+    model["end"] = RegistryRow("end", b"", await registry.put("end", b""))
     known = await following
     await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
     assert known == model

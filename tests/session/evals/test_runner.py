@@ -12,7 +12,7 @@ import pytest
 from parley.evals.results import FILE_NAME, ResultsHeader, RunRecord, create_results, resume_results
 from parley.evals.runner import EvalRunner
 from parley.evals.suite import EvalBudget, digest_suite, plan_runs, read_suite
-from parley.inspector.recording import read_wire_recording
+from parley.stores.wire_recording import read_wire_recording
 from parley.testing import read_script, running
 
 WRITE = '[[turn]]\ntools = [{ name = "Write", input = { file_path = "out.txt", content = "made" } }]\n'

@@ -9,9 +9,11 @@ from typing import Any
 
 from parley.engine.context.history import estimate_tokens
 from parley.memory.base import Summary
-from parley.memory.database import MemoryDatabase
-from parley.memory.session_memory import Summaries
+from parley.memory.knowledge_tree import MemoryDatabase
+from parley.memory.session_memory import SessionMemory, forget_session
+from parley.memory.worker import LocalMemoryWorker
 from parley.models.base import ModelRequest
+from parley.stores.memory import MemoryStore
 from tests.helpers.session import Json, SessionHarness
 from tests.session.memory.test_worker import CREATE, Held, Remembering, says, told
 
@@ -112,14 +114,14 @@ async def test_summaries_can_be_searched_and_followed_down_to_what_was_said(tmp_
 
     async with harness(tmp_path, script, REPEATS + says("Of number3 among others. " * 9)) as here:
         await prompted(here, *numbered(60), "look it up")
-        kept = Summaries(MemoryDatabase(here.place), str)
+        kept = SessionMemory(MemoryDatabase(here.place), here.session.id, MemoryStore)
         [detail] = [line["tool_use_result"] for line in here.messages("user") if "tool_use_result" in line]
         hit = detail["messages"][0]
-        assert here.session.memory_worker is not None
-        said = here.session.memory_worker.memory.recall.messages(hit["seq"], hit["seq"])
+        assert isinstance(here.session.memory_worker, LocalMemoryWorker)
+        said = here.session.memory_worker.memory.messages(hit["seq"], hit["seq"])
     assert [line.text[:29] for line in said] == ["This is fact number3. Some wo"]
-    top = next(each for each in kept.search("number3", 50) if each.order == 2)
-    below = kept.within(top)
+    found = next(each for each in kept.search("number3", 50, everywhere=True).summaries if each.order == 2)
+    top, below = kept.summary(found.id) or (found, [])
     assert [each.order for each in below] == [1, 1, 1, 1]
     assert (below[0].first, below[-1].last) == (top.first, top.last)
     assert detail["summaries"]
@@ -220,9 +222,10 @@ async def test_a_memory_that_cannot_be_written_does_not_end_the_turn(tmp_path: P
 
 
 def test_a_session_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
-    kept = Summaries(MemoryDatabase(tmp_path / "m.db"), str)
-    kept.forget("s")
+    database = MemoryDatabase(tmp_path / "m.db")
+    kept = SessionMemory(database, "s", MemoryStore)
+    forget_session(database, "s")
     kept.add([Summary(session=id, order=1, first=0, last=1, text="bees") for id in ("s", "t")])
-    kept.forget("s")
+    forget_session(database, "s")
 
-    assert [each.session for each in kept.search("bees", 9)] == ["t"]
+    assert [each.session for each in kept.search("bees", 9, everywhere=True).summaries] == ["t"]

@@ -12,8 +12,7 @@ import pytest
 from parley.engine.session.config import SessionConfig
 from parley.errors import UsageError
 from parley.memory.base import CURATOR, EntrySource, KnowledgeEntry
-from parley.memory.database import MemoryDatabase
-from parley.memory.knowledge_tree import KnowledgeTree
+from parley.memory.knowledge_tree import KnowledgeTree, MemoryDatabase
 from parley.models.base import Model, ModelRequest
 from parley.models.catalog import ModelRef
 from tests.helpers.session import Json, SessionHarness
@@ -431,7 +430,7 @@ async def test_the_next_session_begins_with_what_is_known(tmp_path: Path) -> Non
         other.prompt("hello")
         await other.receive("result")
         [request] = other.asked("script.toml")
-    assert "- ada: Ada" in request.system[0]["text"]
+    assert "- ada: Ada" in request.system[-1]["text"]
 
 
 async def test_secrets_reach_neither_the_curator_nor_the_tree(tmp_path: Path) -> None:

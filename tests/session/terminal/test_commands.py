@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from parley import Client, Options
-from parley.terminal.commands.sessions import rewind
 from tests.helpers import paths
 from tests.helpers.terminal import make_environment
 from tests.helpers.terminal_view import PersonView
@@ -54,7 +53,7 @@ async def test_what_the_engine_refuses_is_shown(tmp_path: Path) -> None:
 async def test_the_model_and_the_theme_are_chosen(tmp_path: Path) -> None:
     async with PersonView(tmp_path, ["haiku", "light"]) as view:
         assert "claude-haiku" in await view.run("/model")
-        assert await view.run("/theme") == "The theme is light."
+        assert await view.run("/theme") == "theme is light."
         settings = await view.client.get_settings()
 
     assert "Model (now offline)" in view.asked
@@ -89,6 +88,7 @@ async def test_the_doctor_and_the_engine_import_nothing_from_the_working_directo
         shown = await view.run("/doctor")
 
     assert "Parley" in shown
+    assert "offline" in shown  # the model of the session
     assert not (tmp_path / "ran").exists()
 
 
@@ -146,13 +146,14 @@ async def test_a_rewind_shows_the_changes_and_restores_files_and_conversation(tm
         "allow_dangerously_skip_permissions": True,
     }
     async with PersonView(tmp_path, **options) as view:
-        assert await rewind(view) is None
+        nothing = await view.run("/rewind")
         await view.client.seed_read_state(str(tmp_path / "a.txt"), 9e12)
         await view.send("write it")
         changed = (tmp_path / "a.txt").read_text()
         view.answers = ["write it", "the conversation and the files"]
-        text = await rewind(view)
+        shown = await view.run("/rewind")
 
-    assert (changed, (tmp_path / "a.txt").read_text(), text) == ("one", "zero\n", "write it")
-    assert view.lines[:3] == ["There is no earlier message.", "a.txt (modified)", "    -one"]
+    assert nothing == "There is no earlier message."
+    assert (changed, (tmp_path / "a.txt").read_text(), view.typed) == ("one", "zero\n", "write it")
+    assert shown.startswith("a.txt (modified)\n    1 -one")
     assert view.switched == [(view.session_id, None, view.prompts[0][0])]

@@ -14,9 +14,7 @@ from parley.terminal.status_line import StatusLine, clean_output, fit, format_st
 from tests.helpers.terminal_view import PersonView
 
 PLAIN = Styles(attributes=False)
-STATUS = SessionStatus(
-    mode="plan", model="sonnet", context_percent=12.4, cost_usd=0.5, cwd="/srv/app", session_id="s1", version="1"
-)
+STATUS = SessionStatus(mode="plan", model="sonnet", context_percent=12.4, cost_usd=0.5, cwd="/srv/app", session_id="s1")
 
 
 async def show(folder: Path, setting: object, **options: str) -> list[str]:

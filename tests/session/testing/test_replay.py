@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from parley import Client, Options, PermissionResultAllow, PermissionResultDeny
-from parley.inspector.recording import WireRecording
+from parley.fake.engine import FakeEngine
+from parley.fake.link import FakeOptions
+from parley.fake.replay import ReplayDifference, ReplayRun, SidePlayer
+from parley.stores.wire_recording import WireRecording
 from parley.testing import expect, read_scenario, read_wire_recording, replay_wire, run_in_virtual_time, scenario_wire
-from parley.testing.fake.engine import FakeEngine
-from parley.testing.fake.link import FakeOptions
-from parley.testing.replay import ReplayDifference, ReplayRun, SidePlayer
 from parley.transports.base import create_pair
 
 SCENARIO = """

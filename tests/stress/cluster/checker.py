@@ -21,7 +21,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from parley.cluster.session_log.engine_store import EngineStore
+from parley.stores.memory import MemoryStore
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, print_line
 from tests.stress.cluster.history import OK, REFUSED, UNKNOWN, Final, Operation, check
@@ -211,7 +211,7 @@ class Checker:
             final.results[session] = [uuid for _, line in found for uuid in result_uuids(line)]
             final.prompts[session] = [uuid for _, line in found if (uuid := prompt_uuid(line))]
             state = await self.cluster.read_state(session)
-            store = EngineStore(state.state.transcripts, None)
+            store = MemoryStore("", state.state.transcripts)
             infos = [store.info(name) for name in store.transcripts]
             titles = [info.title for info in infos if info is not None and info.title]
             final.titles[session] = titles[-1] if titles else ""

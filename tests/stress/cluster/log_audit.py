@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from parley.cluster.base import ClusterError
-from parley.cluster.session_log.batches import Batch, BatchReader
+from parley.cluster.session_log.batches import BatchReader, RecordBatch
 from parley.gateway.session_log.records import CommandRecord, EntryRecord, LineRecord, OwnerRecord
 from tests.helpers.cluster_processes import RunningCluster, eventually
 from tests.stress.cluster.history import DOUBLED, LOST
@@ -24,7 +24,7 @@ async def audit_log(cluster: RunningCluster, session_id: str) -> list[str]:
     return [f"{session_id}: {problem}" for problem in found]
 
 
-async def read_batches(cluster: RunningCluster, session_id: str) -> list[Batch]:
+async def read_batches(cluster: RunningCluster, session_id: str) -> list[RecordBatch]:
     """What the log has after the snapshot. Raises ClusterError."""
     key, log, reader = cluster.key(session_id), cluster.connection.log, BatchReader()
     snapshot = await log.load_snapshot(key)
@@ -32,7 +32,7 @@ async def read_batches(cluster: RunningCluster, session_id: str) -> list[Batch]:
     return [batch for batch in found if batch is not None]
 
 
-def check_batches(batches: list[Batch]) -> list[str]:
+def check_batches(batches: list[RecordBatch]) -> list[str]:
     """Epochs never fall, every owner announces itself first, and nothing is there twice."""
     found: list[str] = []
     epoch = 0

@@ -22,7 +22,7 @@ from random import Random
 
 import msgspec
 
-from parley.cluster.session_log.batches import VERSION, Message
+from parley.cluster.session_log.batches import VERSION, BatchMessage
 from tests.helpers import paths
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, Run, print_line
@@ -40,14 +40,13 @@ AnyRecord = (
     |'''
 PATCHES = {
     "cluster/session_log/batches.py": ((f"\nVERSION = {VERSION}\n", f"\nVERSION = {VERSION + 1}\n"),),
-    "gateway/session_log/records.py": (("AnyRecord = (\n   ", NEW_KIND),),
-    "gateway/session_log/state.py": (
+    "gateway/session_log/records.py": (
+        ("AnyRecord = (\n   ", NEW_KIND),
         ("case OwnerRecord() | ", "case OwnerRecord() | NoteRecord() | "),
-        ("    OwnerRecord,\n", "    NoteRecord,\n    OwnerRecord,\n"),
     ),
     "cluster/session_log/writer.py": (
         ("records=[*prefix, *records])", 'records=[*prefix, *records, NoteRecord(text="new")])'),
-        ("import AnyRecord", "import AnyRecord, NoteRecord"),
+        ("AnyRecord, EntryRecord, ", "AnyRecord, EntryRecord, NoteRecord, "),
     ),
 }
 """What the new build changes in `parley/`."""
@@ -114,7 +113,7 @@ async def check_owners(cluster: RunningCluster, talker: Talker, new_names: set[s
     is_upgraded, log, key = False, cluster.connection.log, cluster.key(talker.session_id)
     snapshot = await log.load_snapshot(key)
     async for _, data in log.read(key, after=snapshot.sequence if snapshot else 0):
-        message = msgspec.msgpack.decode(data, type=Message)
+        message = msgspec.msgpack.decode(data, type=BatchMessage)
         if is_upgraded and message.v <= VERSION:
             report.problems.append(f"{talker.session_id}: {message.host} wrote version {message.v} after the new build")
             return

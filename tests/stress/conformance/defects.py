@@ -1,4 +1,4 @@
-"""The defects of the broken engine: 100 ways in which an engine can be wrong.
+"""The defects of the broken engine: more than 100 ways in which an engine can be wrong.
 
 They were chosen from the complaints of users and from the protocol before the checks of `parley conform` were
 written. A defect changes the arguments, the lines that go in, the lines that come out, or the exit code.
@@ -717,3 +717,110 @@ add(
 )
 add("compaction-silent", "compaction leaves no boundary", out=on("system/compact_boundary", nothing))
 add("version-text", "--version does not begin with a number", out=passed)
+
+
+# What users complain about.
+
+
+def is_resumed(proxy: Proxy) -> bool:
+    return proxy.has("--resume")
+
+
+def spurious_result(line: Line, proxy: Proxy) -> list[Line | bytes] | None:
+    if not is_resumed(proxy):
+        return None
+    early = {"type": "result", "subtype": "success", "is_error": False, "result": "", "num_turns": 0, "duration_ms": 0}
+    return [{**early, "duration_api_ms": 0, "session_id": line["session_id"], "uuid": line["uuid"][::-1]}, line]
+
+
+def changed_system(argv: list[str]) -> list[str]:
+    is_resume = any(word.startswith("--resume") for word in argv)
+    more = ["--system-prompt-snapshot", "off", "--append-system-prompt", f"It is {time.time_ns()}."]
+    return [*argv, *more] if is_resume else argv
+
+
+def cap_as_schema(line: Line, proxy: Proxy) -> None:
+    if proxy.has("--json-schema") and line.get("subtype") == "error_max_turns":
+        line["subtype"] = "error_max_structured_output_retries"
+
+
+def end_at_result(line: Line, proxy: Proxy) -> list[Line | bytes] | None:
+    if not proxy.has("-p"):
+        return None
+    proxy.emit(line)
+    proxy.die(0)
+    return []
+
+
+def as_conversation(argv: list[str]) -> list[str]:
+    return [*(word for word in argv if word != "go"), "--input-format", "stream-json"] if "-p" in argv else argv
+
+
+def prompt_of_conversation(data: bytes, proxy: Proxy) -> bytes:
+    if not data and proxy.has("-p"):
+        assert proxy.process is not None
+        assert proxy.process.stdin is not None
+        message = {"role": "user", "content": "go"}
+        proxy.process.stdin.write(json.dumps({"type": "user", "message": message}).encode() + b"\n")
+    return data
+
+
+def wait_for_input(argv: list[str]) -> list[str]:
+    if "--print" in argv and "stream-json" not in argv:
+        sys.stdin.buffer.read()
+    return argv
+
+
+def lose_result_of_agent(line: Line, proxy: Proxy) -> list[Line | bytes] | None:
+    return [] if any(block.get("tool_use_id") == "toolu_agent" for block in blocks(line)) else None
+
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+"""A picture, so that the engine sends it."""
+
+
+def add_broken_image(line: Line, proxy: Proxy) -> list[Line | bytes]:
+    if line.get("type") == "user" and isinstance(line["message"]["content"], str):
+        source = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+        text = {"type": "text", "text": line["message"]["content"]}
+        line["message"]["content"] = [{"type": "image", "source": source}, text]
+    return [line]
+
+
+def add_to_usage(line: Line, proxy: Proxy) -> None:
+    line["usage"]["input_tokens"] += 1
+
+
+def double_model_usage(line: Line, proxy: Proxy) -> None:
+    for entry in line["modelUsage"].values():
+        entry["outputTokens"] *= 2
+
+
+def add_reminder(line: Line, proxy: Proxy) -> None:
+    if line.get("isReplay") is True:
+        line["message"]["content"] = f"{line['message']['content']}<system-reminder>Hm.</system-reminder>"
+
+
+add("reminders-sent-back", "what is added for the model comes back with a prompt", out=on("user", add_reminder))
+add("early-success", "a resumed session sends a result before its answer", out=on("system/init", spurious_result))
+add("system-changes", "the system prompt differs after a resume", argv=changed_system)
+add("cap-as-schema", "a cap on turns is reported as a failure of the schema", out=on("result", cap_as_schema))
+add("background-killed", "the end of a run kills its background commands", out=on("result", end_at_result))
+add(
+    "idle-tools",
+    "a run with one prompt has the tools of a conversation",
+    argv=as_conversation,
+    raw_in=prompt_of_conversation,
+)
+add("waits-for-stdin", "a run without a prompt waits for the end of stdin", argv=wait_for_input)
+add("settings-ignored", "--settings is ignored", argv=without("--settings"))
+add("result-emptied", "the text of the result is lost", out=on("result", put(result="")))
+add("agent-again", "a subagent is started twice", out=on("system/task_started", lambda line, proxy: [line, dict(line)]))
+add("agent-result-lost", "the result of a subagent is lost", out=on("user", lose_result_of_agent))
+add("image-unchecked", "an image is sent as it is", into=add_broken_image)
+add("agents-flag-ignored", "--agents is ignored", argv=without("--agents"))
+add("sources-ignored", "--setting-sources is ignored", argv=without("--setting-sources"))
+add("usage-wrong", "a count of tokens is wrong", out=on("result", add_to_usage))
+add("model-usage-wrong", "a count of modelUsage is wrong", out=on("result", double_model_usage))
+add("duration-wrong", "a duration is wrong", out=on("result", put(duration_ms=10**9)))
+add("kept-anyway", "--no-session-persistence is ignored", argv=without("--no-session-persistence", values=0))

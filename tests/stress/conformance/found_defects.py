@@ -44,6 +44,14 @@ LIKELY = {
     "budget-ignored": "max-budget", "structured-output-lost": "json-schema", "system-prompt-ignored": "prompt-flags",
     "mcp-config-ignored": "hosted-server", "tools-flag-ignored": "prompt-flags", "task-end-lost": "subagent",
     "idle-lost": "session-state", "compaction-silent": "compaction", "version-text": "version",
+    "early-success": "resumed-turn", "system-changes": "resumed-turn", "cap-as-schema": "turn-cap-with-schema",
+    "background-killed": "late-work", "idle-tools": "late-work", "waits-for-stdin": "open-stdin",
+    "settings-ignored": "hooks-of-one-prompt", "result-emptied": "hooks-of-one-prompt",
+    "agent-again": "hooks-of-agents",
+    "reminders-sent-back": "hidden-texts",
+    "agent-result-lost": "silent-agent", "image-unchecked": "broken-image", "agents-flag-ignored": "many-agents",
+    "sources-ignored": "no-settings", "usage-wrong": "numbers", "model-usage-wrong": "numbers",
+    "duration-wrong": "numbers", "kept-anyway": "not-kept",
 }  # fmt: skip
 """Where to look first, to save time: the other scenarios follow if no check of this one fails. Default: two-turns."""
 PROXY = Path(__file__).with_name("broken_engine.py")

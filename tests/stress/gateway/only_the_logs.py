@@ -29,6 +29,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from websockets.exceptions import InvalidStatus
+
 from tests.helpers.cluster_processes import RunningCluster
 from tests.helpers.gateway import Server, Viewer, following
 from tests.helpers.patience import PATIENCE_SECONDS
@@ -131,7 +133,7 @@ class Life:
                 await asyncio.sleep(0.02)
 
     async def delete(self) -> None:
-        self.is_deleted = True
+        self.is_deleted = self.viewer.has_left = True  # many that try again would use up the requests of their token
         status, answer = await self.request("DELETE", f"/sessions/{self.id}")
         assert status in (204, 404), answer  # the reply to the first try may be lost
 
@@ -141,9 +143,14 @@ class Crowd:
 
     def __init__(self, server: Server, dice: Random, stack: AsyncExitStack) -> None:
         self.lives: list[Life] = []
+        self.has_ended = False
         self._server = server
         self._dice = dice
         self._stack = stack
+
+    def count_lines(self) -> int:
+        """How many lines all viewers have seen."""
+        return sum(len(life.viewer.lines) for life in self.lives)
 
     async def add(self, session_id: str) -> Life:
         viewer = await self._stack.enter_async_context(following(self._server, session_id))
@@ -166,10 +173,11 @@ class Crowd:
 
 
 class Keeper:
-    """Kills the server while sessions live."""
+    """Kills the server while sessions live, each time after one of them has got further."""
 
-    def __init__(self, server: Server, state: Path, dice: Random, kills: int) -> None:
+    def __init__(self, server: Server, crowd: Crowd, state: Path, dice: Random, kills: int) -> None:
         self._server = server
+        self._crowd = crowd
         self._state = state
         self._dice = dice
         self._left = kills
@@ -177,11 +185,19 @@ class Keeper:
     async def run(self) -> None:
         while self._left:
             self._left -= 1
+            await self._wait_for_progress()
             await asyncio.sleep(self._dice.uniform(0.1, 1.5))
             await self._server.kill()
             if self._dice.random() < 0.5:
                 delete_projections(self._state)
             await self._server.start()
+
+    async def _wait_for_progress(self) -> None:
+        seen = self._crowd.count_lines()
+        while True:
+            if self._crowd.count_lines() > seen or self._crowd.has_ended:
+                return
+            await asyncio.sleep(0.02)
 
 
 def delete_projections(state: Path) -> None:
@@ -203,8 +219,11 @@ async def read_answers(
         ]
         paths.append(f"/sessions/{session_id}/lines?before=7&limit=3")
     paths += [f"/questions/{session_id}/{request_id}" for session_id, request_id in questions]
-    headers = {"Authorization": f"Bearer {server.token}"}
-    return {path: (await server.fetch("GET", path, None, headers))[2] for path in paths}
+    return {path: (await server.fetch("GET", path, None, bearer(server)))[2] for path in paths}
+
+
+def bearer(server: Server) -> dict[str, str]:
+    return {"Authorization": f"Bearer {server.token}"}
 
 
 async def read_stream(server: Server, session_id: str, after: int, count: int) -> list[tuple[int, str]]:
@@ -212,7 +231,12 @@ async def read_stream(server: Server, session_id: str, after: int, count: int) -
     lines: list[tuple[int, str]] = []
     path = f"/sessions/{session_id}/ws?numbered=true&after={after}"
     async with asyncio.timeout(PATIENCE_SECONDS):
-        async with await server.connect(path) as socket:
+        try:
+            connected = await server.connect(path)
+        except InvalidStatus as exc:
+            answer = (await server.fetch("GET", f"/sessions/{session_id}/lines", None, bearer(server)))[2]
+            raise AssertionError(f"{path}: {exc}; its lines: {answer[:300]!r}") from None
+        async with connected as socket:
             while len(lines) < count:
                 number, _, line = str(await socket.recv()).rstrip("\n").partition("\t")
                 lines.append((int(number), line))
@@ -269,14 +293,16 @@ async def run(folder: Path, *, sessions: int, kills: int, steps: int, seed: int,
         await server.start()
         stack.push_async_callback(server.kill)
         crowd = Crowd(server, dice, stack)
-        keeper = asyncio.create_task(Keeper(server, state, Random(seed + 1), kills).run())
+        keeper = asyncio.create_task(Keeper(server, crowd, state, Random(seed + 1), kills).run())
         gate = asyncio.Semaphore(8)
 
         async def live(number: int) -> None:
             async with gate:
                 await crowd.live(dice.randrange(1, steps + 1), number % 2 == 0)
 
-        await asyncio.gather(keeper, *(live(number) for number in range(sessions)))
+        await asyncio.gather(*(live(number) for number in range(sessions)))
+        crowd.has_ended = True
+        await keeper
         await wait_idle(server)
         kept = [life for life in crowd.lives if not life.is_deleted]
         ids = [life.id for life in crowd.lives]

@@ -26,8 +26,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from parley.memory.database import MemoryDatabase
-from parley.memory.knowledge_tree import KnowledgeTree
+from parley.memory.knowledge_tree import KnowledgeTree, MemoryDatabase
 from tests.helpers.environment import base_environment
 from tests.helpers.process import kill
 

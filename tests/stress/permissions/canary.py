@@ -33,10 +33,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from parley.permissions.shell import CommandLine, SimpleCommand, is_allowed_by, is_read_only, parse_strict
 from parley.permissions.shell.arguments import unwrap
-from parley.permissions.shell.readers import READERS, VERSIONS
+from parley.permissions.shell.command_rules import is_allowed_by
+from parley.permissions.shell.readers import READERS, VERSIONS, is_read_only
 from parley.permissions.shell.special_readers import CHECKS
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand, parse_strict
 from parley.tools.bash import script
 from tests.stress.permissions import canary_contexts, canary_everyday
 

@@ -19,8 +19,10 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from parley.permissions.shell import CommandLine, git_arguments, is_read_only, parse_strict, readers
+from parley.permissions.shell import git_arguments, readers
 from parley.permissions.shell.arguments import Program, _long_flags, _short_flags
+from parley.permissions.shell.readers import is_read_only
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
 from tests.stress.permissions.canary import Ground
 
 REAL = "/usr/bin:/bin"

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from parley.permissions.shell import CommandLine, parse_strict
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
 from tests.stress.permissions import canary, canary_links, canary_trees
 
 pytestmark = pytest.mark.skipif(

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from parley.protocol.base import Message, Refused, Unknown, decode, encode_json
-from parley.protocol.connection import Connection, Role, may_send
+from parley.protocol.base import Message, Refused, Role, Unknown, decode, encode_json
+from parley.protocol.connection import Connection, may_send
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.framing import BOM
 from parley.protocol.messages.control import ControlRequest

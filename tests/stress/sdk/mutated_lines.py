@@ -88,7 +88,7 @@ async def hear(pieces: list[bytes]) -> Counter[str]:
     """Run one client. Raises errors that are not typed."""
     inbox = MessageRouter()
     servers = {"calc": to_hosted(create_sdk_mcp_server("calc")["instance"])}
-    link = EngineConnection(Deaf(pieces), inbox.receive, RequestHandler(OPTIONS, servers), CAP_BYTES)
+    link = EngineConnection(Deaf(pieces), inbox.receive, RequestHandler(OPTIONS, servers, MessageRouter()), CAP_BYTES)
     link.on_end = lambda: inbox.finish(None, closed=False)
     record = TurnRecord("00000000-0000-4000-8000-000000000001")
     inbox.turns.add(record)

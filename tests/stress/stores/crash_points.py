@@ -28,8 +28,8 @@ from parley.engine.clock import Clock
 from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
-from parley.protocol.base import Struct
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import Role, Struct
+from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
 from parley.stores.base import Entry, Log
@@ -132,7 +132,7 @@ class Job:
         mode = {"permission_prompt_tool": "stdio"} if self._asks else {"permission_mode": "bypassPermissions"}
         environment = {"HOME": str(self._folder), "IS_SANDBOX": "1", "PARLEY_FSYNC": "off"}
         composer = Composer(CliOptions(model="offline", **mode, **again), environment, str(self._folder), Clock())
-        setup = composer.make_config(lambda warning: None)
+        setup = composer.make_config()
         setup = msgspec.structs.replace(
             setup.with_model_opener(lambda choice: self.worker).with_log(Mortal(setup.storage.log, records)),
             tools=ToolRegistry(list(self._tools), self._tools.__getitem__),

@@ -27,23 +27,24 @@ from parley.stores.files.entry_codec import EntryContext
 from parley.stores.sql.sqlite import SqliteStore
 from tests.stress.stores.damaged_logs import SESSION, Wrong, cut, entry, flip, zero
 
-FIELDS = ("kind", "at", "message", "context", "checksum")
+FIELDS = ("id", "previous", "data", "checksum")
 
 
 def row(path: Path, dice: Random, most: int) -> None:
     """One statement that no one of us would make."""
-    seq, other = dice.randrange(most), dice.randrange(most)
+    seq, other = str(dice.randrange(most)), dice.randrange(most)
     field = dice.choice(FIELDS)
     statement, given = dice.choice(
         (
-            (f"UPDATE parley_entries SET {field} = ? WHERE seq = ?", ('{"odd":1}', seq)),
-            ("UPDATE parley_entries SET checksum = 'odd' WHERE seq = ?", (seq,)),
-            ("UPDATE parley_entries SET message = replace(message, 'A', 'B') WHERE seq = ?", (seq,)),
-            ("UPDATE parley_entries SET message = CAST(x'ff00' AS TEXT) WHERE seq = ?", (seq,)),
-            ("DELETE FROM parley_entries WHERE seq = ?", (seq,)),
-            ("UPDATE OR IGNORE parley_entries SET seq = ? WHERE seq = ?", (other, seq)),
-            ("UPDATE OR IGNORE parley_entries SET seq = ? WHERE seq = ?", (most + 5, seq)),
-            ("UPDATE parley_entries SET session = 'another' WHERE seq = ?", (seq,)),
+            (f"UPDATE OR IGNORE parley_messages SET {field} = ? WHERE id = ?", ('{"odd":1}', seq)),
+            ("UPDATE parley_messages SET checksum = 'odd' WHERE id = ?", (seq,)),
+            ("UPDATE parley_messages SET data = CAST(replace(data, 'A', 'B') AS BLOB) WHERE id = ?", (seq,)),
+            ("UPDATE parley_messages SET data = CAST(x'ff00' AS TEXT) WHERE id = ?", (seq,)),
+            ("DELETE FROM parley_messages WHERE id = ?", (seq,)),
+            ("UPDATE OR IGNORE parley_messages SET previous = ? WHERE id = ?", (other, seq)),
+            ("UPDATE OR IGNORE parley_messages SET sequence = ? WHERE id = ?", (other, seq)),
+            ("UPDATE OR IGNORE parley_messages SET sequence = ? WHERE id = ?", (most + 5, seq)),
+            ("UPDATE parley_messages SET session = 'another' WHERE id = ?", (seq,)),
         )
     )
     with closing(sqlite3.connect(path)) as database, database:

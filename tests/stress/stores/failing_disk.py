@@ -33,7 +33,8 @@ from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.errors import SessionError
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import Role
+from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.options import CliOptions
 from parley.tools.base import Tool, ToolRegistry
@@ -113,9 +114,9 @@ class Job:
         """Whether the session could be opened at all. Raises AssertionError."""
         environment = {"HOME": str(self._folder), "IS_SANDBOX": "1"}
         options = CliOptions(model="offline", permission_mode="bypassPermissions")
-        composer = Composer(options, environment, str(self._folder))
+        composer = Composer(options, environment, str(self._folder), warn=self.warnings.append)
         try:
-            setup = composer.make_config(self.warnings.append)
+            setup = composer.make_config()
             setup = msgspec.structs.replace(setup.with_model_opener(lambda choice: self.worker), tools=self._tools)
             host, engine = create_pair()
             pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)

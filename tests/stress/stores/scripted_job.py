@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 from typing import Any
 
-from parley.engine.recovery import interrupted_calls
+from parley.engine.recovery import recover
 from parley.errors import ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
@@ -22,9 +22,9 @@ from parley.models.event_synthesis import message_json, synthesize_events
 Json = dict[str, Any]
 Step = Callable[[str], tuple[str, Json]]
 ENDED = "All done."
-AGAIN = (interrupted_calls.NOT_RUN, interrupted_calls.READ_ONLY, interrupted_calls.NOT_DONE)
+AGAIN = (recover.NOT_RUN, recover.READ_ONLY, recover.NOT_DONE)
 """What a call can be answered with that may simply be made again."""
-DONE = interrupted_calls.DONE.partition("{")[0]
+DONE = recover.DONE.partition("{")[0]
 AT_A_TIME = 2
 MOST_LOOKS = 50
 """More than can be cut off, each by the death of its engine."""
@@ -75,7 +75,7 @@ class Worker:
             return None
         if said in AGAIN:
             return called(again, step)
-        if said != interrupted_calls.UNKNOWN and not self._lenient:
+        if said != recover.UNKNOWN and not self._lenient:
             self.problems.append(f"{last} has the result {said!r}")
             return None
         looks = [id for id in made if id.startswith(f"look_{last}_")]

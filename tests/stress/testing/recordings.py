@@ -22,9 +22,10 @@ from random import Random
 from typing import Any
 
 from parley import Client, Options, PermissionResultAllow, PermissionResultDeny
-from parley.inspector.recording import WireRecording, read_wire_recording
+from parley.fake.in_process import engine_wire, replay_wire
 from parley.models.script import Script, ScriptedCall, ScriptedTurn, call
-from parley.testing.in_process import InProcessWire, engine_wire, replay_wire
+from parley.sdk.launch.in_process import SameLoop
+from parley.stores.wire_recording import WireRecording, read_wire_recording
 from parley.testing.virtual_time import make_virtual_clock, run_in_virtual_time
 
 PARLEY = Path(sys.executable).with_name("parley")
@@ -59,7 +60,7 @@ async def decide(name: str, given: Any, context: Any) -> Any:
     return PermissionResultAllow() if name == "Read" else PermissionResultDeny(message="not now")
 
 
-async def talk(wire: InProcessWire) -> list[Any]:
+async def talk(wire: SameLoop) -> list[Any]:
     messages: list[Any] = []
     async with Client(Options(can_use_tool=decide, include_partial_messages=True), transport=wire) as client:
         for prompt in PROMPTS:

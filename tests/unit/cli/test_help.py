@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from parley.cli.commands.catalog import COMMANDS
-from parley.cli.commands.help import FOOT, WIDTH, format_row, format_value, help_text
-from parley.protocol.options import BY_FLAG, ROWS, Option
+from parley.cli.commands.help import FOOT, WIDTH, describe_option, format_line, format_value, help_text
+from parley.protocol.option_kinds import Option
+from parley.protocol.options import BY_FLAG, ROWS
 
 HELP = help_text()
 COMMAND_LIST, _, BODY = HELP.removesuffix(FOOT).partition("Commands (parley help COMMAND):\n")[2].partition("\n\n")
@@ -22,6 +23,10 @@ def test_every_flag_is_listed_with_its_sentence_and_its_choices(row: Option[Any]
     assert all(flag in text for flag in row.flags)
     assert " ".join(row.help.split()) in text
     assert all(choice in format_value(row) for choice in row.kind.choices)
+
+
+def format_row(row: Option[Any]) -> str:
+    return format_line(f"  {', '.join(row.flags)}{format_value(row)}", describe_option(row))
 
 
 def test_the_groups_have_their_headings_in_the_order_of_the_table() -> None:

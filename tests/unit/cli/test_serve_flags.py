@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.cli.commands.serve import OF_HOSTS, check_flags
+from parley.cli.commands.server.serve import OF_HOSTS, check_flags
 from parley.cli.commands.subcommand import GivenArgs
 from parley.errors import InvalidArguments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from parley.cluster.host_process import LEFTOVER_SECONDS, remove_leftovers
+from parley.cluster.host import LEFTOVER_SECONDS, remove_leftovers
 from parley.gateway.hub import lock_folder
 
 

@@ -6,8 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cluster.host_info import HostInfo
-from parley.cluster.shards import Plan, Situation, find_living, make_plan
+from parley.cluster.shards import HostInfo, ShardPlan, Situation, find_living, make_plan
 
 SHARDS = 8
 
@@ -42,13 +41,13 @@ def test_two_hosts_that_start_together_prefer_different_shards() -> None:
 
 def test_a_host_gives_up_what_is_above_its_share() -> None:
     plan = make_plan(situation(host("one"), host("two"), taken=tuple(range(SHARDS))), range(SHARDS))
-    assert plan == Plan([], [], list(range(SHARDS)), 4)
+    assert plan == ShardPlan([], [], list(range(SHARDS)), 4)
 
 
 def test_a_host_that_drains_gives_up_everything_and_does_not_count() -> None:
-    assert make_plan(situation(host("one", is_draining=True), host("two")), [1, 2]) == Plan([], [1, 2], [], 0)
+    assert make_plan(situation(host("one", is_draining=True), host("two")), [1, 2]) == ShardPlan([], [1, 2], [], 0)
     assert make_plan(situation(host("one"), host("two", is_draining=True), taken=(0,)), [0]).surplus == 0
-    assert make_plan(situation(host("one"), host("two"), drained=["one"]), [1, 2]) == Plan([], [1, 2], [], 0)
+    assert make_plan(situation(host("one"), host("two"), drained=["one"]), [1, 2]) == ShardPlan([], [1, 2], [], 0)
 
 
 def test_a_shard_that_is_to_move_is_given_up_by_one_and_claimed_by_the_other() -> None:
@@ -60,7 +59,7 @@ def test_a_shard_that_is_to_move_is_given_up_by_one_and_claimed_by_the_other() -
 
 def test_a_shard_that_was_moved_to_a_host_stays_there() -> None:
     seen = situation(host("one"), host("two"), taken=tuple(range(SHARDS)), moves={0: "one", 1: "one"})
-    assert make_plan(seen, range(SHARDS)) == Plan([], [], list(range(2, SHARDS)), 4)
+    assert make_plan(seen, range(SHARDS)) == ShardPlan([], [], list(range(2, SHARDS)), 4)
 
 
 def test_a_move_to_a_host_that_is_gone_has_no_effect() -> None:
@@ -91,7 +90,7 @@ def test_what_a_host_of_the_same_version_cannot_run_is_not_claimed() -> None:
 
 def test_a_host_keeps_what_only_older_hosts_could_have() -> None:
     old = msgspec.structs.replace(host("two"), newer_shards=list(range(SHARDS)))
-    assert make_plan(situation(host("one", records=2), old), range(SHARDS)) == Plan([], [], [], 0)
+    assert make_plan(situation(host("one", records=2), old), range(SHARDS)) == ShardPlan([], [], [], 0)
 
 
 @given(

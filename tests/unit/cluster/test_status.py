@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from parley.cluster.base import Lease
-from parley.cluster.host_info import HostInfo
+from parley.cluster.base import ShardLease
 from parley.cluster.session_summaries import ClusterSession
+from parley.cluster.shards import HostInfo
 from parley.cluster.status import Settings, summarize
 
 
@@ -13,9 +13,11 @@ def host(name: str, **more: object) -> HostInfo:
     return HostInfo(name=name, **fields)  # type: ignore[arg-type]
 
 
-def leases(**owned: list[int]) -> dict[int, Lease]:
+def leases(**owned: list[int]) -> dict[int, ShardLease]:
     return {
-        shard: Lease(shard=shard, host=name, epoch=1, revision=1) for name, shards in owned.items() for shard in shards
+        shard: ShardLease(shard=shard, host=name, epoch=1, revision=1)
+        for name, shards in owned.items()
+        for shard in shards
     }
 
 

@@ -7,13 +7,14 @@ from types import ModuleType
 
 import pytest
 
-from parley.conformance.client import CHECKS as CLIENT_CHECKS
-from parley.conformance.registry import CHECKS, EVERY, EXCUSED, LEVELS, REQUIRED, SCENARIOS, read_behaviours
+from parley.conformance.client import read_client_checks
+from parley.conformance.driver import STEPS, TURNS
+from parley.conformance.registry import CONDITIONS, EVERY, EXCUSED, LEVELS, REQUIRED, read_suite
 from parley.conformance.runner import Plan, missing_behaviours, select_checks, select_scenarios
-from parley.conformance.scenarios import load
+from parley.conformance.scenario import Entry, read_behaviours
 from tests.helpers import paths
 
-load()
+CHECKS, SCENARIOS = read_suite().checks, read_suite().scenarios
 
 
 def table_script() -> ModuleType:
@@ -38,7 +39,7 @@ def test_a_reason_is_given_only_for_a_required_behaviour_without_a_check() -> No
 def test_every_check_names_behaviours_that_exist_and_a_scenario() -> None:
     known = read_behaviours()
     named = [(check.id, check.rows, check.expects, check.basis) for check in CHECKS.values()]
-    named += [(check.id, check.rows, check.expects, check.basis) for check in CLIENT_CHECKS]
+    named += [(check.id, check.rows, check.expects, check.basis) for check in read_client_checks()]
     for id, rows, expects, basis in named:
         assert rows, id
         assert set(rows) <= set(known), id
@@ -49,6 +50,19 @@ def test_every_check_names_behaviours_that_exist_and_a_scenario() -> None:
 
 def test_every_scenario_is_judged() -> None:
     assert set(SCENARIOS) == {check.scenario for check in CHECKS.values()} - {EVERY}
+
+
+def test_every_step_turn_and_need_names_a_function() -> None:
+    suite = read_suite()
+    steps = [step for scenario in suite.scenarios.values() for step in scenario.steps]
+    turns = [turn for scenario in suite.scenarios.values() for turn in scenario.model]
+    assert {name_of(step) for step in steps} <= STEPS.keys()
+    assert {name_of(turn) for turn in turns} <= TURNS.keys()
+    assert {name_of(need) for check in suite.checks.values() for need in check.need} <= CONDITIONS.keys()
+
+
+def name_of(entry: Entry) -> str:
+    return entry if isinstance(entry, str) else next(iter(entry))
 
 
 def test_every_behaviour_has_a_level() -> None:
@@ -64,9 +78,12 @@ def test_the_table_is_that_of_the_catalogue() -> None:
 
 def test_checks_are_chosen_by_level_and_by_id_behaviour_or_scenario() -> None:
     assert {check.behaviour.level for check in select_checks(Plan(levels=("sessions",)))} == {"sessions"}
+    complaints = select_checks(Plan(suite="complaints"))
+    assert complaints
+    assert all(check.complaint for check in complaints)
     by_row = select_checks(Plan(only=("flag.fork-session",)))
     assert [check.id for check in by_row] == ["flag.fork-session"]
     by_scenario = select_checks(Plan(only=("sessions",)))
     assert len(by_scenario) == 4
-    assert select_scenarios(by_scenario) == ["sessions"]
-    assert select_scenarios(select_checks(Plan(only=("every.uuid",)))) == list(SCENARIOS)
+    assert select_scenarios(Plan(), by_scenario) == ["sessions"]
+    assert select_scenarios(Plan(), select_checks(Plan(only=("every.uuid",)))) == list(SCENARIOS)

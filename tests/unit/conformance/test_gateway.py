@@ -7,12 +7,8 @@ import json
 import pytest
 
 from parley.conformance.gateway_bridge import session_flags
-from parley.conformance.registry import SCENARIOS
-from parley.conformance.runner import GATEWAY_SCENARIOS as PLAYED
-from parley.conformance.runner import Plan, gateway_plan, is_gateway, select_checks
-from parley.conformance.scenarios import load
-
-load()
+from parley.conformance.registry import read_suite
+from parley.conformance.runner import Plan, gateway_plan, is_gateway, select_checks, select_scenarios
 
 
 def test_a_session_gets_the_flags_and_the_model_but_not_the_flags_of_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +28,9 @@ def test_only_conversations_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = gateway_plan(Plan())
 
     assert plan.env == {"PARLEY_TOKEN": "t"}
-    assert set(PLAYED) <= set(SCENARIOS)
-    assert {check.scenario for check in select_checks(plan)} == {*PLAYED, "*"}
+    played = [name for name, scenario in read_suite().scenarios.items() if scenario.on_gateways]
+    assert len(played) == 42
+    assert {check.scenario for check in select_checks(plan)} == {*played, "*"}
+    assert select_scenarios(plan, select_checks(plan)) == played
     assert is_gateway("http://127.0.0.1:8787")
     assert not is_gateway("claude")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.conformance.registry import CHECKS, BehaviourCheck
+from parley.conformance.registry import read_suite
 from parley.conformance.report import (
     count_behaviours,
     format_comparison,
@@ -19,11 +19,11 @@ from parley.conformance.report import (
     to_json,
 )
 from parley.conformance.runner import CheckOutcome, SuiteOutcome, judge
+from parley.conformance.scenario import EngineCheck
 from parley.conformance.scenario_log import EngineRun, LogEntry, ScenarioLog
-from parley.conformance.scenarios import load
 from parley.errors import UsageError
 
-load()
+CHECKS = read_suite().checks
 RESULT = {
     "type": "result", "subtype": "success", "is_error": False, "result": "x", "duration_ms": 1, "duration_api_ms": 1,
     "num_turns": 1, "session_id": "11111111-2222-4333-8444-555555555555", "uuid": "u1",
@@ -94,10 +94,15 @@ def test_an_engine_that_says_nothing_passes_no_invariant() -> None:
 
 
 def test_an_error_in_a_check_is_a_failure_of_the_check() -> None:
-    check = BehaviourCheck(
-        id="x", rows=("out.result",), scenario="two-turns", expects="e", basis="b", judge=lambda log: log.facts["none"]
+    check = EngineCheck(
+        id="x",
+        covers="out.result",
+        scenario="two-turns",
+        expects="e",
+        basis="b",
+        need=[{"line_has": ["result"], "is_error": False}, "interrupt_is_answered_first"],
     )
-    assert judge(check, {"two-turns": log_of(RESULT)}).came.startswith("KeyError: 'none'")
+    assert judge(check, {"two-turns": log_of(RESULT)}).came.startswith("KeyError: 'interrupt'")
 
 
 def test_a_scenario_that_cannot_be_played_is_skipped() -> None:

@@ -1,4 +1,4 @@
-"""Every row of docs/reference/dialect-coverage.md names a test that exists.
+"""Every row of scripts/reference/dialect-coverage.md names a test that exists.
 
 A test is named as `tests/folder/test_file.py::test_name`, a conversation as `tests/transcripts/name.talk`.
 """
@@ -21,7 +21,7 @@ BAR = re.compile(r"(?<!\\)\|")
 
 def rows(document: str) -> list[str]:
     """The rows of the table about a document, without its head."""
-    text = (ROOT / "docs/reference/dialect-coverage.md").read_text()
+    text = (ROOT / "scripts/reference/dialect-coverage.md").read_text()
     (section,) = re.findall(rf"^## {document}$(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return lines[2:]

@@ -1,4 +1,4 @@
-"""docs/sdk-surface.md is true: the names can be had, the tests exist, and no official name is left out."""
+"""scripts/reference/sdk-surface.md is true: the names can be had, the tests exist, and no official name is left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parley import Client, Options
 from tests.helpers import paths
 
 TESTS = paths.TESTS
-TEXT = (TESTS.parent / "docs" / "sdk-surface.md").read_text(encoding="utf-8")
+TEXT = (TESTS.parent / "scripts" / "reference" / "sdk-surface.md").read_text(encoding="utf-8")
 MODULES = ("parley", "parley.types", "parley._errors")
 NAME = re.compile(r"`(\.?[A-Za-z_.]+)`")
 TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")

@@ -61,12 +61,12 @@ def whole(folder: Path) -> EvalSuite:
 def test_configurations_have_the_defaults_and_are_run_with_each_model_unless_they_have_one(tmp_path: Path) -> None:
     suite = whole(tmp_path)
 
-    assert [(each.name, each.model, each.max_turns) for each in suite.configuration] == [
-        ("plain/one", "one", 50),
-        ("plain/scripted:s/{case}.toml", f"scripted:{tmp_path}/s/{{case}}.toml", 50),
-        ("own", "three", 10),
+    read = {"allowed_tools": ["Read"]}
+    assert [(each.name, each.model, each.list_options()) for each in suite.configuration] == [
+        ("plain/one", "one", {**read, "max_turns": 50}),
+        ("plain/scripted:s/{case}.toml", f"scripted:{tmp_path}/s/{{case}}.toml", {**read, "max_turns": 50}),
+        ("own", "three", {**read, "max_turns": 10}),
     ]
-    assert {tuple(each.allowed_tools) for each in suite.configuration} == {("Read",)}
     assert suite.configuration[1].resolve_model("first") == f"scripted:{tmp_path}/s/first.toml"
 
 

@@ -6,29 +6,28 @@ from pathlib import Path
 
 from starlette.routing import Route, WebSocketRoute
 
+from parley.gateway.http.app import Api, route
 from parley.gateway.http.auth import Gate
 from parley.gateway.http.documents import build_asyncapi, build_openapi
-from parley.gateway.http.routes import ENDPOINTS, Routes
 from parley.gateway.hub import HubSettings, SessionHub
 from parley.gateway.security.tokens import Tokens
 from parley.protocol.schema import list_messages
-from parley.workspace.private_database import IN_MEMORY
 
 
 def test_every_route_is_documented_and_every_documented_route_exists(tmp_path: Path) -> None:
     hub = SessionHub(HubSettings(state=tmp_path / "state", root=str(tmp_path)))
-    app = Routes(Gate(Tokens(IN_MEMORY, None)), hub).app()
+    app = Api(Gate(Tokens(None)), hub).app(route)
     served = {
-        (route.path, method.lower())
-        for route in app.routes
-        if isinstance(route, Route)
-        for method in (route.methods or set()) - {"HEAD"}
+        (one.path, method.lower())
+        for one in app.routes
+        if isinstance(one, Route)
+        for method in (one.methods or set()) - {"HEAD"}
     }
     page = {("/", "get"), ("/console", "get"), ("/console/{path:path}", "get")}
     described = {(path, method) for path, methods in build_openapi()["paths"].items() for method in methods}
     assert served == described | page
-    sockets = {route.path for route in app.routes if isinstance(route, WebSocketRoute)}
-    assert len(served) + len(sockets) > len(ENDPOINTS)
+    sockets = {one.path for one in app.routes if isinstance(one, WebSocketRoute)}
+    assert len(served) + len(sockets) > len(route.rows)
     channels = {channel["address"] for channel in build_asyncapi()["channels"].values() if "bindings" in channel}
     assert sockets == channels
     hub.close()

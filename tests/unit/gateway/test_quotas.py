@@ -7,10 +7,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from parley.gateway.database import open_projections
+from parley.gateway.database import SessionRows, open_projections
 from parley.gateway.security.quotas import Spending, TenantThreads, TokenUse, Unsent, Use
 from parley.gateway.session_log.records import CreatedRecord
-from parley.gateway.session_log.rows import SessionRows
 from parley.gateway.session_log.session_log import SessionLog
 from tests.helpers.patience import PATIENCE_SECONDS
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from parley.gateway.session_log.session_log import SessionLog
-from parley.gateway.subscriber import MAX_REPLY_BYTES, REPLY, Batch, Numbered, Subscriber
+from parley.gateway.subscriber import MAX_REPLY_BYTES, REPLY, LineBatch, Numbered, Subscriber
 from tests.helpers.patience import PATIENCE_SECONDS
 
 
@@ -21,7 +21,7 @@ def log(tmp_path: Path) -> SessionLog:
 def publish(log: SessionLog, subscribers: list[Subscriber], line: bytes) -> None:
     number = log.add_line(line)
     for subscriber in subscribers:
-        subscriber.offer(Batch([(number, line)]))
+        subscriber.offer(LineBatch([(number, line)]))
 
 
 async def test_the_lines_that_were_missed_come_first(log: SessionLog) -> None:
@@ -38,12 +38,12 @@ async def test_the_lines_that_were_missed_come_first(log: SessionLog) -> None:
 
 async def test_a_subscriber_does_not_get_back_what_it_sent(log: SessionLog) -> None:
     sender = Subscriber(log, 0, max_bytes=20)
-    sender.skip(Batch([(log.add_line(b"mine, before the first take"), b"mine, before the first take")]))
+    sender.skip(LineBatch([(log.add_line(b"mine, before the first take"), b"mine, before the first take")]))
     publish(log, [sender], b"answer")
     assert await sender.take() == [(2, b"answer")]
     waiting = asyncio.create_task(sender.take())
     await asyncio.sleep(0)
-    sender.skip(Batch([(log.add_line(b"mine"), b"mine")]))
+    sender.skip(LineBatch([(log.add_line(b"mine"), b"mine")]))
     publish(log, [sender], b"too much for the queue")
     assert await waiting == [(4, b"too much for the queue")]
     assert (sender.resyncs, sender.cursor) == (1, 4)
@@ -54,7 +54,7 @@ async def test_lines_that_are_not_stored_reach_only_those_who_are_there(log: Ses
     waiting = asyncio.create_task(early.take())
     await asyncio.sleep(0)
     for subscriber in (early, late):
-        subscriber.offer(Batch([(None, b"part")]))
+        subscriber.offer(LineBatch([(None, b"part")]))
     assert await waiting == [(None, b"part")]
     publish(log, [early, late], b"whole")
     assert await late.take() == [(1, b"whole")]
@@ -68,7 +68,7 @@ async def test_a_slow_subscriber_reads_the_log_and_loses_only_what_is_not_stored
     assert await waiting == [(1, b"1")]
     subscriber.send(b"reply")
     for number in range(2, 30):
-        subscriber.offer(Batch([(None, b"part")]))
+        subscriber.offer(LineBatch([(None, b"part")]))
         publish(log, [subscriber], str(number).encode())
     assert subscriber.resyncs == 1
     found = []
@@ -112,7 +112,7 @@ async def test_whatever_the_pace_every_stored_line_comes_once_and_in_order(log: 
         for number in range(2000):
             publish(log, subscribers, b"x" * dice.randrange(10))
             if dice.random() < 0.3:
-                subscribers[0].offer(Batch([(None, b"part")]))
+                subscribers[0].offer(LineBatch([(None, b"part")]))
             if number % 7 == 0:
                 await asyncio.sleep(0)
 
@@ -125,7 +125,7 @@ async def test_lines_are_written_at_once_if_all_before_them_are(log: SessionLog)
     subscriber, written = Subscriber(log, 0), list[Numbered]()
     is_ready = True
 
-    def write_now(batch: Batch) -> bool:
+    def write_now(batch: LineBatch) -> bool:
         if is_ready:
             written.extend(batch.lines)
         return is_ready
@@ -137,7 +137,7 @@ async def test_lines_are_written_at_once_if_all_before_them_are(log: SessionLog)
     assert (written, await subscriber.take()) == ([], [(2, b"2")])
     waiting = asyncio.create_task(subscriber.take())
     await asyncio.sleep(0)
-    subscriber.offer(Batch([(None, b"part"), (log.add_line(b"3"), b"3")]))
+    subscriber.offer(LineBatch([(None, b"part"), (log.add_line(b"3"), b"3")]))
     assert (written, subscriber.cursor, waiting.done()) == ([(None, b"part"), (3, b"3")], 3, False)
     is_ready = False
     publish(log, [subscriber], b"4")
@@ -156,7 +156,7 @@ async def test_lines_keep_their_order_whoever_writes_them(log: SessionLog) -> No
         if len(seen) == 2000:
             subscriber.close()
 
-    def write_now(batch: Batch) -> bool:
+    def write_now(batch: LineBatch) -> bool:
         if dice.random() < 0.3:
             return False
         see(batch.lines)
@@ -181,7 +181,7 @@ async def test_lines_keep_their_order_whoever_writes_them(log: SessionLog) -> No
 
 
 def test_a_batch_is_filtered_and_encoded_once_for_all() -> None:
-    batch = Batch([(1, b"yes"), (None, b"no"), (2, b"yes")])
+    batch = LineBatch([(1, b"yes"), (None, b"no"), (2, b"yes")])
     calls: list[bytes] = []
 
     def wants(line: bytes) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from parley.hooks.base import HookRun
-from parley.hooks.events import EVENTS, OnFailure
+from parley.hooks.event_spec import OnFailure
+from parley.hooks.events import EVENTS
 from parley.hooks.merge import RULES, HookResult, HookVerdict, merge_results
 from parley.hooks.output import parse_output
 

@@ -6,9 +6,9 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from parley.hooks.event_types import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 from parley.hooks.output import MAX_REASON_CHARS, HookFailed, HookOutput, parse_answer, parse_output, unknown_keys
 from parley.protocol.base import UNSET
-from parley.sdk.types.hooks import AsyncHookJSONOutput, HookSpecificOutput, SyncHookJSONOutput
 
 
 @pytest.mark.parametrize("answer", [None, UNSET, {}, {"from the future": 1}, {"hookSpecificOutput": None}])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from parley.inspector.conversation import Timeline, WireRow, describe
-from parley.inspector.recording import Direction
+from parley.stores.wire_recording import Direction
 
 IN, OUT = Direction.IN, Direction.OUT
 

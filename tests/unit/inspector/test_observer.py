@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from parley.inspector.observer import Observer
-from parley.inspector.recording import KeptLine
-from parley.inspector.redaction import WireRedactor, clean_command
+from parley.inspector.observer import LineObserver
 from parley.inspector.relay import CLIENT, ENDED, ENGINE, FRAME, LOST, NUMBER, STARTED, STDERR
+from parley.stores.wire_recording import KeptLine
+from parley.stores.wire_redaction import WireRedactor, clean_command
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 REDACTOR = WireRedactor({"MY_TOKEN": "open-sesame"})
@@ -47,7 +47,7 @@ def observe(*frames: tuple[int, bytes], kept: Kept | None = None, age: float = 0
     with ours, theirs:
         ours.sendall(data)
         ours.shutdown(socket.SHUT_WR)
-        Observer(shown.append, [keeper], REDACTOR).run(theirs)
+        LineObserver(shown.append, [keeper], REDACTOR).run(theirs)
     return shown, keeper
 
 

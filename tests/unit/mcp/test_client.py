@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.jsonrpc import RpcError
-from parley.mcp.base import ConnectionLost
+from parley.mcp.base import ConnectionLost, ServerTransport
 from parley.mcp.client import McpClient, RequestTimeout
 from parley.protocol.base import Json
 from parley.testing.virtual_time import run_in_virtual_time
@@ -17,7 +17,7 @@ from parley.testing.virtual_time import run_in_virtual_time
 FACTS = {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}}, "serverInfo": {"name": "far"}}
 
 
-class Far:
+class Far(ServerTransport):
     """A server on an in-memory transport. `act` handles each message."""
 
     def __init__(self, act: Callable[[Far, Json], Awaitable[None]]) -> None:
@@ -25,8 +25,8 @@ class Far:
         self._act = act
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
-        self.say, self.lose = take, lost
+    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
+        self.say, self.lose = on_message, on_lost
 
     async def send(self, message: Json) -> None:
         self.heard.append(message)

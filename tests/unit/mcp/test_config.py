@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.mcp.base import McpTimeouts, ParsedServers, ServerSpec
-from parley.mcp.config import build_host_specs, merge_sources, parse_servers
+from parley.mcp.base import McpTimeouts, ParsedServers, ServerDeclaration, ServerParser, ServerSpec
+from parley.mcp.config import build_host_specs, parse_servers
 
 
 def read_one(entry: Any, **variables: str) -> ServerSpec:
@@ -85,12 +85,15 @@ def test_what_is_not_an_object_of_servers_is_reported() -> None:
 
 
 def test_of_servers_with_one_name_the_strongest_source_counts() -> None:
-    first, second, other = (ServerSpec(name=name, kind="stdio", source=source) for name, source in SOURCES)
+    first = ServerDeclaration(source="dynamic", path="a", servers={"git": {"command": "one"}})
+    second = ServerDeclaration(source="user", path="b", servers={"git": {"command": "two"}, "mail": {"command": "m"}})
 
-    assert merge_sources([[first], [second, other]]) == {"git": first, "mail": other}
+    found = ServerParser({}, {}).gather([first, second]).specs
 
-
-SOURCES = [("git", "dynamic"), ("git", "user"), ("mail", "user")]
+    assert [(spec.name, spec.source, spec.command) for spec in found] == [
+        ("git", "dynamic", "one"),
+        ("mail", "user", "m"),
+    ]
 
 
 def test_the_time_of_a_call_is_the_tools_else_the_servers_else_the_sessions_and_0_is_any() -> None:

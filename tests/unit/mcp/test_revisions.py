@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from parley.jsonrpc import RpcError
-from parley.mcp.base import ConnectionLost
+from parley.mcp.base import ConnectionLost, ServerTransport
 from parley.mcp.client import (
     MAX_POLL_SECONDS,
     MAX_ROUNDS,
@@ -27,7 +27,7 @@ NEW = {"supportedVersions": [STATELESS_VERSION], "capabilities": {"tools": {}}}
 UNKNOWN = RpcError(-32601, "unknown method")
 
 
-class Far:
+class Far(ServerTransport):
     """A server. `answers` has, for a method: how long it takes, and the result or error; None for silence."""
 
     def __init__(self, answers: dict[str, tuple[float, Any]]) -> None:
@@ -35,8 +35,8 @@ class Far:
         self.heard: list[Json] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
-        self.say = take
+    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
+        self.say = on_message
 
     async def send(self, message: Json) -> None:
         self.heard.append(message)

@@ -17,26 +17,23 @@ FACTS = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "server
 TOOL = {"name": "one", "inputSchema": {"type": "object"}}
 
 
-class Slow:
+class Slow(ServerTransport):
     """A transport that closes slowly."""
 
     living = 0
 
-    async def open(self, take: Callable[[Json], None], lost: Callable[[ConnectionLost | str], None]) -> None:
-        self._take = take
+    async def open(self, on_message: Callable[[Json], None], on_lost: Callable[[ConnectionLost | str], None]) -> None:
+        await super().open(on_message, on_lost)
         Slow.living += 1
 
     async def send(self, message: Json) -> None:
         if "id" in message:
             result = FACTS if message["method"] == "initialize" else {"tools": [TOOL]}
-            self._take({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            self._on_message({"jsonrpc": "2.0", "id": message["id"], "result": result})
 
     async def close(self) -> None:
         await asyncio.sleep(5)
         Slow.living -= 1
-
-    def stderr_tail(self) -> str:
-        return ""
 
 
 class Ears:

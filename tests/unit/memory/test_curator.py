@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from parley.memory.base import KnowledgeEntry, LogMessage, order_entries, outline
-from parley.memory.curator import excerpt_lines, format_line, split_pieces
+from parley.memory.base import KnowledgeEntry, LogMessage, order_entries, outline, split_pieces
+from parley.memory.curator import excerpt_lines
 from parley.protocol.base import Json
 from parley.stores.base import Entry as LogEntry
 
@@ -50,13 +50,12 @@ def test_what_was_said_and_done_is_read_in_short_and_summaries_are_not() -> None
     assert read[3].text == "[image]"
 
 
-def test_pieces_are_cut_between_messages() -> None:
-    several = [line(at, "x" * 100) for at in range(5)]
-    size = len(format_line(several[0]))
+def test_pieces_are_cut_between_items() -> None:
+    several = ["x" * 100] * 5
 
-    assert [[each.seq for each in piece] for piece in split_pieces(several, size * 2)] == [[0, 1], [2, 3], [4]]
-    assert [len(piece) for piece in split_pieces(several, 1)] == [1] * 5
-    assert list(split_pieces([], 1)) == []
+    assert [len(piece) for piece in split_pieces(several, len, 200)] == [2, 2, 1]
+    assert [len(piece) for piece in split_pieces(several, len, 1)] == [1] * 5
+    assert list(split_pieces(list[str](), len, 1)) == []
 
 
 def test_the_tree_at_a_glance_is_indented_and_bounded() -> None:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.errors import Refusal, SessionError
+from parley.errors import EditRefused, SessionError
 from parley.memory.base import PERSON, EntrySource, KnowledgeEntry
-from parley.memory.database import MemoryDatabase
-from parley.memory.knowledge_tree import CHANGEABLE, EntryDraft, KnowledgeTree
+from parley.memory.knowledge_tree import CHANGEABLE, EntryDraft, KnowledgeTree, MemoryDatabase
 
 SOURCE = EntrySource(session="s", seq=3, uuid="u3")
 
@@ -67,9 +66,9 @@ def test_an_entry_is_found_again_with_all_it_says(grown: KnowledgeTree, tmp_path
 def test_who_has_not_seen_the_last_version_changes_nothing(grown: KnowledgeTree) -> None:
     grown.update("ada", 1, body="Likes looms.")
 
-    with pytest.raises(Refusal, match="now at version 2, not 1"):
+    with pytest.raises(EditRefused, match="now at version 2, not 1"):
         grown.update("ada", 1, body="Old.")
-    with pytest.raises(Refusal, match="now at version 2, not 1"):
+    with pytest.raises(EditRefused, match="now at version 2, not 1"):
         grown.archive("ada", 1)
     assert [entry.body for entry in grown.history("ada")] == ["Likes *engines*.", "Likes looms."]
 
@@ -96,19 +95,19 @@ def test_what_it_comes_from_is_added_up(grown: KnowledgeTree) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_with_a_reason(grown: KnowledgeTree, draft: EntryDraft, why: str) -> None:
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(EditRefused, match=why):
         grown.create(draft)
     assert [entry.slug for entry in grown.entries(archived=True)] == ["ada", "people"]
 
 
 def test_a_tree_stays_a_tree(grown: KnowledgeTree) -> None:
-    with pytest.raises(Refusal, match="is itself below"):
+    with pytest.raises(EditRefused, match="is itself below"):
         grown.update("people", 1, parent="ada")
-    with pytest.raises(Refusal, match="is itself below"):
+    with pytest.raises(EditRefused, match="is itself below"):
         grown.update("ada", 1, parent="ada")
-    with pytest.raises(Refusal, match="move or archive ada first"):
+    with pytest.raises(EditRefused, match="move or archive ada first"):
         grown.archive("people", 1)
-    with pytest.raises(Refusal, match="'ada' already has these values"):
+    with pytest.raises(EditRefused, match="'ada' already has these values"):
         grown.update("ada", 1, body="Likes *engines*. ")
 
 
@@ -117,7 +116,7 @@ def test_what_is_archived_is_not_found_and_can_come_back(grown: KnowledgeTree) -
 
     assert grown.search("engines", 5) == []
     assert [entry.slug for entry in grown.entries()] == ["people"]
-    with pytest.raises(Refusal, match="no entry 'ada'"):
+    with pytest.raises(EditRefused, match="no entry 'ada'"):
         grown.update("ada", 2, body="x")
     assert grown.undo("ada").body == "Likes *engines*."
     assert [entry.slug for entry in grown.search("engines", 5)] == ["ada"]
@@ -133,18 +132,18 @@ def test_undo_goes_back_one_change_or_to_a_version(grown: KnowledgeTree) -> None
     assert said(grown.undo("ada")) == (("people"), "Ada Lovelace", "two", (), False)
     assert grown.undo("ada", 3).body == "three"
     assert grown.undo("ada", 1).body == "Likes *engines*."
-    with pytest.raises(Refusal, match=r"no earlier version 7 to restore \(earlier versions: 1, 2, 3, 4, 5\)"):
+    with pytest.raises(EditRefused, match=r"no earlier version 7 to restore \(earlier versions: 1, 2, 3, 4, 5\)"):
         grown.undo("ada", 7)
-    with pytest.raises(Refusal, match="no earlier version 6"):
+    with pytest.raises(EditRefused, match="no earlier version 6"):
         grown.undo("ada", 6)
-    with pytest.raises(Refusal, match="no entry 'nobody'"):
+    with pytest.raises(EditRefused, match="no entry 'nobody'"):
         grown.undo("nobody")
 
 
 def test_to_undo_a_creation_is_to_archive(grown: KnowledgeTree) -> None:
     assert grown.undo("ada").archived
     assert grown.undo("people").archived
-    with pytest.raises(Refusal, match="refers to 'people', which is archived"):
+    with pytest.raises(EditRefused, match="refers to 'people', which is archived"):
         grown.undo("ada", 1)
 
 
@@ -231,7 +230,7 @@ def test_whatever_is_done_each_step_can_be_undone_and_the_tree_stays_whole(
                     made.archive(slug, version)
                 case "undo":
                     made.undo(slug)
-        except Refusal:
+        except EditRefused:
             assert made.get(slug) == before
             continue
         after = made.get(slug)

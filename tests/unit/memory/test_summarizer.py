@@ -22,7 +22,6 @@ from parley.memory.summarizer import (
     format_summaries,
     merge_summaries,
     row_tokens,
-    split_entries,
     summary_records,
     summary_tokens,
 )
@@ -105,14 +104,6 @@ def test_a_line_of_summaries_is_not_distilled_again() -> None:
     history = heard(boundary(preserved_segment={"anchor_uuid": "s"}, distilled=summary_records(row)), told, *behind)
 
     assert [line.uuid for line in find_unsummarized(history.list_entries(), frozenset({"6"}))] == ["5"]
-
-
-def test_lines_are_cut_into_pieces_that_fit() -> None:
-    lines = heard(*(user(str(at), text("x" * 30)) for at in range(5))).list_entries()
-
-    assert [len(piece) for piece in split_entries(lines, 90)] == [2, 2, 1]
-    assert [len(piece) for piece in split_entries(lines, 1)] == [1] * 5
-    assert split_entries([], 90) == []
 
 
 def test_as_much_stays_as_there_is_room_for() -> None:

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from parley.memory.base import EntrySource, Summary
-from parley.memory.database import MemoryDatabase
-from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
-from parley.memory.session_memory import LocalRecall, Summaries
+from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree, MemoryDatabase
+from parley.memory.session_memory import SessionMemory
 from parley.memory.tools import MemoryRead, MemorySearch
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
@@ -49,11 +48,11 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     source = EntrySource(session=ID, seq=0, uuid="u0")
     draft = EntryDraft(slug="ferry", title="The ferry", body="To Bergen.", parent="trips", links=("trips",))
     tree.create(replace(draft, sources=(source,)))
-    summaries = Summaries(database, lambda: "2026-11-16T03:00:00.000Z")
+    memory = SessionMemory(database, ID, lambda: store)
     parts = [Summary(session=ID, order=1, first=at, last=at + 1, text=f"Part {at} of a ferry.") for at in (0, 2)]
-    summaries.add([*parts, Summary(session=ID, order=2, first=0, last=3, text="The whole of it.")])
+    memory.add([*parts, Summary(session=ID, order=2, first=0, last=3, text="The whole of it.")])
     made = ToolHarness(tmp_path)
-    made.offer(open_memory=lambda: LocalRecall(database, lambda: store, ID))
+    made.offer(open_memory=lambda: memory)
     return made
 
 

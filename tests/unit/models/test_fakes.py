@@ -9,9 +9,9 @@ import pytest
 
 from parley.errors import UsageError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.event_synthesis import message_json, synthesize_events
+from parley.models.event_synthesis import event_objects, message_json, synthesize_events
 from parley.models.fakes import GREETING, Offline, Scripted, plan_turn
-from parley.models.script import ScriptedCall, ScriptedError, ScriptedTurn
+from parley.models.script import ScriptedCall, ScriptedError, ScriptedTurn, ScriptedWait, add_waits
 from parley.protocol.base import Json
 from tests.helpers.models import asking, assistant, counting, heard, problem, refusal, text, user
 
@@ -59,6 +59,23 @@ async def test_a_script_that_has_ended_is_an_error(tmp_path: Path) -> None:
     assert await refusal(scripted(tmp_path, ""), asking(user("a"))) == problem(
         "the script has no turns left", kind="script_over"
     )
+
+
+def test_what_comes_before_a_wait_is_sent_before_it() -> None:
+    blocks: list[Json] = [
+        {"type": "text", "text": "one\ntwo"},
+        {"type": "tool_use", "id": "t", "name": "Read", "input": {}},
+    ]
+    waits = [ScriptedWait(after_chars=3, seconds=1.5), ScriptedWait(after_chars=7, seconds=2.5)]
+    events = list(event_objects(message_json(blocks, id="m", model="x", usage={"output_tokens": 1}), 40))
+    sent = list(add_waits(events, waits))
+
+    assert [one if isinstance(one, float) else one["type"] for one in sent[:8]] == [
+        *("message_start", "content_block_start", "content_block_delta", 1.5, "content_block_delta"),
+        *("content_block_stop", 2.5, "content_block_start"),
+    ]
+    texts = [one["delta"].get("text") for one in sent if not isinstance(one, float) and "delta" in one]
+    assert texts[:2] == ["one", "\ntwo"]
 
 
 @pytest.mark.parametrize("field", ["delay_ms", "event_delay_ms"])
@@ -119,6 +136,10 @@ def to(prompt: str) -> ScriptedTurn:
         ("say Look.\ncall A", ScriptedTurn(text="Look.", tools=[ScriptedCall(name="A")])),
         ("show", ScriptedTurn(text="(no tool results yet)")),
         ("wait 1.5\nsay late", ScriptedTurn(text="late", delay_ms=1500)),
+        (
+            "say one\nwait 1.5\nsay two",
+            ScriptedTurn(text="one\ntwo", waits=[ScriptedWait(after_chars=3, seconds=1.5)]),
+        ),
         ("wait 1\nwait 2", ScriptedTurn(text="Done.", delay_ms=3000)),
         ("fail 529 busy", ScriptedTurn(error=ScriptedError(status=529, type="overloaded_error", message="busy"))),
         (
@@ -260,8 +281,15 @@ async def test_a_failure_comes_as_the_api_would_tell_it() -> None:
     )
 
 
-def test_what_the_engine_adds_for_the_model_is_not_a_prompt() -> None:
-    note = {"type": "text", "text": "<mcp-server name='git'>\nThe MCP server 'git' is not there.\n</mcp-server>"}
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<mcp-server name='git'>\nThe MCP server 'git' is not there.\n</mcp-server>",
+        "<deferred-tools>\nThese tools exist.\n</deferred-tools>",
+    ],
+)
+def test_what_the_engine_adds_for_the_model_is_not_a_prompt(text: str) -> None:
+    note = {"type": "text", "text": text}
     asked = {"role": "user", "content": [{"type": "text", "text": "say Hi."}, note]}
 
     assert plan_turn([asked]).text == "Hi."

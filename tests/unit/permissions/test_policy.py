@@ -24,20 +24,8 @@ class Files:
             raise SettingsWriteError("the disk is full")
         self.calls.append(call)
 
-    def add_rules(self, destination: str, behavior: str, rules: Any) -> None:
-        self._note("add", destination, behavior, rules)
-
-    def replace_rules(self, destination: str, behavior: str, rules: Any) -> None:
-        self._note("replace", destination, behavior, rules)
-
-    def remove_rules(self, destination: str, behavior: str, rules: Any) -> None:
-        self._note("remove", destination, behavior, rules)
-
-    def add_directories(self, destination: str, directories: Any) -> None:
-        self._note("add folders", destination, directories)
-
-    def remove_directories(self, destination: str, directories: Any) -> None:
-        self._note("remove folders", destination, directories)
+    def change_list(self, destination: str, key: str, how: str, entries: Any) -> None:
+        self._note(how, destination, key, entries)
 
     def set_mode(self, destination: str, mode: str) -> None:
         self._note("mode", destination, mode)
@@ -166,8 +154,8 @@ def test_what_is_meant_for_later_is_written_and_counts_at_once(destination: str,
         ("replace", destination, "allow", ["Bash(touch:*)"]),
         ("remove", destination, "deny", ["Read"]),
         ("mode", destination, "plan"),
-        ("add folders", destination, ["/more"]),
-        ("remove folders", destination, ["/old"]),
+        ("add", destination, "additionalDirectories", ["/more"]),
+        ("remove", destination, "additionalDirectories", ["/old"]),
     ]
     assert [(rule.text, rule.source) for rule in desk.book.rules.rules] == [("Bash(touch:*)", source)]
     assert desk.decision() is Allow

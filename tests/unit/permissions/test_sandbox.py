@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from parley.permissions.base import Allow, Ask, Deny, SandboxRules, ToolRequest
+from parley.permissions.boundary import list_excluded, list_paths_and_hosts
 from parley.permissions.decision import decide
 from parley.permissions.filesystem import RealFilesystem
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
-from parley.permissions.sandbox import is_excluded, list_paths_and_hosts
 
 HOME = "/home/me"
 AUTO = SandboxRules(auto_allows=True)
@@ -57,7 +57,7 @@ def judge(
     ],
 )
 def test_a_line_is_excluded_only_as_a_whole(command: str, patterns: list[str], expected: bool) -> None:
-    assert is_excluded(command, tuple(patterns), HOME) is expected
+    assert bool(list_excluded(command, tuple(patterns), HOME)) is expected
 
 
 def test_a_command_in_the_sandbox_is_allowed_without_approval() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.errors import LocalProtocolError
-from parley.protocol.base import Message, Refused, Unknown, encode_json
+from parley.protocol.base import Message, Refused, Role, Unknown, encode_json
 from parley.protocol.blocks import Text
-from parley.protocol.connection import Connection, Role
+from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.control import (
     ControlCancelRequest,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.protocol.base import Refused, Unknown, decode
-from parley.protocol.connection import Role, may_send
+from parley.protocol.base import Refused, Role, Unknown, decode
+from parley.protocol.connection import may_send
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import Request, UnknownRequest, list_requests
 from tests.helpers.golden import CATALOGUE, Sample, each

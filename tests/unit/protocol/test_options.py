@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import UsageError
+from parley.protocol import option_kinds as kinds
 from parley.protocol import options as table
+from parley.protocol.option_kinds import Option
 from parley.protocol.options import (
     BY_FLAG,
     FIELDS,
@@ -17,7 +19,6 @@ from parley.protocol.options import (
     WITHOUT_EFFECT,
     CliOptions,
     LimitOptions,
-    Option,
     ParsedArgs,
     format_args,
     parse,
@@ -122,18 +123,18 @@ CHOICES = {
 
 # A value of each kind as a word, and what it is read as.
 SAMPLES: dict[int, tuple[str, Any]] = {
-    id(table.TEXT): ("some text", "some text"),
-    id(table.MAYBE): ("some text", "some text"),
-    id(table.ON_OFF): ("on", True),
-    id(table.INTEGER): ("3", 3),
-    id(table.NUMBER): ("2.5", 2.5),
-    id(table.RULES): ("Read,Bash(git *, x) Edit", ("Read", "Bash(git *, x)", "Edit")),
-    id(table.TOOL_LIST): ("Read,Bash", ("Read", "Bash")),
-    id(table.WORDS): ("a, b", ("a, b",)),
-    id(table.EACH): ("a, b", ("a, b",)),
-    id(table.COMMAS): ("a, b,,c", ("a", "b", "c")),
-    id(table.REPEATED): ("a, b,,c", ("a", "b", "c")),
-    id(table.COMMA_TEXT): ("a, b,,c", ("a", "b", "c")),
+    id(kinds.TEXT): ("some text", "some text"),
+    id(kinds.MAYBE): ("some text", "some text"),
+    id(kinds.ON_OFF): ("on", True),
+    id(kinds.INTEGER): ("3", 3),
+    id(kinds.NUMBER): ("2.5", 2.5),
+    id(kinds.RULES): ("Read,Bash(git *, x) Edit", ("Read", "Bash(git *, x)", "Edit")),
+    id(kinds.TOOL_LIST): ("Read,Bash", ("Read", "Bash")),
+    id(kinds.WORDS): ("a, b", ("a, b",)),
+    id(kinds.EACH): ("a, b", ("a, b",)),
+    id(kinds.COMMAS): ("a, b,,c", ("a", "b", "c")),
+    id(kinds.REPEATED): ("a, b,,c", ("a", "b", "c")),
+    id(kinds.COMMA_TEXT): ("a, b,,c", ("a", "b", "c")),
 }
 
 # All values of a kind that may be spelled.
@@ -142,19 +143,19 @@ NAMES = st.text("abcXYZ_*", min_size=1)
 RULES = NAMES | st.builds(lambda name, content: f"{name}({content})", NAMES, st.text("ab ,.*:-", max_size=8))
 PARTS = st.text(min_size=1).map(lambda text: text.replace(",", "").strip()).filter(bool)
 VALUES: dict[int, st.SearchStrategy[Any]] = {
-    id(table.TEXT): TEXTS,
-    id(table.MAYBE): TEXTS,
-    id(table.SWITCH): st.just(True),
-    id(table.ON_OFF): st.just(True),
-    id(table.INTEGER): st.integers(),
-    id(table.NUMBER): st.floats(allow_nan=False, allow_infinity=False),
-    id(table.RULES): st.lists(RULES).map(tuple),
-    id(table.TOOL_LIST): st.lists(RULES).map(tuple),
-    id(table.WORDS): st.lists(TEXTS, min_size=1).map(tuple),
-    id(table.EACH): st.lists(TEXTS, min_size=1).map(tuple),
-    id(table.COMMAS): st.lists(PARTS).map(tuple),
-    id(table.REPEATED): st.lists(PARTS).map(tuple),
-    id(table.COMMA_TEXT): st.lists(PARTS).map(tuple),
+    id(kinds.TEXT): TEXTS,
+    id(kinds.MAYBE): TEXTS,
+    id(kinds.SWITCH): st.just(True),
+    id(kinds.ON_OFF): st.just(True),
+    id(kinds.INTEGER): st.integers(),
+    id(kinds.NUMBER): st.floats(allow_nan=False, allow_infinity=False),
+    id(kinds.RULES): st.lists(RULES).map(tuple),
+    id(kinds.TOOL_LIST): st.lists(RULES).map(tuple),
+    id(kinds.WORDS): st.lists(TEXTS, min_size=1).map(tuple),
+    id(kinds.EACH): st.lists(TEXTS, min_size=1).map(tuple),
+    id(kinds.COMMAS): st.lists(PARTS).map(tuple),
+    id(kinds.REPEATED): st.lists(PARTS).map(tuple),
+    id(kinds.COMMA_TEXT): st.lists(PARTS).map(tuple),
 }
 
 
@@ -206,7 +207,7 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("row", FIELDS.values(), ids=lambda row: row.field)
 def test_an_option_that_was_not_given_has_its_default(row: Option[Any]) -> None:
-    none = False if row.kind in (table.SWITCH, table.ON_OFF) else None
+    none = False if row.kind in (kinds.SWITCH, kinds.ON_OFF) else None
 
     assert getattr(CliOptions(), row.field) == DEFAULTS.get(row.field, none)
 
@@ -222,7 +223,7 @@ def test_an_option_without_a_flag_is_not_on_the_command_line() -> None:
 
 @by_flag
 def test_both_forms_of_a_flag_mean_the_same(flag: str, row: Option[Any]) -> None:
-    if row.kind is table.SWITCH:
+    if row.kind is kinds.SWITCH:
         expected = ParsedArgs(CliOptions(**{row.field: True}), (), told(row, flag))
         assert [parse([flag]), parse([f"{flag}="]), parse([f"{flag}=true"])] == [expected] * 3
     else:
@@ -233,8 +234,8 @@ def test_both_forms_of_a_flag_mean_the_same(flag: str, row: Option[Any]) -> None
 
 @by_flag
 def test_an_option_leaves_what_follows_the_next_flag_alone(flag: str, row: Option[Any]) -> None:
-    words = [flag] if row.kind is table.SWITCH else [flag, sample(row)[0]]
-    given = {row.field: True if row.kind is table.SWITCH else sample(row)[1]}
+    words = [flag] if row.kind is kinds.SWITCH else [flag, sample(row)[0]]
+    given = {row.field: True if row.kind is kinds.SWITCH else sample(row)[1]}
 
     assert parse([*words, "--strict-mcp-config", "hello"]) == ParsedArgs(
         CliOptions(**{**given, "strict_mcp_config": True}), ("hello",), told(row, flag)

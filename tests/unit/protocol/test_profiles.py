@@ -5,9 +5,17 @@ import re
 import pytest
 
 from parley.protocol.base import catalogue
-from parley.protocol.profiles import NEVER_SENT, OF_DIALECTS, PROFILES, list_profile
-from parley.protocol.schema import build_part, build_schema, list_sent, name_message
-from parley.protocol.typescript import to_typescript
+from parley.protocol.schema import (
+    NEVER_SENT,
+    OF_DIALECTS,
+    PROFILES,
+    build_part,
+    build_schema,
+    list_profile,
+    list_sent,
+    name_message,
+    to_typescript,
+)
 
 NAMES = {name_message(*key): cls for key, cls in catalogue().items()}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import parley
-from parley.exports import HOMES
+from parley.exports import HOME_OF, OPEN
 
 SOURCE = Path(parley.__file__)
 OFFICIAL = """
@@ -99,13 +99,14 @@ def test_type_checkers_see_the_names_that_programs_get() -> None:
     tree = ast.parse(SOURCE.read_text(encoding="utf-8"))
     [block] = [node for node in tree.body if isinstance(node, ast.If)]
     declared = {
-        alias.asname: statement.module
+        alias.asname or alias.name: statement.module
         for statement in block.body
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
     }
 
-    assert declared == {name: module for module, names in HOMES.items() for name in names.split()}
+    assert declared.pop("*") == OPEN
+    assert declared == HOME_OF
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:

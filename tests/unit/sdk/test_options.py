@@ -27,6 +27,7 @@ from parley import (
     tool,
 )
 from parley.models.script import read_script
+from parley.protocol.options import FIELDS
 from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
 from parley.sdk.launch.args import LaunchSpec, build_launch
@@ -247,8 +248,45 @@ def test_an_invalid_hook_matcher_is_reported_with_its_position(matcher: Any, kin
 
 
 def test_every_option_is_checked_but_those_that_may_be_anything() -> None:
-    anything = {"debug_stderr", "session_store", "output_type", "engine"}
+    anything = {"debug_stderr", "session_store", "deps"}
     assert {one.name for one in fields(Options)} - set(RULES) == anything
+
+
+def test_fields_and_rows_agree() -> None:
+    """A field is the typed view of its row: it has the type and the default of the row."""
+    rows = {row.sdk_name: row for row in FIELDS.values()}
+    own = {
+        "system_prompt",
+        "permission_prompt_tool_name",
+        "thinking",
+        "task_budget",
+        "agents",
+        "output_format",
+        "debug",
+    }
+    made = Options[Any]()
+    found = {
+        each.name: (str(each.type).removesuffix(" | None"), getattr(made, each.name))
+        for each in fields(Options)
+        if each.name in rows and each.name not in own
+    }
+    words: dict[Any, set[str]] = {
+        str: {"str", "str | Path", "str | Script", "PermissionMode", "EffortLevel"},
+        list[str]: {"list[str]", "Sequence[str]", "list[str | Path]", "list[SettingSource]",
+                    "Sequence[str | Callable[..., Any]] | ToolsPreset"},
+        bool: {"bool"}, int: {"int"}, float: {"float"},
+    }  # fmt: skip
+
+    assert len(found) > 40
+    assert {name: kind for name, (kind, _) in found.items() if kind not in words[rows[name].kind.json_type]} == {}
+    assert {name: default for name, (_, default) in found.items() if default not in (None, False, [])} == {}
+
+
+def test_wrong_types_fail_in_the_constructor() -> None:
+    with pytest.raises(TypeError, match=r"^allowed_tools must be a list of strings, not str$"):
+        Options(allowed_tools="Bash")  # type: ignore[arg-type]  # that is the case
+    with pytest.raises(ValueError, match=r"^max_turns must be a whole number, 0 or more, not -1$"):
+        Options(max_turns=-1)
 
 
 def test_options_must_be_options() -> None:
@@ -335,6 +373,7 @@ IN_INITIALIZE: dict[str, tuple[Any, dict[str, Any]]] = {
 IN_THE_ENVIRONMENT: dict[str, tuple[Any, dict[str, str]]] = {
     "env": ({"A": "b"}, {"A": "b"}),
     "cwd": ("/", {"PWD": "/"}),
+    "command_env": ({"C": "d"}, {"C": "d", "PARLEY_COMMAND_ENV": "C"}),
     "client_app": ("app/1", {"CLAUDE_AGENT_SDK_CLIENT_APP": "app/1"}),
     "enable_file_checkpointing": (True, {"CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING": "true"}),
     "api_key": ("k", {"ANTHROPIC_API_KEY": "k"}),
@@ -354,6 +393,7 @@ THE_CLIENTS_OWN = {
     "token": "test_a_conversation_with_callbacks",
     "on_elicitation": "answered by the client",
     "on_user_dialog": "answered by the client",
+    "deps": "test_every_callback_knows_whose_run_it_is",
     "budget": "test_a_spent_budget_starts_no_turn",
     "control_timeout_seconds": "test_an_engine_that_never_answers_is_given_up_and_ended",
 }

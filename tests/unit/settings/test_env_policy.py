@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.settings.base import MergedSettings, SettingsValue, Source
-from parley.settings.env_policy import OURS_FROM_TREE, environment_for_commands, is_refused, own_environment
+from parley.settings.env_vars import OURS_FROM_TREE, environment_for_commands, is_refused, own_environment
 
 
 def merged(source: Source, **variables: str) -> MergedSettings:

@@ -30,6 +30,7 @@ def test_children_see_everything_but_keys_and_passwords() -> None:
     assert child_environment(environment) == {
         "PATH": "/bin",
         "HOMEPAGE": "https://gateway.test/a@b",
+        "CLAUDE_CODE_ENTRYPOINT": "sdk-cli",
         "CLAUDECODE": "1",
     }
 

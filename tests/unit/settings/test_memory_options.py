@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from parley.memory.base import MemoryPolicy
 from parley.settings.base import SettingsLayer
-from parley.settings.keys.validation import validate_layer
-from parley.settings.memory_options import MEMORY, is_valid, policy_fields
+from parley.settings.keys.kinds import MEMORY_OBJECT, MemoryKeys, policy_fields
+from parley.settings.merge import validate_layer
 
 ALL = {
     "enabled": True,
@@ -25,8 +26,8 @@ ALL = {
 
 
 def test_every_key_sets_what_it_says() -> None:
-    assert set(ALL) == set(MEMORY)
-    assert is_valid(ALL)
+    assert set(ALL) == {each.encode_name for each in structs.fields(MemoryKeys)}
+    assert MEMORY_OBJECT.accepts(ALL)
     assert MemoryPolicy(**policy_fields(ALL)) == MemoryPolicy(
         model="haiku",
         summary_model="sonnet",

@@ -71,7 +71,7 @@ def test_rules_of_all_layers_count_with_their_source_root_and_line() -> None:
     merged = merge(
         [
             layer("local", permissions={"ask": ["Write"]}),
-            layer("user", text, permissions={"allow": ["Read"], "deny": ['Bash("x")']}),
+            layer("user", text, permissions={"deny": ['Bash("x")'], "allow": ["Read"]}),
         ],
         STRANGE,
     )
@@ -269,8 +269,8 @@ def test_wrong_kinds_are_reported_with_their_line_and_the_rest_counts() -> None:
     assert [str(problem) for problem in merged.problems] == [
         "settings: user.json:2: model must be a string; ignored",
         "settings: user.json:4: permissions.deny must be a list",
-        f"settings: user.json:6: permissions.defaultMode must be one of {', '.join(MODES)}; ignored",
         "settings: user.json:5: permissions.ask must be a list of strings",
+        f"settings: user.json:6: permissions.defaultMode must be one of {', '.join(MODES)}; ignored",
         "settings: user.json:7: env: 'A' must be a valid variable name with a string as its value; ignored",
     ]
 
@@ -316,5 +316,5 @@ def test_whatever_an_untrusted_project_says_nothing_is_widened(
         return harmful, merged.environment, merged.hooks, merged.directories
 
     assert acting(after) == acting(before)
-    assert [rule for rule in after.rules if rule.behavior == "allow"] == [before.rules[1]]
+    assert [rule for rule in after.rules if rule.behavior == "allow"] == [before.rules[0]]
     assert set(before.rules) <= set(after.rules)

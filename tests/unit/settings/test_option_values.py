@@ -8,8 +8,8 @@ import pytest
 
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
+from parley.settings.env_vars import LIMITS, OptionValues
 from parley.settings.keys.table import KEYS
-from parley.settings.option_values import LIMITS, OptionValues
 
 
 def given(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.settings.policy.plugins import matches
+from parley.settings.policy import matches
 
 SOURCE = {"source": "github", "repo": "acme/tools"}
 

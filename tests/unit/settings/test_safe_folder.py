@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from parley.settings.base import SettingsWriteError
-from parley.settings.safe_folder import LOCK_FILE, SafeFolder, open_folder
+from parley.settings.writer import LOCK_FILE, SafeFolder, open_folder
 
 FLOCK = fcntl.flock
 
@@ -88,7 +88,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(
 
 def locked_out(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The error that a second writer gets."""
-    monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("parley.settings.writer.LOCK_SECONDS", 0.0)
     with open_folder(path) as second, pytest.raises(SettingsWriteError) as raised, second.lock():
         pass
     return str(raised.value)

@@ -72,7 +72,7 @@ def test_agents_and_commands_act_as_they_were_when_the_folder_was_trusted(folder
 def test_what_a_person_agreed_to_counts_beside_what_was_trusted(folders: Path) -> None:
     project(folders, permissions={"allow": ["Bash(ls:*)"]})
     desk(folders).record_trust(True)
-    desk(folders).writer.add_rules("projectSettings", "allow", ["Bash(make:*)"])
+    desk(folders).writer.change_list("projectSettings", "allow", "add", ["Bash(make:*)"])
     project(folders, permissions={"allow": ["Bash(ls:*)", "Bash(make:*)", "Bash(evil:*)"]})
 
     assert [rule.text for rule in desk(folders).merged.rules] == ["Bash(ls:*)", "Bash(make:*)"]

@@ -14,8 +14,7 @@ import pytest
 from parley.settings import sources, trust
 from parley.settings.base import SettingsWriteError
 from parley.settings.merge import merge
-from parley.settings.safe_folder import open_folder
-from parley.settings.writer import SettingsWriter
+from parley.settings.writer import SettingsWriter, open_folder
 
 FILES = {
     "userSettings": "config/settings.json",
@@ -43,9 +42,9 @@ def prepare(tmp_path: Path, destination: str, content: str) -> Path:
 
 @pytest.mark.parametrize("destination", FILES)
 def test_rules_go_to_the_file_they_are_meant_for(store: SettingsWriter, tmp_path: Path, destination: str) -> None:
-    store.add_rules(destination, "allow", ["Read", "Bash(ls:*)"])
-    store.add_rules(destination, "allow", ["Bash(ls:*)", "Write"])
-    store.add_rules(destination, "deny", ["Bash(rm:*)"])
+    store.change_list(destination, "allow", "add", ["Read", "Bash(ls:*)"])
+    store.change_list(destination, "allow", "add", ["Bash(ls:*)", "Write"])
+    store.change_list(destination, "deny", "add", ["Bash(rm:*)"])
 
     assert written(tmp_path, destination) == {
         "permissions": {"allow": ["Read", "Bash(ls:*)", "Write"], "deny": ["Bash(rm:*)"]}
@@ -55,17 +54,17 @@ def test_rules_go_to_the_file_they_are_meant_for(store: SettingsWriter, tmp_path
 
 
 def test_rules_are_replaced_and_removed(store: SettingsWriter, tmp_path: Path) -> None:
-    store.add_rules("localSettings", "ask", ["A", "B", "C"])
-    store.remove_rules("localSettings", "ask", ["B", "unknown"])
+    store.change_list("localSettings", "ask", "add", ["A", "B", "C"])
+    store.change_list("localSettings", "ask", "remove", ["B", "unknown"])
     assert written(tmp_path, "localSettings") == {"permissions": {"ask": ["A", "C"]}}
 
-    store.replace_rules("localSettings", "ask", ["D"])
+    store.change_list("localSettings", "ask", "replace", ["D"])
     assert written(tmp_path, "localSettings") == {"permissions": {"ask": ["D"]}}
 
 
 def test_directories_and_the_mode_are_kept_as_well(store: SettingsWriter, tmp_path: Path) -> None:
-    store.add_directories("userSettings", ["/a", "/b"])
-    store.remove_directories("userSettings", ["/a"])
+    store.change_list("userSettings", "additionalDirectories", "add", ["/a", "/b"])
+    store.change_list("userSettings", "additionalDirectories", "remove", ["/a"])
     store.set_mode("userSettings", "acceptEdits")
 
     assert written(tmp_path, "userSettings") == {
@@ -81,7 +80,7 @@ def test_what_is_not_ours_to_change_keeps_its_spelling(store: SettingsWriter, tm
     )
     path = prepare(tmp_path, "userSettings", content)
 
-    store.add_rules("userSettings", "allow", ["Write"])
+    store.change_list("userSettings", "allow", "add", ["Write"])
 
     assert path.read_text() == content.replace('"Read"\n', '"Read",\n            "Write"\n')
 
@@ -90,8 +89,8 @@ def test_what_is_not_ours_to_change_keeps_its_spelling(store: SettingsWriter, tm
 def test_a_file_keeps_its_mode_and_a_new_one_is_private(store: SettingsWriter, tmp_path: Path, mode: int) -> None:
     path = prepare(tmp_path, "projectSettings", "{}")
     path.chmod(mode)
-    store.add_rules("projectSettings", "deny", ["Bash"])
-    store.add_rules("localSettings", "deny", ["Bash"])
+    store.change_list("projectSettings", "deny", "add", ["Bash"])
+    store.change_list("localSettings", "deny", "add", ["Bash"])
 
     assert stat.S_IMODE(path.stat().st_mode) == mode
     assert stat.S_IMODE((tmp_path / FILES["localSettings"]).stat().st_mode) == 0o600
@@ -105,14 +104,14 @@ def test_a_file_that_is_not_understood_is_left_alone(store: SettingsWriter, tmp_
     path = prepare(tmp_path, "userSettings", content)
 
     with pytest.raises(SettingsWriteError, match="left unchanged"):
-        store.add_rules("userSettings", "allow", ["Write"])
+        store.change_list("userSettings", "allow", "add", ["Write"])
 
     assert path.read_text() == content
 
 
 def test_there_are_no_other_places_to_write_to(store: SettingsWriter, tmp_path: Path) -> None:
     with pytest.raises(SettingsWriteError, match="unknown destination 'session'"):
-        store.add_rules("session", "allow", ["Write"])
+        store.change_list("session", "allow", "add", ["Write"])
 
 
 # Planted links.
@@ -125,7 +124,7 @@ def test_a_settings_file_that_is_a_link_is_not_written_through(store: SettingsWr
         path.unlink()
         path.symlink_to(tmp_path / "victim")
         with pytest.raises(SettingsWriteError):
-            store.add_rules(destination, "allow", ["Write"])
+            store.change_list(destination, "allow", "add", ["Write"])
 
     assert (tmp_path / "victim").read_text() == "{}"
 
@@ -135,7 +134,7 @@ def test_a_settings_folder_that_is_a_link_is_not_written_through(store: Settings
     (tmp_path / "project" / ".claude").symlink_to(tmp_path / "victim")
 
     with pytest.raises(SettingsWriteError, match="is a symbolic link"):
-        store.add_rules("localSettings", "allow", ["Write"])
+        store.change_list("localSettings", "allow", "add", ["Write"])
 
     assert list((tmp_path / "victim").iterdir()) == []
 
@@ -148,7 +147,7 @@ def test_a_pipe_or_a_folder_in_the_files_place_is_neither_waited_for_nor_replace
     for plant in (os.mkfifo, os.mkdir):
         plant(path)
         with pytest.raises(SettingsWriteError):
-            store.add_rules("localSettings", "deny", ["Write"])
+            store.change_list("localSettings", "deny", "add", ["Write"])
         path.rmdir() if path.is_dir() else path.unlink()
 
 
@@ -158,7 +157,7 @@ def test_a_pipe_or_a_folder_in_the_files_place_is_neither_waited_for_nor_replace
 def test_no_writers_change_is_lost(store: SettingsWriter, tmp_path: Path) -> None:
     def write(name: str) -> None:
         for number in range(5):
-            store.add_rules("userSettings", "deny", [f"{name}{number}"])
+            store.change_list("userSettings", "deny", "add", [f"{name}{number}"])
 
     writers = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for writer in writers:
@@ -171,15 +170,15 @@ def test_no_writers_change_is_lost(store: SettingsWriter, tmp_path: Path) -> Non
 
 
 def test_the_wait_for_a_lock_is_limited(store: SettingsWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parley.settings.safe_folder.LOCK_SECONDS", 0.0)
-    store.add_rules("userSettings", "deny", ["A"])
+    monkeypatch.setattr("parley.settings.writer.LOCK_SECONDS", 0.0)
+    store.change_list("userSettings", "deny", "add", ["A"])
 
     with (
         open_folder(tmp_path / "config") as held,
         held.lock(),
         pytest.raises(SettingsWriteError, match="is locked by another process"),
     ):
-        store.add_rules("userSettings", "deny", ["B"])
+        store.change_list("userSettings", "deny", "add", ["B"])
 
     assert written(tmp_path, "userSettings") == {"permissions": {"deny": ["A"]}}
 
@@ -192,11 +191,11 @@ def test_the_next_session_believes_what_was_written_and_nothing_else(
     store: SettingsWriter, tmp_path: Path, destination: str
 ) -> None:
     prepare(tmp_path, destination, '{"permissions": {"allow": ["Bash"], "additionalDirectories": ["/"]}}')
-    store.add_rules(destination, "allow", ["Bash(ls:*)"])
-    store.add_directories(destination, ["/data"])
+    store.change_list(destination, "allow", "add", ["Bash(ls:*)"])
+    store.change_list(destination, "additionalDirectories", "add", ["/data"])
     assert believed(tmp_path) == {"allow": ["Bash(ls:*)"], "additionalDirectories": ["/data"]}
 
-    store.replace_rules(destination, "allow", ["Bash(id:*)"])
+    store.change_list(destination, "allow", "replace", ["Bash(id:*)"])
     assert believed(tmp_path) == {"allow": ["Bash(id:*)"], "additionalDirectories": ["/data"]}
 
 
@@ -211,8 +210,8 @@ def believed(tmp_path: Path) -> Any:
 
 
 def test_the_persons_own_file_needs_no_consent(store: SettingsWriter, tmp_path: Path) -> None:
-    store.add_rules("userSettings", "allow", ["Bash"])
-    store.remove_rules("userSettings", "allow", ["Bash"])
+    store.change_list("userSettings", "allow", "add", ["Bash"])
+    store.change_list("userSettings", "allow", "remove", ["Bash"])
 
     assert [path.name for path in (tmp_path / "config").iterdir()] == ["settings.json"]
 
@@ -221,11 +220,11 @@ def test_the_persons_own_file_needs_no_consent(store: SettingsWriter, tmp_path: 
 def test_what_was_taken_out_again_is_not_believed_when_someone_else_puts_it_back(
     store: SettingsWriter, tmp_path: Path, destination: str
 ) -> None:
-    store.add_rules(destination, "allow", ["A", "B"])
-    store.add_directories(destination, ["/data"])
-    store.remove_rules(destination, "allow", ["A", "unknown"])
-    store.remove_rules(destination, "allow", ["unknown"])
-    store.remove_directories(destination, ["/data"])
+    store.change_list(destination, "allow", "add", ["A", "B"])
+    store.change_list(destination, "additionalDirectories", "add", ["/data"])
+    store.change_list(destination, "allow", "remove", ["A", "unknown"])
+    store.change_list(destination, "allow", "remove", ["unknown"])
+    store.change_list(destination, "additionalDirectories", "remove", ["/data"])
 
     judged, _ = trust.evaluate(tmp_path / "config", str(tmp_path / "project"), None)
     assert judged.consents == {"permissions.allow=B"}

@@ -13,7 +13,7 @@ from parley.stores.base import Entry, Store
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.store import ClaudeStore
 from parley.stores.memory import MemoryStore
-from parley.stores.session_open import OpenedSession, SessionRequest, open_session
+from parley.stores.session_open import OpenedSession, WantedSession, open_session
 
 OLD = "11111111-1111-4111-8111-111111111111"
 NEW = "22222222-2222-4222-8222-222222222222"
@@ -51,7 +51,7 @@ def claude(config: Path) -> ClaudeStore:
 
 
 def open_it(store: Store, **wanted: object) -> OpenedSession:
-    return open_session(SessionRequest(**wanted), store, lambda: NEW)  # type: ignore[arg-type]
+    return open_session(WantedSession(**wanted), store, lambda: NEW)  # type: ignore[arg-type]
 
 
 def uuids(entries: Iterator[Entry]) -> list[str]:

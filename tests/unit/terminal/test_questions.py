@@ -14,8 +14,7 @@ from parley.sdk.permissions import (
     PermissionUpdate,
     ToolPermissionContext,
 )
-from parley.terminal.base import Row
-from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.picker import Picker, Row
 from parley.terminal.questions import TerminalQuestions, build_choices
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.transcript import TerminalTranscript

@@ -1,25 +1,26 @@
-"""The definitions in `definitions.json`; `tests/unit/docs/test_docs.py` checks that they are current."""
+"""What the model is told of the built-in tools."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.resources import files
+
+import msgspec
 import pytest
 
-from parley.compose.tools import find_definition, make_tool
-from parley.tools.base import Tool, ToolRegistry, tool_schema
-from parley.tools.catalog import BUILT_IN
+from parley.protocol.base import Json
+
+DEFINITIONS: dict[str, Json] = msgspec.json.decode((files("parley.tools") / "definitions.json").read_bytes())
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
-def test_a_registry_lists_the_schema_of_a_tool_that_it_has_not_made(name: str) -> None:
-    made: list[str] = []
+def list_fields(schema: Json) -> Iterator[tuple[str, Json]]:
+    for part in (schema, *schema.get("$defs", {}).values()):
+        yield from part.get("properties", {}).items()
 
-    def make(name: str) -> Tool:
-        made.append(name)
-        return make_tool(name)
 
-    tool = make_tool(name)
-    is_fixed = find_definition(name) is not None and isinstance(type(tool).__dict__.get("description"), str)
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_every_parameter_is_described_and_says_nothing_of_null(name: str) -> None:
+    fields = dict(list_fields(DEFINITIONS[name]["input_schema"]))
 
-    assert ToolRegistry([name], make, find_definition).schemas() == [tool_schema(tool)]
-    assert made == ([] if is_fixed else [name])
-    assert is_fixed or hasattr(tool, "with_options") or hasattr(tool, "with_agents")
+    assert [field for field, shape in fields.items() if not shape.get("description")] == []
+    assert [field for field, shape in fields.items() if {"type": "null"} in shape.get("anyOf", ())] == []

@@ -10,8 +10,7 @@ import pytest
 from parley.compose.composer import Composer
 from parley.protocol.options import CliOptions
 from parley.tools.base import tool_schema
-from parley.tools.catalog import BUILT_IN, built_in_with, model_name
-from parley.tools.selection import ToolSelection, select_tools
+from parley.tools.catalog import BUILT_IN, ToolSelection, built_in_with, model_name, select_tools
 
 TASKS = frozenset(built_in_with(work_list="tasks"))
 NEED_A_PERSON = frozenset(built_in_with(needs="person"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.workspace import atomic, safe_open, syscalls
+from parley.workspace import safe_open, syscalls
 from parley.workspace.safe_open import FileLocation, Swapped
 
 BESIDE = ".parley-1.tmp"
@@ -22,7 +22,7 @@ def place_of(path: Path) -> Iterator[FileLocation]:
 
 def replace(path: Path, data: bytes, mode: int | None = None) -> os.stat_result:
     with place_of(path) as place:
-        return atomic.replace(place, data, BESIDE, lambda: None, mode)
+        return safe_open.replace_file(place, data, BESIDE, lambda: None, mode)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_what_is_not_right_any_more_is_left_alone(file: Path) -> None:
         raise ValueError("not right")
 
     with place_of(file) as place, pytest.raises(ValueError, match="not right"):
-        atomic.replace(place, b"new", BESIDE, refuse)
+        safe_open.replace_file(place, b"new", BESIDE, refuse)
     assert file.read_bytes() == b"old"
     assert os.listdir(file.parent) == ["file"]
 
@@ -110,7 +110,7 @@ def test_the_question_whether_it_is_right_comes_when_the_new_file_is_complete(fi
     seen = []
 
     with place_of(file) as place:
-        atomic.replace(place, b"new", BESIDE, lambda: seen.append((file.parent / BESIDE).read_bytes()))
+        safe_open.replace_file(place, b"new", BESIDE, lambda: seen.append((file.parent / BESIDE).read_bytes()))
     assert seen == [b"new"]
 
 
@@ -122,7 +122,7 @@ def test_a_name_that_is_taken_meanwhile_is_left_alone(
         monkeypatch.setattr(syscalls, "rename_to_free_name", lambda *names: False)
 
     with place_of(tmp_path / "new") as place, pytest.raises(FileExistsError):
-        atomic.replace(place, b"ours", BESIDE, lambda: (tmp_path / "new").write_bytes(b"theirs"))
+        safe_open.replace_file(place, b"ours", BESIDE, lambda: (tmp_path / "new").write_bytes(b"theirs"))
     assert (tmp_path / "new").read_bytes() == b"theirs"
     assert os.listdir(tmp_path) == ["new"]
 
@@ -139,7 +139,7 @@ def test_a_new_file_is_made_where_the_system_cannot_do_it_in_one_step(
 def test_a_folder_that_is_moved_away_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with place_of(tmp_path / "folder/new") as place, pytest.raises(Swapped):
-        atomic.replace(place, b"new", BESIDE, lambda: (tmp_path / "folder").rename(tmp_path / "away"))
+        safe_open.replace_file(place, b"new", BESIDE, lambda: (tmp_path / "folder").rename(tmp_path / "away"))
 
     assert os.listdir(tmp_path / "away") == []
 
@@ -177,6 +177,6 @@ def test_the_new_content_is_on_the_disk_before_it_has_the_name(file: Path, monke
 
 def test_a_file_is_removed(file: Path) -> None:
     with place_of(file) as place:
-        atomic.remove(place)
+        safe_open.remove_file(place)
 
     assert os.listdir(file.parent) == []

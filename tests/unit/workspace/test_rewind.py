@@ -3,8 +3,17 @@ from __future__ import annotations
 import pytest
 
 from parley.workspace.base import RewindReport
-from parley.workspace.checkpoints import ChangeRow, FileState, MessageRow
-from parley.workspace.rewind import COUNTED_BYTES, RestoreGoal, RewindTally, Verdict, find_goals, line_counts
+from parley.workspace.checkpoints import (
+    COUNTED_BYTES,
+    ChangeRow,
+    FileState,
+    MessageRow,
+    RestoreGoal,
+    RewindTally,
+    Verdict,
+    find_goals,
+    line_counts,
+)
 
 
 def state(content: str) -> FileState:

@@ -19,10 +19,10 @@ from uuid import uuid4
 
 import msgspec
 
-from parley.errors import SessionBusy, UnknownSession
+from parley.errors import SessionBusy
 from parley.protocol.base import Json
-from parley.stores.base import AgentInfo, Entry, Info, Log, RepairReport, SearchHit, Store, StoreSetup, check_id, is_id
-from parley.stores.search_text import SAID, first_prompt, make_hit, split_words
+from parley.stores.base import AgentInfo, Entry, Info, Label, Log, Store, StoreSetup, check_id, is_id
+from parley.stores.search_text import SAID, first_prompt
 from parley.stores.selection import StoreKind
 
 
@@ -77,8 +77,8 @@ class JsonlLog(Log):
 
 class JsonlStore(Store):
     def __init__(self, root: Path, cwd: str) -> None:
+        super().__init__(cwd)
         self._root = root
-        self._cwd = cwd
 
     def _log_path(self, session_id: str) -> Path:
         return self._root / session_id / "entries.jsonl"
@@ -106,18 +106,7 @@ class JsonlStore(Store):
             pass
         return holder
 
-    def _check(self, session_id: str) -> None:
-        if not self.exists(session_id):
-            raise UnknownSession(session_id)
-
-    def create(self, session_id: str) -> JsonlLog:
-        return self._hold(check_id(session_id))
-
-    def open(self, session_id: str, *, steal: bool = False) -> JsonlLog:
-        self._check(session_id)
-        return self._hold(session_id, steal=steal)
-
-    def _hold(self, session_id: str, *, steal: bool = False) -> JsonlLog:
+    def _hold(self, session_id: str, *, resumes: bool = False, steal: bool = False) -> JsonlLog:
         holder = self._holder(session_id)
         if holder is not None and not steal:
             raise SessionBusy(session_id, f"process {holder.partition(' ')[0]}")
@@ -143,25 +132,21 @@ class JsonlStore(Store):
 
     def _update(self, session_id: str, **facts: Any) -> None:
         path = self._facts_path(session_id)
-        write_whole(path, msgspec.json.encode({"cwd": self._cwd, **read_facts(path), **facts}))
+        write_whole(path, msgspec.json.encode({"cwd": self.cwd, **read_facts(path), **facts}))
 
-    def read(self, session_id: str, after: int = -1) -> Iterator[Entry]:
-        self._check(session_id)
-        return read_entries(self._log_path(session_id), after)
+    def _entries(self, session_id: str, agent_id: str = "", after: int = -1) -> Iterator[Entry]:
+        path = self._root / session_id / "agents" / f"{agent_id}.jsonl" if agent_id else self._log_path(session_id)
+        return read_entries(path, after)
 
     def _ids(self) -> builtins.list[str]:
         """Those written last come first."""
         known = [path.parent.name for path in self._root.glob("*/entries.jsonl")]
         return sorted(known, key=lambda one: int(read_facts(self._facts_path(one)).get("written", 0)), reverse=True)
 
-    def newest(self) -> str | None:
-        mine = (one for one in self._ids() if read_facts(self._facts_path(one)).get("cwd") == self._cwd)
-        return next(mine, None)
-
     def info(self, session_id: str) -> Info | None:
         if not self.exists(session_id):
             return None
-        entries, facts = list(self.read(session_id)), read_facts(self._facts_path(session_id))
+        entries, facts = list(self._entries(session_id)), read_facts(self._facts_path(session_id))
         prompts = (first_prompt(entry.kind, entry.message) for entry in entries)
         return Info(
             id=session_id,
@@ -179,22 +164,11 @@ class JsonlStore(Store):
         found = [info for one in self._ids() if (info := self.info(one)) is not None]
         return [info for info in found if project in (None, info.cwd)][offset:][:limit]
 
-    def rename(self, session_id: str, title: str) -> None:
-        self._check(session_id)
-        self._update(session_id, title=title)
+    def _label(self, session_id: str, label: Label, text: str | None) -> None:
+        self._update(session_id, **{label: text})
 
-    def tag(self, session_id: str, tag: str | None) -> None:
-        self._check(session_id)
-        self._update(session_id, tag=tag)
-
-    def delete(self, session_id: str) -> None:
-        self._check(session_id)
-        self._hold(session_id).close()
+    def _remove(self, session_id: str) -> None:
         shutil.rmtree(self._root / session_id)
-
-    def repair(self, session_id: str) -> RepairReport | None:
-        self._check(session_id)
-        return None
 
     def agent_log(self, session_id: str, agent_id: str, meta: Json | None) -> JsonlLog:
         path = self._root / check_id(session_id) / "agents" / f"{check_id(agent_id)}.jsonl"
@@ -206,14 +180,6 @@ class JsonlStore(Store):
     def agents(self, session_id: str) -> builtins.list[AgentInfo]:
         found = (self._root / session_id / "agents").glob("*.json")
         return [AgentInfo(id=path.stem, meta=read_facts(path)) for path in found]
-
-    def read_agent(self, session_id: str, agent_id: str) -> Iterator[Entry]:
-        return read_entries(self._root / session_id / "agents" / f"{agent_id}.jsonl")
-
-    def search(self, text: str, limit: int = 20) -> builtins.list[SearchHit]:
-        wanted = split_words(text)
-        hits = (make_hit(one, entry, wanted) for one in self._ids() for entry in reversed(list(self.read(one))))
-        return [hit for hit in hits if hit is not None][:limit]
 
     def path(self, session_id: str) -> str:
         return str(self._log_path(session_id))

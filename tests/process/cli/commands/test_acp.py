@@ -153,7 +153,7 @@ def test_wrong_usage(tmp_path: Path, environment: dict[str, str], words: list[st
 
 def test_nothing_heavy_is_imported(tmp_path: Path, environment: dict[str, str]) -> None:
     code = (
-        "import sys, parley.cli.commands.acp; early = set(sys.modules)\n"
+        "import sys, parley.cli.commands.server.acp; early = set(sys.modules)\n"
         "from parley.acp.agent import import_engine; import_engine()\n"
         f"print([name for name in {UNWANTED!r} if name in sys.modules], 'parley.sdk.client' in early)"
     )

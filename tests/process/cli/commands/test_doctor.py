@@ -83,12 +83,13 @@ def test_extras_are_named_as_pip_takes_them(run: Any) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     detail = checks(run("doctor", "--json", ANTHROPIC_MODEL="offline"))["extras"][1]
 
-    assert set(EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs", "plots"}
+    others = {"dev", "docs", "plots", "all", "search", "gateway", "scale"}
+    assert set(EXTRAS) == set(project["optional-dependencies"]) - others
     assert detail.startswith(
-        "installed: mcp, tui, gateway, otel, postgres, scale; not installed: "
+        "installed: mcp, tui, server, kit, remote, pdf, otel, postgres; not installed: "
     )  # the development environment
     assert "bedrock (Claude on Amazon Bedrock)" in detail
-    assert detail.endswith("pip install '.[NAME]')")
+    assert "pip install 'parley-agent[NAME]'" in detail
 
 
 def test_keys_are_named_and_never_shown(run: Any) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from parley.memory.base import CURATOR, EntrySource
-from parley.memory.database import MemoryDatabase
-from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree
+from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree, MemoryDatabase
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.process.cli.conftest import PARLEY
 

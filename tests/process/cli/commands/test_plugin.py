@@ -656,7 +656,6 @@ def test_a_marketplace_is_validated_and_flags_without_effect_are_refused(run: An
         "the source of root leads out of its marketplace",
         "sources of the kind 'pip' are not supported",
     ]
-    assert "--available needs --json" in run("plugin", "list", "--available").stderr
     assert "--scope must be user" in run("plugin", "marketplace", "add", str(market), "--scope", "project").stderr
 
 

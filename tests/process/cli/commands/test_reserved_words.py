@@ -12,7 +12,19 @@ from parley.cli.main import REFUSED, SUBCOMMANDS
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.process.cli.conftest import PARLEY
 
-ACTIONS = ("auth", "completion", "config", "mcp", "memory", "permissions", "plugin", "plugins", "sessions")
+ACTIONS = (
+    "auth",
+    "auto-mode",
+    "completion",
+    "config",
+    "mcp",
+    "memory",
+    "permissions",
+    "plugin",
+    "plugins",
+    "project",
+    "sessions",
+)
 OFFLINE = {"ANTHROPIC_MODEL": "offline"}
 
 
@@ -75,10 +87,10 @@ def test_an_unknown_action_is_refused_with_the_nearest_one(run: Any, argv: tuple
     "argv",
     [
         ("auth", "login"),
-        ("auth", "logout"),
+        ("auto-mode", "critique"),
         ("mcp", "login", "x"),
         ("mcp", "add-from-claude-desktop"),
-        ("plugin", "prune"),
+        ("plugin", "configure", "x"),
         ("plugins", "eval"),
     ],
 )

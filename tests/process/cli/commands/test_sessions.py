@@ -284,3 +284,13 @@ def test_an_empty_list_says_so_on_stderr(run: Any, tmp_path: Path) -> None:
     assert run("sessions", "list", "--all").stderr == "No sessions.\n"
     assert run("sessions", "list", "--json").stderr == ""
     assert run("sessions", "search", "fox").stderr == "No message contains 'fox'.\n"
+
+
+def test_the_requests_of_a_session_are_listed_with_what_they_read_from_the_cache(run: Any) -> None:
+    begin(run)
+    [request] = json.loads(run("context", ID, "--json").stdout)["requests"]
+    header, line = run("context", ID).stdout.splitlines()
+
+    assert (request["read"], request["missed"], request["reason"]) == (0, 0, "the first request")
+    assert header.split() == ["REQUEST", "TIME", "MODEL", "READ", "WRITTEN", "FRESH", "MISSED", "WHY"]
+    assert line.endswith("the first request")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from parley.inspector.recording import read_wire_recording
+from parley.stores.wire_recording import read_wire_recording
 
 KEY = "sk-ant-api03-" + "x" * 40
 DEADLINE_SECONDS = 60

@@ -134,7 +134,7 @@ def test_status_is_answered_without_a_look_at_what_was_said(run: Any, tmp_path: 
     """It must not read a large database; here there is none to read."""
     own = read(run("--stdio", *OFFLINE, stdin=lines(STATUS, prompt("say One"))))[0]["session_id"]
     with sqlite3.connect(tmp_path / "agent.db") as database:
-        database.execute("DROP TABLE parley_entries")
+        database.execute("DROP TABLE parley_messages")
     database.close()
 
     done = run("--stdio", *OFFLINE, stdin=lines(STATUS))

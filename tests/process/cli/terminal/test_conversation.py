@@ -148,7 +148,7 @@ def test_a_conversation_with_every_kind_of_question(tmp_path: Path) -> None:
         assert rules == ["Bash(mkdir made *)"]
         assert [(tmp_path / name).is_dir() for name in ("made", "forbidden")] == [True, False]
         for line in (
-            "    -two",
+            "    2 -two",
             "  → Yes, once",
             "  → Yes, always here: allow Bash(mkdir made *)",
             "  → No: not today",

@@ -16,7 +16,7 @@ from tests.helpers.terminal import TerminalHarness, make_environment
 
 PLACES = (
     *("answer", "code", "link", "tool name", "input", "description", "file name", "output", "todo"),
-    *("choice", "paste", "session title", "server tool"),
+    *("choice", "paste", "session title", "server tool", "thinking", "coloured code", "edited file", "hook"),
 )
 SERVER = """
 import json, sys
@@ -78,8 +78,13 @@ def write_script(folder: Path, cases: dict[str, list[HostileCase]]) -> None:
         for at in range(0, len(labels) - 3, 4)
     ]
     todos = [{"content": text, "status": "pending", "activeForm": text} for text in texts["todo"]]
+    coloured = "\n\n".join(f"```python\nx = '{text}'\n```" for text in texts["coloured code"])
+    edited = "\n".join(texts["edited file"])
+    (folder / "edited.py").write_text(f"{edited}\nlast\n", newline="")
+    written = {"file_path": str(folder / "edited.py"), "content": "last\n"}
     turns = [
         turn(f"{answer}\n\n{code}\n\nanswer done"),
+        turn(f"{coloured}\n\ncolours done") + f"thinking = {toml(chr(10).join(texts['thinking']))}\n",
         turn("", *((text, {"x": text}) for text in texts["tool name"])),
         turn("names done"),
         turn("", *(("Read", {"file_path": f"./{text}"}) for text in texts["file name"])),
@@ -91,6 +96,8 @@ def write_script(folder: Path, cases: dict[str, list[HostileCase]]) -> None:
         turn("", *(("AskUserQuestion", {"questions": questions[at : at + 4]}) for at in (0, 4))),
         turn("choices done"),
         turn("paste done"),
+        turn("", ("Read", {"file_path": str(folder / "edited.py")}), ("Write", written)),
+        turn("edit done"),
     ]
     (folder / "script.toml").write_text("\n".join(turns))
 
@@ -124,7 +131,13 @@ def test_no_control_byte_of_a_hostile_text_reaches_the_screen(tmp_path: Path) ->
     make_sessions(tmp_path, cases["session title"])
     servers = {"mcpServers": {"hostile": {"command": sys.executable, "args": ["server.py", "tools.json"]}}}
     (tmp_path / "servers.json").write_text(json.dumps(servers))
-    argv = ("--model", "scripted:script.toml", "--mcp-config", "servers.json", "--allowedTools", "Bash(cat *)")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "HEAD").write_text(f"ref: refs/heads/{cases['hook'][2].text}")
+    hooks = [{"hooks": [{"type": "command", "command": f"true {case.text}"} for case in cases["hook"]]}]
+    settings = {"hooks": {"SubagentStop": hooks}, "preferredNotifChannel": "notifications_disabled"}
+    (tmp_path / "settings.json").write_text(json.dumps(settings))
+    files = ("--mcp-config", "servers.json", "--settings", "settings.json")
+    argv = ("--model", "scripted:script.toml", *files, "--allowedTools", "Bash(cat *)")
     with TerminalHarness(tmp_path, *argv, columns=300, rows=60) as terminal:
         show_turns(terminal, cases)
         show_commands(terminal, cases)
@@ -140,7 +153,9 @@ def test_no_control_byte_of_a_hostile_text_reaches_the_screen(tmp_path: Path) ->
 def show_turns(terminal: TerminalHarness, cases: dict[str, list[HostileCase]]) -> None:
     """The turns of the script. Every question is answered."""
     terminal.wait_for("Type a prompt")
-    for prompt in ("answer", "names", "files", "output"):
+    terminal.type("\x1bt")
+    terminal.wait_for("thinking is shown from now on")
+    for prompt in ("answer", "colours", "names", "files", "output"):
         terminal.type(f"{prompt}\r")
         terminal.wait_for(f"{prompt} done")
     terminal.type("\x0f")  # Ctrl-O shows the whole output
@@ -161,10 +176,27 @@ def show_turns(terminal: TerminalHarness, cases: dict[str, list[HostileCase]]) -
         terminal.wait_for(last.mark)  # the input shows it before it is sent
     terminal.type("\r")
     terminal.wait_for("paste done")
+    terminal.type("edit\r")
+    terminal.wait_for(cases["edited file"][-1].mark)
+    wait_for_choice(terminal, "Yes, once")
+    if "View everything" in terminal.emulator.text.rpartition("why:")[2]:
+        terminal.type("v")
+        wait_for_choice(terminal, "Yes, once")
+    terminal.type("y")
+    terminal.wait_for("edit done")
 
 
 def show_commands(terminal: TerminalHarness, cases: dict[str, list[HostileCase]]) -> None:
-    """Pages with the names of others: sessions, servers."""
+    """Pages with the names of others: todos, hooks, sessions, servers."""
+    terminal.type("\x14")  # Ctrl-T
+    terminal.wait_for("Todos and background tasks")
+    for command in ("todos", "rewind", "diff"):
+        terminal.type(f"/{command}\r")
+        terminal.wait_for(f"> /{command}")
+        if command == "rewind":
+            leave_picker(terminal)
+    terminal.type("\x14/hooks\r")
+    terminal.wait_for(cases["hook"][-1].mark)
     terminal.type("/resume\r")
     terminal.wait_for("Continue a session")
     terminal.type("\x1b[6~\x1b[6~\x1b[6~")

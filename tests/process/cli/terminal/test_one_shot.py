@@ -391,7 +391,7 @@ def test_nothing_of_it_is_imported_for_scripts(tmp_path: Path) -> None:
     program = (
         "import sys; from parley.cli.main import main\n"
         "main(sys.argv[1:])\n"
-        "PARTS = ('parley.cli.terminal', 'parley.terminal', 'rich', 'markdown_it', 'prompt_toolkit')\n"
+        "PARTS = ('parley.cli.one_prompt', 'parley.terminal', 'rich', 'markdown_it', 'prompt_toolkit')\n"
         "print([name for name in sys.modules if name.startswith(PARTS)])\n"
     )
     for argv in (["-p", "say Hi"], ["say Hi"], ["-p", "--verbose", "--output-format", "stream-json", "say Hi"]):

@@ -91,7 +91,7 @@ async def test_the_part_before_the_boundary_is_cached(tmp_path: Path) -> None:
     [request] = await sent(tmp_path, systemPrompt=["Static.", BOUNDARY, "Dynamic."])
     assert request["system"] == [
         {"type": "text", "text": "Static.", "cache_control": {"type": "ephemeral"}},
-        {"type": "text", "text": "Dynamic."},
+        {"type": "text", "text": "Dynamic.", "cache_control": {"type": "ephemeral"}},
     ]
 
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from parley.engine.recovery import interrupted_calls
+from parley.engine.recovery import recover
 from tests.helpers.environment import base_environment
 from tests.helpers.mcp import own
 from tests.helpers.session import Json, SessionHarness
@@ -200,7 +200,7 @@ def test_a_fork_leaves_the_question_to_the_session_it_comes_from(tmp_path: Path)
     lines = engine.end()
 
     assert [line for line in lines if line["type"] == "control_request"] == []
-    assert interrupted_calls.NOT_RUN.encode() in transcript(home, fork)
+    assert recover.NOT_RUN.encode() in transcript(home, fork)
 
 
 async def test_a_silent_prompt_waits_for_the_turn_that_continues(tmp_path: Path) -> None:
@@ -277,4 +277,4 @@ def test_a_question_of_a_server_that_ended_with_its_engine_is_reported_and_not_a
     assert not any(line["type"] == "control_request" for line in lines)
     kept = transcript(home, session_id).decode()
     assert kept.count("The MCP server workshop asked") == 1
-    assert interrupted_calls.UNKNOWN in kept
+    assert recover.UNKNOWN in kept

@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 import pytest
 
+from parley.models.script import Script, ScriptedTurn
+from parley.stores.request_usage import FIRST, UNKNOWN
 from tests.helpers.gateway import Server, following, open_question, run_turn
 
 SCRIPT = """
@@ -111,6 +113,32 @@ async def test_turns_and_costs(tmp_path: Path) -> None:
     assert costs["budget"] == {"usd": None, "used": 0.0}
     assert after["by_session"] == costs["by_session"]
     assert (status, answer["error"]["code"]) == (400, "invalid_query")
+
+
+async def test_requests_have_the_figures_of_parley_context(tmp_path: Path) -> None:
+    usage = [(0, 5000), (2000, 3000)]
+    turns = [
+        ScriptedTurn(
+            text="Yes.",
+            usage={"input_tokens": 3, "cache_read_input_tokens": read, "cache_creation_input_tokens": written},
+        )
+        for read, written in usage
+    ]
+    (tmp_path / "script.json").write_bytes(Script(turns).to_json())
+    async with Server(tmp_path, "--model", f"scripted:{tmp_path}/script.json") as server:
+        session_id = await server.create()
+        unused = await server.get(f"/sessions/{session_id}/requests")
+        for _ in usage:
+            await run_turn(server, session_id, "go")
+        first, second = await server.get(f"/sessions/{session_id}/requests")
+        _, made = await server.request("POST", "/tokens", {"name": "ann", "tenant": "other", "scopes": ["view"]})
+        status, refused = await server.request("GET", f"/sessions/{session_id}/requests", token=made["token"])
+    assert unused == []
+    names = ("read", "written", "fresh", "missed", "reason")
+    assert [first[name] for name in names] == [0, 5000, 3, 0, FIRST]
+    assert [second[name] for name in names] == [2000, 3000, 3, 3000, UNKNOWN]
+    assert first["model"].startswith("scripted")
+    assert (status, refused["error"]["code"]) == (404, "unknown_session")
 
 
 async def test_a_fork_is_not_paid_for_twice(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from parley.models.catalog import Backend, Server
 from parley.models.encoding import Pieces
 from parley.models.endpoint import ModelEndpoint
 from parley.protocol.base import Json
-from parley.settings import backends
+from parley.settings import credentials
 from parley.settings.credentials import CredentialSources
 from tests.helpers.http_server import loopback, whole
 from tests.helpers.models import asking, heard, user
@@ -31,7 +31,7 @@ class House(HttpModel):
     headers: ClassVar[dict[str, str]] = {"house-version": "7"}
 
     def encode_body(self, request: ModelRequest, endpoint: ModelEndpoint, dropped: Collection[str]) -> Pieces:
-        fields = {"model": self._name, "mood": "calm", "said": request.messages}
+        fields = {"model": self.name, "mood": "calm", "said": request.messages}
         return [msgspec.json.encode({name: value for name, value in fields.items() if name not in dropped})]
 
     def list_optional(self, request: ModelRequest, endpoint: ModelEndpoint) -> Iterator[str]:
@@ -46,7 +46,7 @@ async def test_a_provider_is_a_class_and_a_row(monkeypatch: pytest.MonkeyPatch) 
     async with loopback(*answers) as server:
         environment = {"HOUSE_BASE_URL": server.url, "HOUSE_API_KEY": "k", "HOUSE_CUSTOM_HEADERS": "x-team: a"}
         sources = CredentialSources(flag=None, environment=environment, settings={}, home=Path("/nowhere"))
-        model = House(lambda: backends.find_endpoint("house", sources), "large", warn=warnings.append)
+        model = House(lambda: credentials.find_endpoint("house", sources), "large", warn=warnings.append)
         events = await heard(model, asking(user("Hello")))
         await model.close()
         first, second = server.heard

@@ -13,8 +13,8 @@ from random import Random
 import pytest
 
 from parley.permissions.filesystem import MAX_ENTRIES, RealFilesystem
-from parley.permissions.shell import CommandLine, SimpleCommand, parse_strict
 from parley.permissions.shell.file_names import Expansion, GlobLookup, expand
+from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand, parse_strict
 
 NAMES = (
     "a", "b", "ab", "aB", "a.b", "a b", "-", "-a", "]", "[", "[a]", "a]", "!", "^", "*", "?", "\\", "0", "10", "z",

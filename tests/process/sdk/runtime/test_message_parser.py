@@ -26,8 +26,8 @@ from parley import (
     Unreadable,
     UserMessage,
 )
-from parley.protocol.base import decode
-from parley.protocol.connection import Role, may_send
+from parley.protocol.base import Role, decode
+from parley.protocol.connection import may_send
 from parley.sdk.runtime.message_parser import parse_message
 from tests.helpers import paths
 from tests.helpers.sdk import ClientHarness, run

@@ -23,6 +23,7 @@ from parley.workspace.process.processes import (
     CommandEnd,
     CommandOutput,
     Finished,
+    PreparedCommand,
     Processes,
     RunningCommand,
     encode_request,
@@ -43,18 +44,15 @@ class Terminal:
         self.environment = dict(ENVIRONMENT)
 
     async def run(self, line: str, *, timeout_seconds: float = PATIENCE_SECONDS, keep_bytes: int = 10_000) -> Finished:
-        return await self.processes.run(
-            ["/bin/bash", "--norc", "--noprofile", "-c", line],
-            cwd=str(self.folder),
-            environment=self.environment,
-            timeout_seconds=timeout_seconds,
-            output=CommandOutput(keep_bytes, lambda: self.folder / "spilled"),
-        )
+        argv = ["/bin/bash", "--norc", "--noprofile", "-c", line]
+        prepared = PreparedCommand(argv=argv, cwd=str(self.folder), environment=self.environment)
+        output = CommandOutput(keep_bytes, lambda: self.folder / "spilled")
+        return await self.processes.run(prepared, timeout_seconds, output)
 
     async def start(self, line: str) -> RunningCommand:
-        return await self.processes.start(
-            ["/bin/bash", "-c", line], cwd=str(self.folder), environment=self.environment, take=lambda data: None
-        )
+        argv = ["/bin/bash", "-c", line]
+        prepared = PreparedCommand(argv=argv, cwd=str(self.folder), environment=self.environment)
+        return await self.processes.start(prepared, lambda data: None)
 
     async def text(self, line: str) -> str:
         return (await self.run(line)).output.decode()

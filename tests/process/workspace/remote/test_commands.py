@@ -14,7 +14,7 @@ import pytest
 
 from parley.errors import ToolError
 from parley.workspace.base import Scope
-from parley.workspace.process.processes import CommandOutput, Finished
+from parley.workspace.process.processes import CommandOutput, Finished, PreparedCommand
 from parley.workspace.remote.address import WorkspaceAddress
 from parley.workspace.remote.client import RemoteWorkspace, connect_workspace
 from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
@@ -24,16 +24,15 @@ from tests.helpers.remote_workspace import TOKEN, ServerThread
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
-def shell(script: str) -> list[str]:
-    return ["/bin/bash", "--norc", "-c", script]
+def prepare(script: str, cwd: object, call: str = "") -> PreparedCommand:
+    argv = ["/bin/bash", "--norc", "-c", script]
+    return PreparedCommand(argv=argv, cwd=str(cwd), environment=ENVIRONMENT, tool_use_id=call)
 
 
 async def run(remote: RemoteWorkspace, script: str, keep_bytes: int = 30_000) -> Finished:
     path = Path(remote.welcome.own_folder, "tool-results", "out.txt")
     output = CommandOutput(keep_bytes, lambda: path, None, remote.processes.outputs)
-    return await remote.processes.run(
-        shell(script), cwd=remote.welcome.cwd, environment=ENVIRONMENT, timeout_seconds=PATIENCE_SECONDS, output=output
-    )
+    return await remote.processes.run(prepare(script, remote.welcome.cwd), PATIENCE_SECONDS, output)
 
 
 async def until(is_true: Callable[[], bool]) -> None:
@@ -64,9 +63,7 @@ async def test_a_command_whose_output_nobody_takes_waits(server: ServerThread, r
         nonlocal taken
         taken += len(data)
 
-    command = await remote.processes.start(
-        shell("head -c 20000000 /dev/zero; touch done"), cwd=str(root), environment=ENVIRONMENT, take=take
-    )
+    command = await remote.processes.start(prepare("head -c 20000000 /dev/zero; touch done", root), take)
     # The engine's loop is busy, so nothing is taken.
     await asyncio.to_thread(lambda: None)
     time.sleep(0.5)  # this is the loop that does not take anything
@@ -88,9 +85,7 @@ async def test_a_cancelled_command_is_stopped_with_its_children(server: ServerTh
 
 async def test_a_command_reads_its_input_and_its_errors_are_apart(server: ServerThread, root: Path) -> None:
     remote, out, errors = server.connect(), bytearray(), bytearray()
-    command = await remote.processes.start(
-        shell("cat; echo oops >&2"), cwd=str(root), environment=ENVIRONMENT, take=out.extend, take_errors=errors.extend
-    )
+    command = await remote.processes.start(prepare("cat; echo oops >&2", root), out.extend, errors.extend)
     assert command.feed is not None
     text = b"line\n" * 100_000
     command.feed.put(text)
@@ -127,11 +122,7 @@ async def test_another_engine_takes_a_session_over_and_learns_what_became_of_a_c
 ) -> None:
     first = server.connect(session="s", epoch=1)
     command = await first.processes.start(
-        shell("echo begun; echo $$ > pid; sleep 1000"),
-        cwd=str(root),
-        environment=ENVIRONMENT,
-        take=lambda data: None,
-        tool_use_id="toolu_1",
+        prepare("echo begun; echo $$ > pid; sleep 1000", root, "toolu_1"), lambda data: None
     )
     await until(lambda: (root / "pid").exists() and bool((root / "pid").read_text()))
     pid = int((root / "pid").read_text())
@@ -152,13 +143,7 @@ async def test_another_engine_takes_a_session_over_and_learns_what_became_of_a_c
 async def test_a_command_that_ended_while_its_engine_was_gone_is_known_to_the_next(tmp_path: Path, root: Path) -> None:
     server = ServerThread(root, tmp_path / "state", grace_seconds=60)
     first = server.connect(session="s")
-    await first.processes.start(
-        shell("echo all done; exit 7"),
-        cwd=str(root),
-        environment=ENVIRONMENT,
-        take=lambda data: None,
-        tool_use_id="toolu_1",
-    )
+    await first.processes.start(prepare("echo all done; exit 7", root, "toolu_1"), lambda data: None)
     first.close()
     await until(lambda: server.has_ended("s"))
     second = await asyncio.to_thread(lambda: server.connect(session="s"))
@@ -171,9 +156,7 @@ async def test_a_command_that_ended_while_its_engine_was_gone_is_known_to_the_ne
 async def test_after_the_grace_period_a_command_is_ended(tmp_path: Path, root: Path) -> None:
     server = ServerThread(root, tmp_path / "state", grace_seconds=0.2)
     remote = server.connect()
-    await remote.processes.start(
-        shell("echo $$ > pid; sleep 1000"), cwd=str(root), environment=ENVIRONMENT, take=lambda data: None
-    )
+    await remote.processes.start(prepare("echo $$ > pid; sleep 1000", root), lambda data: None)
     await until(lambda: (root / "pid").exists() and bool((root / "pid").read_text()))
     remote.close()
     await until(lambda: not is_running(int((root / "pid").read_text())))

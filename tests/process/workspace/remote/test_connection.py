@@ -9,6 +9,7 @@ import random
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,9 +17,10 @@ import pytest
 from parley.compose.workspace.server import serve_workspace
 from parley.errors import ToolError, UsageError
 from parley.workspace.base import Scope
+from parley.workspace.process.processes import PreparedCommand
 from parley.workspace.remote import wire
 from parley.workspace.remote.address import WorkspaceAddress
-from parley.workspace.remote.calls import FindFacts, ReadFile, RequestBody, StartCommand
+from parley.workspace.remote.calls import Call, RequestBody, find_facts, read_file, start_command
 from parley.workspace.remote.client import connect_workspace
 from parley.workspace.remote.link import LinkSettings, WorkspaceUnavailable
 from parley.workspace.remote.wire import Greeting
@@ -32,8 +34,8 @@ def greeting(**fields: object) -> Greeting:
     return Greeting(**{**usual, **fields})  # type: ignore[arg-type]
 
 
-async def open_channel(server: ServerThread) -> wire.Channel:
-    return wire.Channel(*await asyncio.open_unix_connection(str(server.socket)))
+async def open_channel(server: ServerThread) -> wire.WorkspaceChannel:
+    return wire.WorkspaceChannel(*await asyncio.open_unix_connection(str(server.socket)))
 
 
 def test_a_wrong_token_is_refused_and_the_token_is_never_sent(server: ServerThread) -> None:
@@ -46,7 +48,7 @@ async def test_a_proof_for_another_session_is_no_proof(server: ServerThread) -> 
     asked = greeting(session="mine")
     await wire.send_hello(channel, asked)
     challenge = await wire.receive_hello(channel)
-    assert isinstance(challenge, wire.Challenge)
+    assert isinstance(challenge, wire.ServerChallenge)
     stolen = wire.prove(TOKEN, "client", greeting(session="yours"), challenge.nonce)
     await wire.send_hello(channel, wire.Proof(proof=stolen))
     answer = await wire.receive_hello(channel)
@@ -56,9 +58,9 @@ async def test_a_proof_for_another_session_is_no_proof(server: ServerThread) -> 
 
 def test_a_server_without_the_token_is_not_trusted(tmp_path: Path, root: Path) -> None:
     async def impostor(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        channel = wire.Channel(reader, writer)
+        channel = wire.WorkspaceChannel(reader, writer)
         await wire.receive_hello(channel)
-        await wire.send_hello(channel, wire.Challenge(version=1, nonce=b"x"))
+        await wire.send_hello(channel, wire.ServerChallenge(version=1, nonce=b"x"))
         await wire.receive_hello(channel)
         welcome = wire.Welcome(
             proof=b"guess",
@@ -118,8 +120,9 @@ def test_no_scope_reaches_outside_the_root(server: ServerThread, root: Path, tmp
 
 async def test_a_command_outside_the_root_is_refused(server: ServerThread) -> None:
     remote = server.connect()
+    true = PreparedCommand(argv=["/bin/true"], cwd="/", environment={})
     with pytest.raises(ToolError, match="outside the workspace"):
-        await remote.processes.start(["/bin/true"], cwd="/", environment={}, take=lambda data: None)
+        await remote.processes.start(true, lambda data: None)
 
 
 def test_a_server_that_is_not_there_is_named(tmp_path: Path, server: ServerThread) -> None:
@@ -179,7 +182,7 @@ def test_strangers_who_send_nonsense_do_not_disturb_a_session(server: ServerThre
     assert remote.files.read(str(root / "a"), ANYWHERE).data == b"a"
 
 
-async def greet_as(server: ServerThread, session: str) -> wire.Channel:
+async def greet_as(server: ServerThread, session: str) -> wire.WorkspaceChannel:
     channel = await open_channel(server)
     await wire.greet(channel, greeting(session=session, engine=session), TOKEN)
     return channel
@@ -188,7 +191,7 @@ async def greet_as(server: ServerThread, session: str) -> wire.Channel:
 async def test_an_engine_that_sends_nonsense_loses_only_its_own_connection(server: ServerThread, root: Path) -> None:
     (root / "a").write_text("a")
     remote = server.connect()
-    good = wire.encode_body(RequestBody([], FindFacts(facts=[("readlink", "/a", 0)])))
+    good = wire.encode_body(RequestBody([], find_facts([("readlink", "/a", 0)]).message))
     for seed in range(300):
         rng = random.Random(seed)
         channel = await greet_as(server, f"bad-{seed % 7}")
@@ -207,18 +210,18 @@ async def test_an_engine_that_sends_nonsense_loses_only_its_own_connection(serve
 @pytest.mark.parametrize(
     "call",
     [
-        FindFacts(facts=[("no such fact", "/", 0)]),
-        ReadFile(path="relative", scope=ANYWHERE),
-        ReadFile(path="/a\0b", scope=ANYWHERE),
-        StartCommand(command=1, argv=[], cwd=b"/", environment={}),
-        StartCommand(command=1, argv=[b"a\0b"], cwd=b"", environment={"a=b": b"\0"}),
+        find_facts([("no such fact", "/", 0)]),
+        read_file("relative", ANYWHERE),
+        read_file("/a\0b", ANYWHERE),
+        start_command(1, [], b"/", {}),
+        start_command(1, [b"a\0b"], b"", {"a=b": b"\0"}),
     ],
 )
-def test_a_call_that_no_engine_makes_gets_an_error_as_its_answer(server: ServerThread, call: object) -> None:
+def test_a_call_that_no_engine_makes_gets_an_error_as_its_answer(server: ServerThread, call: Call[Any]) -> None:
     remote = server.connect()
     with pytest.raises((ToolError, OSError)):
-        remote.link.call(call)  # type: ignore[arg-type]
-    assert remote.link.call(FindFacts(facts=[("exists", "/", 0)])) == [True]
+        remote.link.call(call)
+    assert remote.link.call(find_facts([("exists", "/", 0)])) == [True]
 
 
 def test_own_files_are_only_in_the_folder_of_the_session(server: ServerThread, root: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as some
 
 from parley.workspace.globs import PathGlob
 from parley.workspace.search import walk as module
-from parley.workspace.search.walk import ALL_FILES, Newest, Walk, WalkFilter, newest
+from parley.workspace.search.walk import ALL_FILES, Walk, WalkFilter, newest
 
 RG = str(Path(sys.executable).parent / "rg")
 
@@ -172,7 +172,7 @@ def test_the_newest_come_first_and_all_are_counted(tmp_path: Path) -> None:
     for name, age in {"old": 1, "new": 3, "same": 3, "sub/newest": 4}.items():
         os.utime(tmp_path / name, (age, age))
     with walking(tmp_path) as walk:
-        assert newest(walk, 3, lambda path, is_link: True) == Newest(["sub/newest", "new", "same"], 4)
+        assert newest(walk, 3, lambda path, is_link: True) == (["sub/newest", "new", "same"], 4)
 
 
 def test_only_files_and_links_are_offered_and_only_wanted_ones_count(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_only_files_and_links_are_offered_and_only_wanted_ones_count(tmp_path: P
         return path != "b"
 
     with walking(tmp_path) as walk:
-        assert newest(walk, 10, wanted).total == 2
+        assert newest(walk, 10, wanted)[1] == 2
     assert sorted(asked) == [("a", False), ("b", False), ("link", True)]
 
 

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from parley.cluster.base import ClusterError, Fenced, LeaseLost, Log, SessionKey
-from parley.cluster.local import open_local
+from parley.cluster.base import ClusterError, Fenced, LeaseLost, LogKey
 from parley.cluster.session_log.batches import BatchReader
 from parley.cluster.session_log.writer import SessionWriter, WriterSetup
 from parley.gateway.session_log.records import AnyRecord, CommandRecord, LineRecord, OwnerRecord
+from parley.stores.numbered_log import NumberedLog
+from tests.helpers.local_cluster import open_local
 
-KEY = SessionKey("", "s")
+KEY = LogKey("", "s")
 OWNER = OwnerRecord(host="one", epoch=1)
 
 
 class SlowLog:
     """A log whose appends wait, or fail, as a test wants."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: NumberedLog) -> None:
         self._log = log
         self.max_message_bytes = log.max_message_bytes
         self.gate = asyncio.Event()
@@ -34,7 +35,7 @@ class SlowLog:
             self._called.clear()
             await self._called.wait()
 
-    async def append(self, key: SessionKey, data: bytes, *, expected: int, message_id: str) -> int:
+    async def append(self, key: LogKey, data: bytes, *, expected: int, message_id: str) -> int:
         self.calls.append(message_id)
         self._called.set()
         await self.gate.wait()

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from parley.engine.accounting.ledger import Ledger, SpendingLimits, Spent, check_budget, find_warnings
+from parley.engine.context.models import ModelPool, ModelSelection
 from parley.engine.session.identity import SessionIdentity
-from parley.engine.side.query import QueryModels, SideQuery
+from parley.engine.side.query import SideQuery
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef, Prices
@@ -179,8 +180,8 @@ async def test_errands_side_by_side_overshoot_a_budget_by_one_call_at_most(
 ) -> None:
     model, choice = Costly(), ModelRef("scripted", "x")
 
-    models = QueryModels(open=lambda chosen: model, current=lambda: choice, small=choice)
-    errand = SideQuery(models, Ledger(Prices(), budget), lambda: 0.0, SessionIdentity("s"))
+    models, ledger = ModelPool(lambda chosen: model), Ledger(Prices(), budget)
+    errand = SideQuery(models, ModelSelection(choice), choice, ledger, SessionIdentity("s"))
     found = await asyncio.gather(*[errand.ask_small("Well?") for _ in range(6)], return_exceptions=True)
     assert (model.calls, model.most_open) == (calls, at_once)
     assert [str(problem) for problem in found if isinstance(problem, ModelError)] == [

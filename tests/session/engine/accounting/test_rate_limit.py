@@ -12,6 +12,8 @@ from tests.helpers.session import Json, SessionHarness
 PREFIX = "anthropic-ratelimit-unified-"
 EVENTS = (
     b'data: {"type":"message_start","message":{"id":"msg_%d","model":"m","usage":{"output_tokens":1}}}\n\n'
+    b'data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"Hi."}}\n\n'
+    b'data: {"type":"content_block_stop","index":0}\n\n'
     b'data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}\n\n'
     b'data: {"type":"message_stop"}\n\n'
 )
@@ -38,8 +40,17 @@ def answer(number: int, status: str) -> Answer:
 async def test_the_state_of_the_quota_is_reported_after_the_answer_and_again_when_it_changes(tmp_path: Path) -> None:
     lines = await told(tmp_path, answer(1, "allowed"), answer(2, "allowed"), answer(3, "allowed_warning"))
 
-    assert [line["type"] for line in lines] == ["rate_limit_event", "result", "result", "rate_limit_event", "result"]
-    assert lines[0]["rate_limit_info"] == {"status": "allowed", "resetsAt": 1900000000, "isUsingOverage": False}
+    assert [line["type"] for line in lines] == [
+        "assistant",
+        "rate_limit_event",
+        "result",
+        "assistant",
+        "result",
+        "assistant",
+        "rate_limit_event",
+        "result",
+    ]
+    assert lines[1]["rate_limit_info"] == {"status": "allowed", "resetsAt": 1900000000, "isUsingOverage": False}
 
 
 async def test_a_quota_that_is_used_up_is_reported_before_the_failure(tmp_path: Path) -> None:
@@ -58,4 +69,6 @@ async def test_a_quota_that_is_used_up_is_reported_before_the_failure(tmp_path: 
     ],
 )
 async def test_a_client_without_support_or_quota_receives_nothing(tmp_path: Path, environment: dict[str, str]) -> None:
-    assert [line["type"] for line in await told(tmp_path, answer(1, "allowed"), **environment)] == ["result"]
+    lines = await told(tmp_path, answer(1, "allowed"), **environment)
+
+    assert [line["type"] for line in lines] == ["assistant", "result"]

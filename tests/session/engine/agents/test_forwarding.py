@@ -6,6 +6,7 @@ from pathlib import Path
 
 from parley.engine.agents.progress import SubagentForwarder
 from parley.engine.agents.task import AgentLaunch, AgentTask
+from parley.engine.session.parts import ClientDeclarations
 from parley.engine.tasks.manager import TaskInfo
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete
@@ -27,7 +28,7 @@ async def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_session
 
     async with SessionHarness(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as harness:
         task = make_task(harness)
-        voice = SubagentForwarder(told.append, task, forwards_text=lambda: True, new_uuid=lambda: "u1")
+        voice = SubagentForwarder(told.append, task, ClientDeclarations(forwards_text=True), lambda: "u1")
         voice.forward(AnswerComplete(message_id="m1"))
         voice.forward(Status(status="requesting"))
         task.record.close()
@@ -41,7 +42,7 @@ async def test_the_progress_of_an_agents_call_names_the_agent(tmp_path: Path) ->
 
     async with SessionHarness(tmp_path, "[[turn]]\ntext = 'Hello.'\n") as harness:
         task = make_task(harness)
-        SubagentForwarder(told.append, task, forwards_text=lambda: True, new_uuid=lambda: "u1").forward(progress)
+        SubagentForwarder(told.append, task, ClientDeclarations(forwards_text=True), lambda: "u1").forward(progress)
         task.record.close()
 
     (line,) = told

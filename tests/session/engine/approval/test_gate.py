@@ -625,13 +625,13 @@ def test_root_may_bypass_permissions_only_in_a_sandbox(
 
     if refused:
         with pytest.raises(UsageError, match="root"):
-            composer.make_config(print)
+            composer.make_config()
     else:
-        assert composer.make_config(print).permissions.mode == "bypassPermissions"
+        assert composer.make_config().permissions.mode == "bypassPermissions"
 
 
 def test_root_outside_of_a_sandbox_cannot_go_into_bypass_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     options = CliOptions(model="offline", allow_skip_permissions=True)
 
-    assert Composer(options, {"HOME": str(tmp_path)}, str(tmp_path)).make_config(print).permissions.may_bypass is False
+    assert Composer(options, {"HOME": str(tmp_path)}, str(tmp_path)).make_config().permissions.may_bypass is False

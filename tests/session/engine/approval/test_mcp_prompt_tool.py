@@ -151,7 +151,7 @@ def test_only_a_tool_of_a_server_may_answer(tmp_path: Path, name: str) -> None:
         CliOptions(model="offline", permission_prompt_tool=name), {"HOME": str(tmp_path)}, str(tmp_path)
     )
     with pytest.raises(UsageError, match="must be stdio or mcp__SERVER__TOOL"):
-        composer.make_config(print)
+        composer.make_config()
 
 
 @pytest.mark.parametrize(("word", "made", "denied"), [("yes", True, 0), ("no", False, 1)])

@@ -227,3 +227,59 @@ async def test_clear_begins_again_and_so_do_the_bill_and_a_resumed_session(tmp_p
     assert [message["content"][0]["text"] for message in before] == ["second", "two"]
     async with SessionHarness(tmp_path, says("three"), resume=harness.session.id) as again:
         assert sent(again) == before
+
+
+async def test_after_a_compaction_the_model_is_reminded_of_its_work_list(tmp_path: Path) -> None:
+    todos = "[{ content = 'Paint', status = 'pending', activeForm = 'Painting' }]"
+    script = f"[[turn]]\ntools = [{{ name = 'TodoWrite', input = {{ todos = {todos} }} }}]\n" + says(
+        "one", "two", "Sum."
+    )
+    async with SessionHarness(tmp_path, script, permission_mode="bypassPermissions") as harness:
+        await prompted(harness, "first", "second", "/compact")
+        last = sent(harness)[-1]["content"][-1]["text"]
+    assert last == "<session-note>The work list:\n- [pending] Paint</session-note>"
+
+
+# Room without a summary.
+
+
+def reads(*paths: Path) -> str:
+    return "".join(f"[[turn]]\ntools = [{{ name = 'Read', input = {{ file_path = '{path}' }} }}]\n" for path in paths)
+
+
+async def test_old_results_are_removed_before_anything_is_summarized_and_a_resume_sends_the_same(
+    tmp_path: Path,
+) -> None:
+    paths = [tmp_path / f"{number}.txt" for number in range(4)]
+    for path in paths:
+        path.write_text(f"{path.name}\n" + ("word " * 15 + "\n") * 500)
+    options: Json = {"autocompact": "50000", "permission_mode": "bypassPermissions"}
+    async with SessionHarness(tmp_path, reads(*paths) + says("done"), **options) as harness:
+        result = await prompted(harness, "Read them")
+        told = [line["content"] for line in harness.messages("system") if line["subtype"] == "informational"]
+        before = harness.session.conversation.build_request()
+        texts = [result_text(message) for message in sent(harness)[2::2]]
+    assert result["result"] == "done"
+    assert notices(harness) == []
+    assert [text.startswith("[This result was removed") for text in texts] == [True, True, True, False]
+    assert told == ["To make room, 3 old tool results were removed from what the model sees."]
+    async with SessionHarness(tmp_path, says("more"), resume=harness.session.id, **options) as again:
+        assert again.session.conversation.build_request() == before
+
+
+def result_text(message: Json) -> str:
+    return "".join(str(block["content"]) for block in message["content"] if block["type"] == "tool_result")
+
+
+async def test_an_unchanged_file_is_referred_to_as_long_as_the_model_can_see_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("word " * 200)
+    script = reads(path) * 2 + says("one") + reads(path) + says("two", "Sum.") + reads(path) + says("three")
+    async with SessionHarness(tmp_path, script, permission_mode="bypassPermissions") as harness:
+        await prompted(harness, "Read it twice")
+        path.write_text("other " * 200)
+        await prompted(harness, "It has changed", "/compact", "And now?")
+        entries = harness.session.journal.log.entries()
+        lines = [entry.message for entry in entries if entry.kind == "user"]
+    results = [line["tool_use_result"]["type"] for line in lines if isinstance(line.get("tool_use_result"), dict)]
+    assert results == ["text", "file_unchanged", "text", "text"]

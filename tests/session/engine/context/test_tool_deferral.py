@@ -73,7 +73,8 @@ async def test_names_are_told_once_and_found_tools_stay(tmp_path: Path) -> None:
     _, [first, second, third] = await ask_server(tmp_path, [SEARCH, DONE, DONE], talk)
     [notice] = notices(first)
     assert "prefix mcp__many__: create_invoice_0, read_invoice_1," in notice
-    assert "WebFetch" in notice
+    assert "WebFetch" in first["tools"][-1]["description"]
+    assert "WebFetch" not in notice
     assert not has_mcp(first)
     assert marked(second) == marked(third) == [FIRST]
     assert notices(third) == [notice]
@@ -279,3 +280,33 @@ async def test_a_search_waits_for_servers_that_are_still_connecting(tmp_path: Pa
     turns = script([("ToolSearch", {"query": "numbers"})], "Done.")
     harness = await with_late_server(tmp_path, turns, plain=own("plain.py", "well"))
     assert results(harness) == [[{"type": "tool_reference", "tool_name": "mcp__late__add"}]]
+
+
+@pytest.mark.parametrize("on_own_api", [True, False])
+async def test_rare_tools_are_deferred_without_any_server_and_the_client_is_told_of_all(
+    on_own_api: bool, tmp_path: Path
+) -> None:
+    environment = ON if on_own_api else {}
+    harness, [first, second] = await ask_server(
+        tmp_path,
+        [calling(("ToolSearch", {"query": "select:WebFetch"})), DONE],
+        environment=environment,
+        mcp_config=(),
+        permission_prompt_tool="stdio",
+    )
+    init = next(line for line in harness.lines if line.get("subtype") == "init")
+    assert {"WebFetch", "ExitPlanMode", "Read", "ToolSearch"} <= set(init["tools"])
+    assert names(first) == ["Agent", "Bash", "Edit", "Grep", "Read", "Write", "ToolSearch"]
+    assert "ExitPlanMode" in first["tools"][-1]["description"]
+    assert notices(first) == []
+    assert marked(second) == (["WebFetch"] if on_own_api else [])
+
+
+@pytest.mark.parametrize(
+    "options", [{"model": "openai:some-model"}, {"model": "sonnet", "tools": ("Read", "WebFetch")}]
+)
+async def test_nothing_is_deferred_for_other_models_and_in_a_chosen_set(options: Json, tmp_path: Path) -> None:
+    harness = SessionHarness(tmp_path, "", **options)
+    async with harness:
+        conversation = harness.session.conversation
+        assert "WebFetch" in [schema["name"] for schema in conversation.tool_schemas()]

@@ -64,7 +64,7 @@ async def test_the_context_report_has_the_sections_of_the_prompt(tmp_path: Path)
 
     sections = usage["systemPromptSections"]
     prompt = next(row for row in usage["categories"] if row["id"] == "system_prompt")
-    assert [section["name"] for section in sections] == ["Instructions", "Environment", "Appended"]
+    assert [section["name"] for section in sections] == ["Instructions", "Appended", "Environment"]
     assert sum(section["tokens"] for section in sections) == pytest.approx(prompt["tokens"], abs=5)
     # The recorded prompt is the one that is sent, and has no section of the new one.
     assert [section["name"] for section in later["systemPromptSections"]] == ["Appended"]

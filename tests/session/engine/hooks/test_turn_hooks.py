@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.hooks import turn_hooks
+from parley.engine.hooks.base import SessionEvents
 from parley.engine.session.config import LINE_CAP_BYTES
 from tests.helpers.hooks import (
     SILENCE,
@@ -293,9 +294,9 @@ async def test_without_hooks_nothing_of_them_is_there(tmp_path: Path) -> None:
             await register(harness, None)
             harness.prompt("go")
             await harness.receive("result")
-            live = harness.session.hooks.dispatcher
+            live = type(harness.session.hooks.events)
         assert (live, texts(harness.messages("assistant")), questions(harness), results(harness)) == (
-            None,
+            SessionEvents,
             ["One."],
             [],
             [],

@@ -478,7 +478,7 @@ def test_a_configuration_on_the_command_line_must_be_readable(tmp_path: Path, gi
     composer = Composer(CliOptions(mcp_config=(given,), model="offline"), {"HOME": str(tmp_path)}, str(tmp_path))
 
     with pytest.raises(UsageError, match=reason):
-        composer.make_config(lambda warning: None)
+        composer.make_config()
 
 
 @pytest.mark.parametrize(

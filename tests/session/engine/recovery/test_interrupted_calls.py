@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.recovery import interrupted_calls
+from parley.engine.recovery import recover
 from parley.stores.base import Entry
 from parley.workspace.base import Scope
 from tests.helpers.session import Json, SessionHarness
@@ -17,23 +17,21 @@ BYPASS = {"permission_mode": "bypassPermissions"}
 @pytest.mark.parametrize(
     ("tool", "allowed", "reads_only", "changes", "text"),
     [
-        ("Bash", False, False, None, interrupted_calls.NOT_RUN),
-        ("Write", False, False, ["/f"], interrupted_calls.NOT_RUN),
-        ("Read", True, True, None, interrupted_calls.READ_ONLY),
-        ("Bash", True, False, [], interrupted_calls.UNKNOWN),
-        ("mcp__s__t", True, False, [], interrupted_calls.UNKNOWN),
-        ("Write", True, False, None, interrupted_calls.UNKNOWN),
-        ("Write", True, False, [], interrupted_calls.NOT_DONE),
-        ("Edit", True, False, ["/f"], interrupted_calls.DONE.format(paths="/f")),
+        ("Bash", False, False, None, recover.NOT_RUN),
+        ("Write", False, False, ["/f"], recover.NOT_RUN),
+        ("Read", True, True, None, recover.READ_ONLY),
+        ("Bash", True, False, [], recover.UNKNOWN),
+        ("mcp__s__t", True, False, [], recover.UNKNOWN),
+        ("Write", True, False, None, recover.UNKNOWN),
+        ("Write", True, False, [], recover.NOT_DONE),
+        ("Edit", True, False, ["/f"], recover.DONE.format(paths="/f")),
     ],
 )
 def test_only_what_is_certain_is_reported(
     tool: str, allowed: bool, reads_only: bool, changes: list[str] | None, text: str
 ) -> None:
     assert (
-        interrupted_calls.outcome_text(
-            tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes
-        )
+        recover.outcome_text(tool, recorded=True, allowed=allowed, reads_only=reads_only, changes=lambda: changes)
         == text
     )
 
@@ -41,13 +39,13 @@ def test_only_what_is_certain_is_reported(
 @pytest.mark.parametrize(
     ("tool", "reads_only", "text"),
     [
-        ("Bash", False, interrupted_calls.UNKNOWN),
-        ("Write", False, interrupted_calls.UNKNOWN),
-        ("Read", True, interrupted_calls.READ_ONLY),
+        ("Bash", False, recover.UNKNOWN),
+        ("Write", False, recover.UNKNOWN),
+        ("Read", True, recover.READ_ONLY),
     ],
 )
 def test_of_a_call_of_another_engine_only_its_kind_is_certain(tool: str, reads_only: bool, text: str) -> None:
-    told = interrupted_calls.outcome_text(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
+    told = recover.outcome_text(tool, recorded=False, allowed=False, reads_only=reads_only, changes=list)
     assert told == text
 
 
@@ -90,13 +88,13 @@ async def result_after_resume(folder: Path, session_id: str) -> Json:
 async def test_a_call_that_was_never_allowed_did_not_run(tmp_path: Path) -> None:
     session_id = await left_behind(tmp_path, call("Bash", command="touch made"), at="assistant")
 
-    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.NOT_RUN
+    assert (await result_after_resume(tmp_path, session_id))["content"] == recover.NOT_RUN
 
 
 async def test_the_outcome_of_an_interrupted_command_is_unknown(tmp_path: Path) -> None:
     session_id = await left_behind(tmp_path, call("Bash", command="touch made"), at="permission")
 
-    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.UNKNOWN
+    assert (await result_after_resume(tmp_path, session_id))["content"] == recover.UNKNOWN
 
 
 async def test_a_file_that_was_written_is_known_to_be_written(tmp_path: Path) -> None:
@@ -104,7 +102,7 @@ async def test_a_file_that_was_written_is_known_to_be_written(tmp_path: Path) ->
     session_id = await left_behind(tmp_path, call("Write", file_path=str(made), content="x"), at="permission")
 
     assert made.read_text() == "x"
-    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.DONE.format(paths=made)
+    assert (await result_after_resume(tmp_path, session_id))["content"] == recover.DONE.format(paths=made)
 
 
 async def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) -> None:
@@ -112,7 +110,7 @@ async def test_a_file_that_was_not_written_is_known_not_to_be(tmp_path: Path) ->
     script = call("Write", file_path=str(tmp_path / "folder"), content="x")
     session_id = await left_behind(tmp_path, script, at="permission")
 
-    assert (await result_after_resume(tmp_path, session_id))["content"] == interrupted_calls.NOT_DONE
+    assert (await result_after_resume(tmp_path, session_id))["content"] == recover.NOT_DONE
 
 
 async def test_changes_are_noted_under_the_call_that_made_them(tmp_path: Path) -> None:

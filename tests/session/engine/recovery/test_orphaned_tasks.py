@@ -6,7 +6,8 @@ import json
 from itertools import count
 from pathlib import Path
 
-from parley.engine.recovery.orphaned_tasks import LOST, OrphanedTasks, TaskLog
+from parley.engine.clock import Clock
+from parley.engine.recovery.recover import TASK_LOST, Leftovers, report_tasks
 from parley.engine.tasks.delivery import PendingNotifications
 from parley.protocol.base import Message, to_builtins
 from parley.stores.base import Entry
@@ -15,33 +16,23 @@ from tests.helpers.session import Json, SessionHarness
 BEGUN: Json = {"task_id": "b1", "run_id": "r1", "description": "A job", "status": "running", "output_file": "/o"}
 
 
-def book(*messages: tuple[str, Json]) -> TaskLog:
-    made = TaskLog()
-    for seq, (kind, message) in enumerate(messages):
-        made.apply(Entry(seq=seq, kind=kind, at="", message=message))
-    return made
-
-
-async def reported(made: TaskLog, *, is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
+async def reported(*messages: tuple[str, Json], is_read: bool = True) -> tuple[list[str], list[Json], list[Json]]:
     """The words for the model, the lines for the host, and what was put on record."""
     notes: list[Json] = []
     told: list[Message] = []
     ids = (f"u{number}" for number in count(1))
-
-    def note(kind: str, record: Json) -> None:
-        notes.append(record)
-        made.apply(Entry(seq=0, kind=kind, at="", message=record))
+    found = Leftovers()
+    for seq, (kind, message) in enumerate(messages):
+        found.apply(Entry(seq=seq, kind=kind, at="", message=message))
 
     async def reached() -> bool:
         return is_read
 
-    async def report() -> list[str]:
-        owed = PendingNotifications(note, told.append, reached)
-        news = OrphanedTasks(made).unread_texts(lambda book: book.report(owed, lambda: 1.0, lambda: next(ids)))
-        await owed.close()
-        return news
-
-    return await report(), [to_builtins(line) for line in told], notes
+    clock = Clock(new_uuid=lambda: next(ids), seconds=lambda: 1.0)
+    owed = PendingNotifications(lambda kind, record: notes.append(record), told.append, reached)
+    news = report_tasks(found.to_recovery(), clock, owed)
+    await owed.close()
+    return news, [to_builtins(line) for line in told], notes
 
 
 def heard(*texts: str) -> tuple[str, Json]:
@@ -49,7 +40,7 @@ def heard(*texts: str) -> tuple[str, Json]:
 
 
 async def test_a_task_that_never_ended_was_lost() -> None:
-    news, told, notes = await reported(book(("task", BEGUN)))
+    news, told, notes = await reported(("task", BEGUN))
 
     assert "was lost" in news[0]
     assert [line["subtype"] for line in told] == ["task_updated", "task_notification"]
@@ -58,47 +49,45 @@ async def test_a_task_that_never_ended_was_lost() -> None:
 
 
 async def test_an_agent_that_was_lost_can_continue() -> None:
-    [words], _, _ = await reported(book(("task", {**BEGUN, "task_type": "local_agent"})))
+    [words], _, _ = await reported(("task", {**BEGUN, "task_type": "local_agent"}))
     assert "SendMessage to b1 resumes it." in words
 
 
 async def test_news_that_had_no_turn_are_reported_later_and_those_that_had_one_are_not() -> None:
     end = {"task_id": "b1", "status": "completed", "notice": "n1", "text": "It is done."}
 
-    assert (await reported(book(("task", BEGUN), ("task", end))))[0] == ["It is done."]
-    assert (await reported(book(("task", BEGUN), ("task", end), ("user", {"uuid": "n1"}))))[0] == []
-    assert (await reported(book(("task", BEGUN), ("task", end), heard("Hello.", "It is done."))))[0] == []
-    assert (await reported(book(("task", BEGUN), ("task", end), ("task", {**end, "notice": None, "known": ["n1"]}))))[
-        0
-    ] == []
+    assert (await reported(("task", BEGUN), ("task", end)))[0] == ["It is done."]
+    assert (await reported(("task", BEGUN), ("task", end), ("user", {"uuid": "n1"})))[0] == []
+    assert (await reported(("task", BEGUN), ("task", end), heard("Hello.", "It is done.")))[0] == []
+    assert (await reported(("task", BEGUN), ("task", end), ("task", {**end, "notice": None, "known": ["n1"]})))[0] == []
 
 
 async def test_a_notification_goes_to_the_host_once_and_to_the_model_until_it_knows() -> None:
-    [words], _, notes = await reported(book(("task", BEGUN)))
+    [words], _, notes = await reported(("task", BEGUN))
     later = [("task", BEGUN), *(("task", note) for note in notes)]
 
-    assert await reported(book(*later)) == ([words], [], [])
-    assert await reported(book(*later, heard(words))) == ([], [], [])
+    assert await reported(*later) == ([words], [], [])
+    assert await reported(*later, heard(words)) == ([], [], [])
 
 
 async def test_lines_that_were_never_marked_as_sent_are_sent_again_unchanged() -> None:
-    _, lines, notes = await reported(book(("task", BEGUN)), is_read=False)
+    _, lines, notes = await reported(("task", BEGUN), is_read=False)
     [end] = notes
     words = heard(end["text"])
 
-    assert await reported(book(("task", BEGUN), ("task", end), words)) == (
+    assert await reported(("task", BEGUN), ("task", end), words) == (
         [],
         lines,
         [{"task_id": "b1", "status": "failed", "told": lines[1]["uuid"]}],
     )
     mark = {"task_id": "b1", "status": "failed", "told": lines[1]["uuid"]}
-    assert await reported(book(("task", BEGUN), ("task", end), words, ("task", mark))) == ([], [], [])
+    assert await reported(("task", BEGUN), ("task", end), words, ("task", mark)) == ([], [], [])
 
 
 async def test_a_task_that_began_again_is_open_whatever_was_reported_of_its_first_end() -> None:
-    _, _, [end, mark] = await reported(book(("task", BEGUN)))
-    again = book(("task", BEGUN), ("task", end), ("task", {**BEGUN, "run_id": "r2"}), ("task", mark))
-    assert [line["run_id"] for line in (await reported(again))[1]] == ["r2", "r2"]
+    _, _, [end, mark] = await reported(("task", BEGUN))
+    again = [("task", BEGUN), ("task", end), ("task", {**BEGUN, "run_id": "r2"}), ("task", mark)]
+    assert [line["run_id"] for line in (await reported(*again))[1]] == ["r2", "r2"]
 
 
 async def test_what_ended_in_the_moment_of_a_kill_is_reported_by_the_next_engine(tmp_path: Path) -> None:
@@ -164,7 +153,7 @@ async def test_tasks_of_an_engine_that_died_are_reported_when_the_session_contin
         lost = [line for line in harness.lines if line.get("subtype") == "task_notification"]
         assert [(line["status"], line["reason"]) for line in lost] == [("stopped", "worker_restart")] * expected
         updated = [line["patch"] for line in harness.lines if line.get("subtype") == "task_updated"]
-        assert [(patch["status"], patch["error"]) for patch in updated] == [("killed", LOST)] * expected
+        assert [(patch["status"], patch["error"]) for patch in updated] == [("killed", TASK_LOST)] * expected
 
 
 async def test_news_that_a_hook_kept_from_the_model_come_with_the_next_turn(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from parley._threads import run_in_thread
 from parley.engine.session.config import SessionConfig
 from parley.errors import SessionError, UsageError
 from parley.protocol.options import CliOptions
-from parley.settings.option_values import OptionValues
+from parley.settings.env_vars import OptionValues
 from tests.helpers.session import SessionHarness
 
 SCRIPT = """

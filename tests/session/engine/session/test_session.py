@@ -199,6 +199,11 @@ async def test_a_changed_model_is_announced_and_used(tmp_path: Path) -> None:
         wrong = await harness.request("set_model", model=5)
     assert answer["response"]["response"] == {"model": "offline"}
     assert result["result"] == "Offline now."
+    # The line about the change follows the first turn: before it, nothing was replaced.
+    assert [
+        str(line["message"]["content"]).startswith("<local-command-stdout>Set model to")
+        for line in harness.messages("user")
+    ] == [True]
     assert next(harness.messages("system"))["model"] == "offline"
     assert back["response"]["response"]["model"].startswith("scripted:")
     assert wrong["response"]["subtype"] == "error"
@@ -289,10 +294,10 @@ async def test_replayed_prompts_come_back_with_their_uuid_and_a_known_uuid_is_no
         harness.prompt("go", uuid="11111111-1111-4111-8111-111111111111")
         await harness.receive("result")
         harness.prompt("go again", uuid="11111111-1111-4111-8111-111111111111")
-        harness.prompt("new")
+        harness.prompt([{"type": "text", "text": "new"}])
         await harness.receive("result")
     echoes = [(line["message"]["content"], line["isReplay"]) for line in harness.messages("user")]
-    assert echoes == [("go", True), ("go again", True), ("new", True)]
+    assert echoes == [("go", True), ("go again", True), ([{"type": "text", "text": "new"}], True)]
     states = [line["state"] for line in harness.messages("command_lifecycle")]
     assert states == ["queued", "started", "completed"]
     assert len(list(harness.messages("result"))) == 2

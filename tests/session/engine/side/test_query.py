@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from parley.engine.accounting.ledger import Ledger
+from parley.engine.context.models import ModelPool, ModelSelection
 from parley.engine.session.identity import SessionIdentity
-from parley.engine.side.query import QueryModels, SideQuery
+from parley.engine.side.query import SideQuery
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef, Prices
@@ -112,6 +113,12 @@ async def test_where_it_fails_the_tool_continues_without_it(tmp_path: Path, answ
     assert content.endswith("page text")
 
 
+async def test_thinking_in_the_text_is_no_part_of_the_answer(tmp_path: Path) -> None:
+    harness, _ = await fetched(tmp_path, "text = '<think>Hm.</think>A summary.'")
+
+    assert result_of(harness)["content"] == "A summary."
+
+
 async def test_a_session_that_is_not_on_the_api_asks_its_own_model(tmp_path: Path) -> None:
     async with asyncio.timeout(60), loopback(PAGE) as server:
         script = FETCH.format(url=server.url, answer="text = 'A summary.'", usage=USAGE)
@@ -169,8 +176,8 @@ async def test_an_answer_that_does_not_end_is_not_waited_for_but_booked(breaks_o
     def open_model(choice: ModelRef) -> Model:
         return Mute(breaks_off=breaks_off)
 
-    models = QueryModels(open=open_model, current=lambda: choice, small=choice)
-    errand = SideQuery(models, ledger, lambda: 0.0, SessionIdentity("s"), timeout_seconds=0.2)
+    models = ModelPool(open_model)
+    errand = SideQuery(models, ModelSelection(choice), choice, ledger, SessionIdentity("s"), timeout_seconds=0.2)
     with pytest.raises(ModelError, match=words):
         await errand.ask_small("Hi")
     assert ledger.by_model()["scripted:x"].inputTokens == 7

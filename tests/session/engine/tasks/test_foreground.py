@@ -74,7 +74,7 @@ async def test_the_host_sends_a_command_to_the_background(
     async def scenario(harness: SessionHarness) -> None:
         harness.prompt("go")
         await harness.receive("system", "task_started") if is_told else await harness.receive("assistant")
-        while not harness.session.tasks.move_command_to_background("t1"):
+        while not harness.session.tasks.move_to_background("t1"):
             await harness.request("get_session_cost")  # a turn of the loop: the command is about to start
         first = await harness.receive("result")
         (tmp_path / "go.txt").touch()

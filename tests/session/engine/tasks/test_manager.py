@@ -447,9 +447,7 @@ class Nobody:
 async def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
     harness = SessionHarness(tmp_path, turns, allowed_tools=ALLOWED)
-    setup = Composer(harness.options, harness.environment, str(tmp_path), harness.stamp).make_config(
-        harness.warnings.append
-    )
+    setup = Composer(harness.options, harness.environment, str(tmp_path), harness.stamp).make_config()
     session = Session(setup, Nobody(), ControlDispatcher)
     session.handle(User(message=UserContent(content="Go")))
     running = asyncio.create_task(session.run_turns())

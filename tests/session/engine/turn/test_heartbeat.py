@@ -108,10 +108,13 @@ def composed(folder: Path, **environment: str) -> LaunchContext:
     ("environment", "expected"),
     [
         ({}, Deadlines()),
-        ({"API_TIMEOUT_MS": "1000"}, Deadlines(first_byte_seconds=1, request_seconds=1)),
+        ({"API_TIMEOUT_MS": "1000"}, Deadlines(first_byte_seconds=1, local_first_byte_seconds=1, request_seconds=1)),
         ({"CLAUDE_STREAM_IDLE_TIMEOUT_MS": "2000"}, Deadlines(silence_seconds=2, content_seconds=2)),
         ({"CLAUDE_STREAM_IDLE_TIMEOUT_MS": "900000"}, Deadlines(silence_seconds=900, content_seconds=900)),
-        ({"API_TIMEOUT_MS": "7200000"}, Deadlines(first_byte_seconds=7200, request_seconds=7200)),
+        (
+            {"API_TIMEOUT_MS": "7200000"},
+            Deadlines(first_byte_seconds=7200, local_first_byte_seconds=7200, request_seconds=7200),
+        ),
         ({"API_TIMEOUT_MS": "0"}, Deadlines()),
     ],
 )
@@ -124,7 +127,9 @@ def test_how_long_a_silent_model_is_waited_for_can_be_set(
 def test_a_limit_may_stand_in_the_settings(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text('{"env": {"API_TIMEOUT_MS": "5000"}}')
-    assert make_deadlines(composed(tmp_path)) == Deadlines(first_byte_seconds=5, request_seconds=5)
+    assert make_deadlines(composed(tmp_path)) == Deadlines(
+        first_byte_seconds=5, local_first_byte_seconds=5, request_seconds=5
+    )
 
 
 def test_a_limit_that_is_not_a_number_is_reported(tmp_path: Path) -> None:

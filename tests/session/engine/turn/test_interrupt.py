@@ -13,7 +13,8 @@ import pytest
 
 from parley.engine.session.pump import Pump
 from parley.models.event_synthesis import event_objects, message_json
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import Role
+from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request
 from parley.transports.base import create_pair

@@ -57,7 +57,7 @@ async def test_an_unknown_tool_bad_input_and_unreadable_json_go_to_the_model_and
     tmp_path: Path,
 ) -> None:
     script = (
-        calls(("Fly", {}), ("Bash", {"command": 5}), ("Read", {"path": "x"}))
+        calls(("Fly", {}), ("Bash", {"command": []}), ("Read", {"offset": 1}))
         + '[[turn]]\ntools = [{ name = "Read", id = "t4", input = "{\\"file_path\\": \\"x" }]\n'
         + DONE
     )
@@ -66,7 +66,7 @@ async def test_an_unknown_tool_bad_input_and_unreadable_json_go_to_the_model_and
         result = await harness.receive("result")
     told = results(harness)
     assert all(block["is_error"] for block in told.values())
-    assert "No such tool available: Fly" in told["t1"]["content"]
+    assert "No such tool available: Fly. Available tools: Agent, Bash, " in told["t1"]["content"]
     assert "command" in told["t2"]["content"]
     assert "file_path" in told["t3"]["content"]
     assert "not JSON" in told["t4"]["content"]

@@ -9,8 +9,7 @@ import pytest
 
 from parley.cli.commands.catalog import BY_NAME, COMMANDS, Action, Command, Flag
 from parley.cli.commands.completion import complete
-from parley.cli.commands.help import format_action, format_command
-from parley.cli.commands.man import format_page
+from parley.cli.commands.help import format_action, format_command, format_page
 from parley.cli.commands.subcommand import GivenArgs, find_handler, run_command, run_subcommand, usage_line
 from parley.cli.main import REFUSED, SUBCOMMANDS
 from parley.errors import InvalidArguments, UsageError
@@ -45,7 +44,7 @@ def parse(*argv: str) -> GivenArgs:
 def test_every_subcommand_is_declared_and_every_action_has_a_function() -> None:
     assert BY_NAME.keys() == SUBCOMMANDS
     for command in COMMANDS.values():
-        assert all(callable(find_handler(command.name, action)) for action in command.actions)
+        assert all(callable(find_handler(action)) for action in command.actions.values())
     assert not BY_NAME.keys() & REFUSED.keys()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.cli.main import main
-from parley.inspector.recording import Direction, KeptLine, WireHeader, WireRecorder
+from parley.stores.wire_recording import Direction, KeptLine, WireHeader, WireRecorder
 
 
 def run(capfdbinary: pytest.CaptureFixture[bytes], *words: str) -> tuple[str, str, int]:

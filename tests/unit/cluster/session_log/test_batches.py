@@ -12,11 +12,10 @@ from parley.cluster.session_log.batches import (
     ENVELOPE_BYTES,
     OLDEST_VERSION,
     VERSION,
-    Batch,
+    BatchMessage,
     BatchReader,
     LoadedLog,
-    Message,
-    NewerVersion,
+    RecordBatch,
     decode_snapshot,
     encode_batch,
     encode_snapshot,
@@ -29,11 +28,14 @@ from parley.gateway.session_log.records import (
     EntryRecord,
     LabelRecord,
     LineRecord,
+    NewerVersion,
     OwnerRecord,
     PromptFinishedRecord,
     PromptTakenRecord,
+    SessionState,
+    StateRecord,
+    encode_records,
 )
-from parley.gateway.session_log.state import SessionState
 from parley.stores.base import Entry
 
 OWNER = OwnerRecord(host="one", epoch=3)
@@ -52,8 +54,8 @@ RECORDS: list[AnyRecord] = [
 ]
 
 
-def batch(*records: AnyRecord) -> Batch:
-    return Batch(epoch=3, host="one", records=records)
+def batch(*records: AnyRecord) -> RecordBatch:
+    return RecordBatch(epoch=3, host="one", records=records)
 
 
 def read(messages: list[bytes]) -> list[AnyRecord]:
@@ -89,21 +91,21 @@ def test_a_missing_part_is_damage() -> None:
 
 
 def test_records_of_a_newer_version_are_not_read() -> None:
-    message = msgspec.msgpack.encode(Message(v=VERSION + 1, epoch=1, host="new", data=b""))
+    message = msgspec.msgpack.encode(BatchMessage(v=VERSION + 1, epoch=1, host="new", data=b""))
     with pytest.raises(NewerVersion, match=f"version {VERSION + 1}, this host reads up to version {VERSION}"):
         BatchReader().feed(message)
 
 
 def test_an_unknown_kind_of_record_is_a_newer_version() -> None:
     data = msgspec.msgpack.encode([{"t": "line", "number": 1, "at": 0.0, "data": b""}, {"t": "budget", "usd": 1}])
-    message = msgspec.msgpack.encode(Message(v=VERSION, epoch=1, host="new", data=data))
+    message = msgspec.msgpack.encode(BatchMessage(v=VERSION, epoch=1, host="new", data=data))
     with pytest.raises(NewerVersion, match=r"unknown kinds \(budget\)"):
         BatchReader().feed(message)
 
 
 def test_an_unknown_field_is_ignored() -> None:
     data = msgspec.msgpack.encode([{"t": "command", "id": "c", "reply": b"r", "why": "new"}])
-    message = msgspec.msgpack.encode(Message(v=VERSION, epoch=1, host="new", data=data))
+    message = msgspec.msgpack.encode(BatchMessage(v=VERSION, epoch=1, host="new", data=data))
     assert read([message]) == [CommandRecord(id="c", reply=b"r")]
 
 
@@ -113,7 +115,7 @@ def test_a_message_that_is_none_is_damage() -> None:
 
 
 def test_records_of_an_older_version_are_not_read() -> None:
-    message = msgspec.msgpack.encode(Message(v=OLDEST_VERSION - 1, epoch=1, host="old", data=b""))
+    message = msgspec.msgpack.encode(BatchMessage(v=OLDEST_VERSION - 1, epoch=1, host="old", data=b""))
     with pytest.raises(LogDamaged, match=f"version {OLDEST_VERSION - 1}, which this Parley does not read any more"):
         BatchReader().feed(message)
 
@@ -122,7 +124,8 @@ def test_a_snapshot_has_the_same_state_as_the_records() -> None:
     state, copy = SessionState(), SessionState()
     state.apply_all(RECORDS)
     lines = [record for record in RECORDS if isinstance(record, LineRecord)]
-    copy.apply_all(decode_snapshot(encode_snapshot([*state.records(), *lines])))
+    first = StateRecord(state=msgspec.structs.replace(state, last_line=0, line_bytes=0))
+    copy.apply_all(decode_snapshot(encode_snapshot(encode_records([first, *lines]))))
     assert copy == state
     assert list(state.prompts) == ["p1", "p2"]
     assert list(state.open_prompts) == ["p2"]

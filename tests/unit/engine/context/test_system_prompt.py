@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.context.system_prompt import DEFAULT, Instructions, render, system_blocks
+from parley.engine.context.system_prompt import BOUNDARY, DEFAULT, Instructions, render, system_blocks
 
 FACTS = ("Working directory: /work", "Platform: linux")
 SURROUNDINGS = "Surroundings:\n- Working directory: /work\n- Platform: linux"
@@ -14,12 +14,15 @@ SURROUNDINGS = "Surroundings:\n- Working directory: /work\n- Platform: linux"
     ("instructions", "text"),
     [
         (Instructions(), DEFAULT),
-        (Instructions(environment=FACTS), f"{DEFAULT}\n\n{SURROUNDINGS}"),
-        (Instructions(environment=FACTS, appended="Be brief."), f"{DEFAULT}\n\n{SURROUNDINGS}\n\nBe brief."),
+        (Instructions(environment=FACTS), f"{DEFAULT}\n\n{BOUNDARY}\n\n{SURROUNDINGS}"),
+        (
+            Instructions(environment=FACTS, appended="Be brief."),
+            f"{DEFAULT}\n\nBe brief.\n\n{BOUNDARY}\n\n{SURROUNDINGS}",
+        ),
         (Instructions(appended="Be brief."), f"{DEFAULT}\n\nBe brief."),
         (
             Instructions(environment=FACTS, appended="Be brief.", style="In verse.", memory=lambda: "Use tabs."),
-            f"{DEFAULT}\n\n{SURROUNDINGS}\n\nIn verse.\n\nBe brief.\n\nUse tabs.",
+            f"{DEFAULT}\n\nIn verse.\n\nBe brief.\n\n{BOUNDARY}\n\n{SURROUNDINGS}\n\nUse tabs.",
         ),
         (Instructions(replaced="You are a cat.", style="In verse.", memory=lambda: "Use tabs."), "You are a cat."),
         (Instructions(replaced="You are a cat.", environment=FACTS), "You are a cat."),
@@ -32,8 +35,10 @@ def test_the_text_is_what_was_given_in_its_order(instructions: Instructions, tex
     assert render(instructions) == text
 
 
-def test_a_text_is_one_block_that_may_be_cached() -> None:
-    assert system_blocks("Be brief.") == [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+def test_what_names_the_machine_or_the_folder_is_a_block_of_its_own() -> None:
+    blocks = system_blocks(render(Instructions(environment=FACTS, appended="Be brief.")))
+
+    assert [block["text"] for block in blocks] == [f"{DEFAULT}\n\nBe brief.", SURROUNDINGS]
 
 
 def test_no_text_is_not_a_block() -> None:

@@ -25,15 +25,14 @@ from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.turn.tool_executor import CUT_OFF, InFlightCalls, ToolExecutor, ToolOutcome
-from parley.hooks.base import HookServices
 from parley.permissions.base import Decision, ToolRequest
 from parley.protocol.base import Json, Message, Struct
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.control import ControlRequest
 from parley.protocol.messages.requests import CanUseTool, Request
 from parley.protocol.options import CliOptions
-from parley.stores.base import Entry
-from parley.stores.memory import MemoryLog
+from parley.stores.base import Entry, WrappedLog
+from parley.stores.memory import MemoryStore
 from parley.tools.base import Context, ToolOutput, make_context
 from parley.workspace.base import Scope
 
@@ -80,11 +79,11 @@ class Answering:
         return []
 
 
-class WatchedLog(MemoryLog):
+class WatchedLog(WrappedLog):
     """Reports every decision as it is written."""
 
     def __init__(self, on_decision: Callable[[Json], None]) -> None:
-        super().__init__("s", {}, {})
+        super().__init__(MemoryStore().create("s"))
         self._on_decision = on_decision
 
     def append(self, *entries: Entry) -> None:
@@ -95,10 +94,6 @@ class WatchedLog(MemoryLog):
 
 
 def no_hooks() -> HookDispatcher:
-    raise AssertionError("there are no hooks")
-
-
-def no_services() -> HookServices:
     raise AssertionError("there are no hooks")
 
 
@@ -114,13 +109,13 @@ class Bench:
         self.warnings: list[str] = []
         context, clock = make_context(make_workspace(basis, "s"), str(folder)), Clock()
         warn = self.warnings.append
-        config = Composer(options, environment, str(folder)).make_config(warn)
-        hooks = HookRegistry(config, self.host, no_hooks, no_services, warn)
+        config = Composer(options, environment, str(folder), warn=warn).make_config()
         permissions = PermissionConfig(policy=make_policy(basis, "s"))
         journal = Journal(WatchedLog(self.note), clock, Grants(SessionIdentity("s"), str(folder)))
         outbox = Outbox(SessionIdentity("s"), clock, self.host)
+        hooks = HookRegistry(config, self.host, outbox, no_hooks)
         channel = ApprovalChannel(self.host, outbox, Activity(outbox), PendingApprovals(journal, clock.new_uuid))
-        mode = SessionMode(permissions, None, journal, outbox, warn)
+        mode = SessionMode(permissions, config.settings, journal, outbox, warn)
         self.gate = ApprovalGate(permissions, channel, journal, mode, hooks, warn)
         agent = None if agent_id is None else {"agent_id": agent_id, "agent_type": "general-purpose"}
         self.caller = ToolExecutor({"Speak": self.tool}, self.gate, context, hooks, warn, agent)

@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.gateway.database import open_projections
+from parley.gateway.database import SessionRows, open_projections
 from parley.gateway.index.indexer import Indexer
 from parley.gateway.security.access import Principal
 from parley.gateway.session_log.records import CreatedRecord
-from parley.gateway.session_log.rows import SessionRows
 from parley.gateway.session_log.session_log import SessionLog
 
 ADMIN = Principal.administrator("admin")

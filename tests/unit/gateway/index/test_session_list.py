@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from parley.gateway.index.session_list import SessionEvents
+from parley.gateway.index.session_list import SessionListEvents
 from parley.gateway.security.access import Principal, Scope
 
 
 async def test_of_a_session_that_changes_often_only_the_last_state_waits() -> None:
-    events = SessionEvents()
+    events = SessionListEvents()
     watcher = events.watch(Principal("ann", "acme", frozenset({Scope.VIEW})))
     for _ in range(3):
         events.report_deleted("acme", "one")

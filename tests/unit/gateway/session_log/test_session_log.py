@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.errors import SessionError
-from parley.gateway.session_log.records import DamagedRecords, LineRecord, TitledRecord, UnknownRecords
+from parley.errors import LogDamaged, SessionError
+from parley.gateway.session_log.records import LineRecord, NewerVersion, TitledRecord
 from parley.gateway.session_log.session_log import HEADER, MAGIC, READ_BYTES, SEARCH_BYTES, SessionLog
 
 LINES = st.lists(st.binary(max_size=40).map(lambda data: data.replace(b"\n", b"")), max_size=768)
@@ -88,7 +88,7 @@ def test_other_damage_is_reported_and_left_as_it_is(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(MAGIC) + HEADER.size + 5] ^= 1
     path.write_bytes(data)
-    with pytest.raises(DamagedRecords, match=r"lines is damaged after byte 8; restore it from a copy"):
+    with pytest.raises(LogDamaged, match=r"lines is damaged after byte 8; restore it from a copy"):
         SessionLog(path)
     assert path.read_bytes() == data
 
@@ -102,7 +102,7 @@ def test_what_another_program_or_version_wrote_is_not_touched(tmp_path: Path) ->
     payload = msgspec.msgpack.encode([{"t": "budget", "usd": 1}])
     newer = MAGIC + HEADER.pack(len(payload), crc32(payload), 1) + payload
     path.write_bytes(newer)
-    with pytest.raises(UnknownRecords, match=r"unknown kinds \(budget\)"):
+    with pytest.raises(NewerVersion, match=r"unknown kinds \(budget\)"):
         SessionLog(path)
     assert path.read_bytes() == newer
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from parley.gateway.wire_log import WireLog
-from parley.inspector.recording import Direction
+from parley.stores.wire_recording import Direction
 
 LINE = json.dumps({"type": "x", "text": "y" * 100}).encode() + b"\n"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import CommandLine, is_allowed_by, matches, parse_strict
-from parley.permissions.shell.command_rules import is_exact, is_open_ended
+from parley.permissions.shell.command_rules import is_allowed_by, is_exact, is_open_ended, matches
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from parley.compose.setup.permission_check import PermissionChecker
-from parley.permissions.shell import CommandLine, find_denied, is_allowed_by, is_read_only, is_unresolved, parse_strict
+from parley.permissions.shell.command_rules import is_allowed_by
+from parley.permissions.shell.deny_search import find_denied, is_unresolved
+from parley.permissions.shell.readers import is_read_only
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
 from parley.protocol.options import CliOptions
 from tests.helpers import paths
 

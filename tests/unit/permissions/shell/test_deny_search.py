@@ -7,8 +7,14 @@ import sys
 
 import pytest
 
-from parley.permissions.shell import DenyMatch, find_denied, is_unresolved
-from parley.permissions.shell.deny_search import MAX_CHARACTERS, explain_over_budget, survey_command
+from parley.permissions.shell.deny_search import (
+    MAX_CHARACTERS,
+    DenyMatch,
+    explain_over_budget,
+    find_denied,
+    is_unresolved,
+    survey_command,
+)
 
 
 def test_the_pattern_and_the_part_that_it_speaks_of_are_reported() -> None:

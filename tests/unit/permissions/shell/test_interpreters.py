@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import find_denied, is_unresolved
-from parley.permissions.shell.deny_search import explain_over_budget, may_find_denied
+from parley.permissions.shell.deny_search import explain_over_budget, find_denied, is_unresolved, may_find_denied
 from parley.permissions.shell.interpreters import find_command_positions, find_shell_texts
 
 

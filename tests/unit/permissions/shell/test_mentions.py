@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import (
-    CommandLine,
+from parley.permissions.shell.mentions import (
+    MAX_FOLDERS,
+    MAX_NAMES,
     Mentions,
     find_mentions,
     has_nested_commands,
     is_critical_delete,
-    parse_strict,
 )
-from parley.permissions.shell.mentions import MAX_FOLDERS, MAX_NAMES
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
 
 
 def seen(text: str) -> Mentions:
@@ -41,9 +41,9 @@ def test_files_are_seen_wherever_they_are_read_or_written(
 ) -> None:
     found = seen(text)
 
-    assert (set(reads) <= set(found.reads), found.writes) == (True, writes)
+    assert (set(reads) <= set(found.reads), tuple(found.writes)) == (True, writes)
     if not reads:
-        assert found.reads == ()
+        assert not found.reads
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_every_word_of_an_unknown_program_may_be_a_file(text: str) -> None:
 
 
 def test_words_of_a_known_program_are_files_only_where_it_reads_them() -> None:
-    assert seen("grep a b").words == ()
+    assert not seen("grep a b").words
     assert "/w/a" in seen("find . -name a | xargs cat").words
     assert "/w/a" in seen("while f=a; do cat $f; done").words
 
 
 def test_patterns_are_found_where_nothing_was_proven_about_them() -> None:
-    assert seen("bash -c 'cat a*'").patterns == ("a*",)
+    assert list(seen("bash -c 'cat a*'").patterns) == ["a*"]
     assert set(seen("cat a* b{c,d} $x").patterns) == {"a*", "b{c,d}"}
-    assert seen("cat a*").patterns == ()
+    assert not seen("cat a*").patterns
 
 
 def test_a_search_counts_wherever_it_is_run() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import CommandLine, is_read_only, parse_strict
-from parley.permissions.shell.readers import reads_whole_folders
+from parley.permissions.shell.readers import is_read_only, reads_whole_folders
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
 
 
 def reads_only(text: str, cwd: str = "") -> bool:

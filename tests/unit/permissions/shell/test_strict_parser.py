@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.permissions.shell import CommandLine, Redirect, SimpleCommand, Unclear, parse_strict
-from parley.permissions.shell.strict_parser import only_prints
+from parley.permissions.shell.strict_parser import (
+    CommandLine,
+    Redirect,
+    SimpleCommand,
+    Unclear,
+    only_prints,
+    parse_strict,
+)
 
 
 def commands(text: str) -> tuple[SimpleCommand, ...]:

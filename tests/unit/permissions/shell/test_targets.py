@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from parley.permissions.shell import CommandLine, Targets, find_targets, parse_strict, track_files
-from parley.permissions.shell.targets import MAX_FOLDERS
+from parley.permissions.shell.strict_parser import CommandLine, parse_strict
+from parley.permissions.shell.targets import MAX_FOLDERS, Targets, find_targets, track_files
 from tests.helpers.file_tree import Tree
 
 

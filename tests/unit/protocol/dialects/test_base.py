@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from parley.protocol.base import Message, Refused, decode
-from parley.protocol.connection import Connection, Role
+from parley.protocol.base import Message, Refused, Role, decode
+from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import DialectProfile, Reply
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.dialects import DIALECT_EVENTS, Injected, Queued, SessionOpened, SystemFault

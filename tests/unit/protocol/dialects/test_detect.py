@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley.protocol.dialects.detect import detect
+from parley.protocol.dialects.base import detect
 
 PROMPT = {"type": "user", "message": {"role": "user", "content": "Hello"}}
 

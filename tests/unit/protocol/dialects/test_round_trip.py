@@ -20,9 +20,8 @@ from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.dialects.base import Dialect, DialectContext
 from parley.protocol.dialects.jsonrpc import JsonRpcDialect
 from parley.protocol.dialects.miriad import Miriad
-from parley.protocol.dialects.reading import read_jsonrpc, read_miriad
+from parley.protocol.dialects.reading import from_dialect, read_jsonrpc, read_miriad
 from parley.protocol.dialects.spec001 import Spec001
-from parley.protocol.dialects.tool_names import from_dialect
 from parley.protocol.messages import control
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from parley.protocol.dialects.tool_names import from_dialect, to_dialect
+from parley.protocol.dialects.reading import from_dialect, to_dialect
 
 PAIRS = [
     ("Read", {"file_path": "/a", "offset": 3, "limit": 9}, "read", {"filePath": "/a", "offset": 2, "limit": 9}),

@@ -8,6 +8,7 @@ import pytest
 
 from parley import HookMatcher, Options, Signal
 from parley.protocol.messages.requests import Elicitation, HookCallback
+from parley.sdk.runtime.message_router import MessageRouter
 from parley.sdk.runtime.request_handlers import RequestHandler
 from tests.helpers.sdk import run
 
@@ -15,7 +16,7 @@ from tests.helpers.sdk import run
 def answer_hook(output: Any, event: str = "PreToolUse", *, failures_block: bool = True, **matcher: Any) -> Any:
     """What the engine gets from a hook with this output."""
     hooks: Any = {event: [HookMatcher(hooks=[lambda *asked: output], **matcher)]}
-    handler = RequestHandler(Options(hooks=hooks), {})
+    handler = RequestHandler(Options(hooks=hooks), {}, MessageRouter())
     handler.failures_block = failures_block
     asked = HookCallback(callback_id="hook_0", input={"hook_event_name": event})
     return run("asyncio", handler, asked, Signal())
@@ -90,7 +91,7 @@ def test_the_keys_of_an_unknown_event_are_not_checked() -> None:
     ],
 )
 def test_an_invalid_answer_to_an_elicitation_is_an_error(answer: Any, words: str) -> None:
-    handler = RequestHandler(Options(on_elicitation=lambda asked: answer), {})
+    handler = RequestHandler(Options(on_elicitation=lambda asked: answer), {}, MessageRouter())
 
     with pytest.raises(TypeError, match=words):
         run("asyncio", handler, Elicitation(mcp_server_name="s", message="m"), Signal())

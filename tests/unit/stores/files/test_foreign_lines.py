@@ -13,7 +13,7 @@ from parley.stores.base import Entry
 from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.foreign_lines import find_abandoned, find_problem, is_straight
 from parley.stores.files.store import ClaudeStore
-from parley.stores.session_open import SessionRequest, open_session
+from parley.stores.session_open import WantedSession, open_session
 from tests.helpers.store_conformance import CONVERSATION
 
 SESSION = "11111111-1111-4111-8111-111111111111"
@@ -136,7 +136,7 @@ def test_a_session_of_the_original_continues_on_its_last_branch(tmp_path: Path) 
 
 def test_where_we_cut_the_next_line_follows_the_point_for_other_readers(tmp_path: Path) -> None:
     path = put(tmp_path, line("a", None), line("b", "a", "assistant"), line("c", "b"))
-    log = open_session(SessionRequest(resume=SESSION, at="b"), store(tmp_path), lambda: "new").log
+    log = open_session(WantedSession(resume=SESSION, at="b"), store(tmp_path), lambda: "new").log
     *_, cut = log.entries()
     message = {**line("d", None), "session_id": SESSION, "timestamp": "", "parent_tool_use_id": None}
     log.append(msgspec.structs.replace(cut, seq=cut.seq + 1, kind="user", message=message))

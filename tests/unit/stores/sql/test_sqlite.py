@@ -78,13 +78,13 @@ def test_a_file_that_is_not_a_database_is_reported(tmp_path: Path) -> None:
         store(tmp_path).list()
 
 
-@pytest.mark.parametrize("version", [1, 2, 99])
+@pytest.mark.parametrize("version", [1, 3, 99])
 def test_a_database_of_another_version_is_left_unchanged(tmp_path: Path, version: int) -> None:
     write(store(tmp_path), FIRST, *CONVERSATION)
     spoil(tmp_path, f"UPDATE parley_version SET version = {version}")
     before = (tmp_path / "sessions.db").read_bytes()
 
-    with pytest.raises(SessionError, match=f"schema version {version} of sessions; this Parley reads only version 3"):
+    with pytest.raises(SessionError, match=f"schema version {version} of sessions; this Parley reads only version 4"):
         store(tmp_path).create(SECOND)
     assert (tmp_path / "sessions.db").read_bytes() == before
 
@@ -103,7 +103,7 @@ def test_a_database_is_private_to_its_user(tmp_path: Path) -> None:
 def test_an_entry_that_is_there_is_not_written_over(tmp_path: Path) -> None:
     log = store(tmp_path).create(FIRST)
     log.append(user(0, "first"))
-    with pytest.raises(SessionError, match="UNIQUE"):
+    with pytest.raises(SessionError, match="another message with the id 0"):
         log.append(user(0, "second"))
     log.append(user(1, "third"))
     log.close()
@@ -118,7 +118,7 @@ def spoil(path: Path, statement: str) -> None:
 
 def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, *(user(seq, f"plum {seq}") for seq in range(4)))
-    spoil(tmp_path, "UPDATE parley_entries SET message = replace(message, 'plum 2', 'plan 2')")
+    spoil(tmp_path, "UPDATE parley_messages SET data = CAST(replace(data, 'plum 2', 'plan 2') AS BLOB)")
 
     with pytest.raises(DamagedSession, match=r"damaged at entry 2 in .*sessions\.db"):
         kept(store(tmp_path))
@@ -133,21 +133,29 @@ def test_an_entry_that_was_altered_is_found_and_can_be_put_aside(tmp_path: Path)
     assert (info.messages, info.size_bytes) == (2, mended.kept_bytes)
 
 
+def test_an_entry_whose_sequence_leads_back_is_damage(tmp_path: Path) -> None:
+    write(store(tmp_path), FIRST, *(user(seq, "x") for seq in range(3)))
+    spoil(tmp_path, "UPDATE parley_messages SET sequence = 0 WHERE id = '2'")
+
+    with pytest.raises(DamagedSession, match="damaged at entry 2"):
+        kept(store(tmp_path))
+
+
 def test_a_repaired_session_continues_and_is_deleted_with_what_was_put_aside(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, *(user(seq, "x") for seq in range(3)))
-    spoil(tmp_path, "DELETE FROM parley_entries WHERE seq = 1")
+    spoil(tmp_path, "DELETE FROM parley_messages WHERE id = '1'")
     store(tmp_path).repair(FIRST)
     write(store(tmp_path), FIRST, user(1, "again"))
     assert kept(store(tmp_path)) == [user(0, "x"), user(1, "again")]
 
     store(tmp_path).delete(FIRST)
     with closing(sqlite3.connect(tmp_path / "sessions.db")) as database:
-        assert database.execute("SELECT count(*) FROM parley_entries").fetchone() == (0,)
+        assert database.execute("SELECT count(*) FROM parley_messages").fetchone() == (0,)
 
 
 def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
     write(store(tmp_path), FIRST, user(0, "x"))
-    spoil(tmp_path, "UPDATE parley_entries SET message = 'no json'")
+    spoil(tmp_path, "UPDATE parley_messages SET data = 'no json'")
     store(tmp_path).delete(FIRST)
 
     assert store(tmp_path).list() == []
@@ -190,7 +198,7 @@ def test_a_file_that_is_not_there_and_cannot_be_made_is_reported(
 LOOK = """
 import sqlite3, sys
 database = sqlite3.connect(sys.argv[1])
-print(database.execute("SELECT count(*) FROM parley_entries").fetchone()[0])
+print(database.execute("SELECT count(*) FROM parley_messages").fetchone()[0])
 database.close()
 """
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from parley.terminal.base import Row
-from parley.terminal.interfaces.picker import Picker
+from parley.terminal.interfaces.picker import Picker, Row
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width
 

@@ -35,17 +35,16 @@ class Viewer:
 def test_an_edit_shows_its_diff_and_a_command_the_start_of_its_output() -> None:
     viewer = Viewer()
     viewer.call("1", "Edit", file_path="/a.txt", old_string="a", new_string="b")
-    patch = [{"newStart": 3, "lines": [" same", "-a\x1b[2J", "+b"]}]
+    patch = [{"oldStart": 3, "newStart": 3, "lines": [" same", "-a\x1b[2J", "+b"]}]
     viewer.finish("1", "ok", {"filePath": "/a.txt", "structuredPatch": patch})
     viewer.call("2", "Bash", command="ls")
     viewer.finish("2", "\n".join(f"file {number}" for number in range(6)))
 
     assert viewer.printed == [
         "✓ Editing /a.txt · ok · 0.0 s",
-        "    @ line 3",
-        "     same",
-        "    -a\\x1b[2J",
-        "    +b",
+        "    3  same",
+        "    4 -a\\x1b[2J",
+        "    4 +b",
         "✓ Running ls · ok · 0.0 s",
         "    file 0",
         "    file 1",

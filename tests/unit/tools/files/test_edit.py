@@ -13,9 +13,8 @@ from hypothesis import strategies as some
 
 from parley.errors import ToolError
 from parley.tools.base import ToolOutput
-from parley.tools.files.edit import Edit
+from parley.tools.files.edit import Edit, Write
 from parley.tools.files.read import Read
-from parley.tools.files.write import Write
 from tests.helpers.tools import ToolHarness
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from parley.tools.base import ToolOutput
+from parley.tools.files.edit import Write
 from parley.tools.files.read import Read
-from parley.tools.files.write import Write
 from tests.helpers.tools import ToolHarness
 
 
@@ -105,7 +105,7 @@ def test_a_binary_file_that_is_replaced_is_not_reported_as_text(harness: ToolHar
 def test_a_file_too_large_for_memory_is_replaced_without_being_told_as_text(
     harness: ToolHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("parley.tools.files.write.LARGEST_BYTES", 1_000)
+    monkeypatch.setattr("parley.tools.files.edit.LARGEST_BYTES", 1_000)
     path = harness.put("a.log", "line\n" * 1_000)
     detail = write(harness, "a.log", "text").detail
     assert (detail["originalFile"], detail["structuredPatch"]) == (None, [])

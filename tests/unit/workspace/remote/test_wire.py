@@ -10,23 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.workspace.remote import wire
-from parley.workspace.remote.wire import BrokenFrame, Channel, Frame
+from parley.workspace.remote.wire import BrokenFrame, WireFrame, WorkspaceChannel
 
 
-def make_channel(data: bytes) -> Channel:
+def make_channel(data: bytes) -> WorkspaceChannel:
     reader = asyncio.StreamReader()
     reader.feed_data(data)
     reader.feed_eof()
-    return Channel(reader, None)  # type: ignore[arg-type]  # nothing is written
+    return WorkspaceChannel(reader, None)  # type: ignore[arg-type]  # nothing is written
 
 
 def frame(*fields: Any) -> bytes:
-    data = wire.encode_body(Frame(*fields))
+    data = wire.encode_body(WireFrame(*fields))
     return wire.LENGTH.pack(len(data)) + data
 
 
-async def receive_all(data: bytes) -> list[Frame]:
-    channel, found = make_channel(data), list[Frame]()
+async def receive_all(data: bytes) -> list[WireFrame]:
+    channel, found = make_channel(data), list[WireFrame]()
     try:
         while True:
             found.append(await channel.receive())
@@ -37,7 +37,7 @@ async def receive_all(data: bytes) -> list[Frame]:
 @given(st.binary(max_size=200))
 def test_noise_is_no_message_and_ends(data: bytes) -> None:
     found = asyncio.run(receive_all(data))
-    assert all(isinstance(one, Frame) for one in found)
+    assert all(isinstance(one, WireFrame) for one in found)
 
 
 async def test_fragments_of_several_messages_may_alternate() -> None:
@@ -49,8 +49,8 @@ async def test_fragments_of_several_messages_may_alternate() -> None:
         (2, 2, False, b"y"),
     ]
     assert await receive_all(b"".join(frame(*part) for part in parts)) == [
-        Frame(2, 1, False, b"ab"),
-        Frame(2, 2, False, b"xy"),
+        WireFrame(2, 1, False, b"ab"),
+        WireFrame(2, 2, False, b"xy"),
     ]
 
 

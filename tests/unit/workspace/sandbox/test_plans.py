@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from parley.workspace.sandbox import seccomp
-from parley.workspace.sandbox.base import SandboxPolicy
+from parley.workspace.sandbox.base import SandboxPolicy, choose_mounts, plan_mounts
 from parley.workspace.sandbox.commands import find_violations
-from parley.workspace.sandbox.plans import choose_mounts, plan_mounts
 from parley.workspace.sandbox.protected import find_protected, outer_repository
 from parley.workspace.sandbox.protected_entries import FolderIndex
 

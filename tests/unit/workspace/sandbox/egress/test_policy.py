@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.workspace.sandbox.egress.policy import EgressPolicy, InvalidHost, read_host, read_pattern, read_patterns
+from parley.workspace.sandbox.egress.proxy import EgressPolicy, InvalidHost, read_host, read_pattern, read_patterns
 
 
 def policy(allowed: list[str], denied: list[str] | None = None) -> EgressPolicy:

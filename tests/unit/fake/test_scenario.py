@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parley.errors import UsageError
-from parley.testing.fake.scenario import CallStep, RawStep, SayStep, StderrStep, WaitStep, read_scenario
+from parley.fake.scenario import read_scenario
 
 GOOD = '''# a scenario
 version = "2.1.0"
@@ -34,11 +34,11 @@ wait_ms = 5
 def test_steps_can_be_a_list_or_tables() -> None:
     found = read_scenario(GOOD)
 
-    assert [(step.line, type(step.do)) for step in found.start] == [(3, StderrStep)]
+    assert [(step.line, step.kind) for step in found.start] == [(3, "stderr")]
     first, second = found.turns
     assert (first.line, first.prompt) == (5, "notes")
-    assert [(step.line, type(step.do)) for step in first.steps] == [(8, SayStep), (9, CallStep)]
-    assert [(step.line, type(step.do)) for step in second.steps] == [(16, RawStep), (20, WaitStep)]
+    assert [(step.line, step.kind) for step in first.steps] == [(8, "say"), (9, "call")]
+    assert [(step.line, step.kind) for step in second.steps] == [(16, "raw"), (20, "wait_ms")]
     assert found.file.on["initialize"].delay_ms == 10
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from parley.errors import UsageError
-from parley.inspector.recording import (
+from parley.inspector.recorder import ConversationRecorder
+from parley.stores.wire_recording import (
     Direction,
     KeptLine,
     WireHeader,
@@ -16,6 +17,7 @@ from parley.inspector.recording import (
     WireRecorder,
     read_wire_recording,
 )
+from parley.stores.wire_redaction import WireRedactor
 
 HEADER = '{"parley_records":"conversation","version":1,"command":["claude"]}\n'
 LINE = '{"n":1,"at_ms":1,"from":"client","line":"{}"}\n'
@@ -86,3 +88,19 @@ def test_a_cut_recording_can_be_read_up_to_the_cut(tmp_path: Path) -> None:
     found = read_wire_recording(path, allow_cut=True)
 
     assert ([line.data for line in found.lines], found.exit_code) == ([b"{}"], None)
+
+
+def test_no_bytes_are_not_the_end_of_a_stream(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    recorder = ConversationRecorder(path, WireHeader(command=("claude",)), WireRedactor({}), lambda: 0.0)
+    for data in (b"", b"half", b"", b" a line\nrest"):
+        recorder.feed(Direction.OUT, data)
+    recorder.end_stream(Direction.OUT)
+    recorder.end(0)
+
+    found = read_wire_recording(path).lines
+    assert [(line.data, line.eol, line.eof) for line in found] == [
+        (b"half a line", True, False),
+        (b"rest", False, False),
+        (b"", True, True),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.screen import Screen
+from parley.terminal.interfaces.screen import Screen
 from tests.helpers.terminal import Emulator
 
 COLUMNS, ROWS = 12, 5

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.inspector.recording import Direction, Record
-from parley.inspector.redaction import WireRedactor, names_secret
+from parley.stores.wire_recording import Direction, Record
+from parley.stores.wire_redaction import WireRedactor, names_secret
 
 KEY = "sk-abcdefghijklmnopqrstuvwxyz"
 
@@ -68,3 +68,8 @@ def test_a_line_that_is_nested_too_deeply_is_not_shown() -> None:
 @pytest.mark.parametrize("line", [None, [], 3, "x", {"type": "stream_event"}, {"type": "stream_event", "event": []}])
 def test_odd_lines_pass(line: Any) -> None:
     assert redact(line) == [line]
+
+
+def test_the_end_of_a_secret_is_found_if_its_beginning_alone_looks_like_one() -> None:
+    shown = redact(delta(f"a {KEY}"), delta("0123456789"), delta(" b"))
+    assert [line["event"]["delta"]["text"] for line in shown] == ["a [redacted]", "", " b"]

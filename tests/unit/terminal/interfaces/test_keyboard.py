@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.cli.terminal.keyboard import KeyDecoder, KeyPress, LineEditor
+from parley.terminal.interfaces.keyboard import KeyDecoder, KeyPress, LineEditor
 
 PASTE = "\x1b[200~line one\r\nline two\n\x1b[201~"
 
@@ -24,7 +24,7 @@ def decode(*pieces: bytes) -> list[KeyPress]:
         (b"\n", [KeyPress("enter")]),
         (b"\x1b\n", [KeyPress("newline")]),
         (b"\x1b[D\x1b[C", [KeyPress("left"), KeyPress("right")]),
-        (b"\x1b[5~\x1b[1;5A\x1bx\x00", []),
+        (b"\x1b[2~\x1b[1;5A\x1bx\x00", []),
         (b"\x1b\x1b[D", [KeyPress("escape"), KeyPress("left")]),
         (PASTE.encode(), [KeyPress("paste", "line one\nline two\n")]),
     ],

@@ -1,0 +1,89 @@
+"""Names and arguments that models get wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parley.engine.repair.arguments import fit_arguments
+from parley.engine.repair.names import find_name
+from parley.protocol.base import Json
+
+TOOLS = ("Read", "Write", "Edit", "NotebookEdit", "Bash", "mcp__a__create_issue", "mcp__a__get_x", "mcp__b__get_x")
+
+
+@pytest.mark.parametrize(
+    ("called", "meant"),
+    [
+        ("create_issue", "mcp__a__create_issue"),
+        ("a__create_issue", "mcp__a__create_issue"),
+        ("mcp_a_create_issue", "mcp__a__create_issue"),
+        ("create_issues", None),
+        ("get_x", None),
+        ("set_x", None),
+        ("Exit", None),
+        ("notebook_edit", "NotebookEdit"),
+        ("bash_command", "Bash"),
+        ("Wrte", "Write"),
+        ("read_write", None),
+        ("", None),
+        ("<|x|>", None),
+    ],
+)
+def test_a_name_means_a_tool_only_if_it_can_mean_no_other(called: str, meant: str | None) -> None:
+    assert find_name(called, {name: name for name in TOOLS}) == meant
+
+
+@pytest.mark.parametrize("server", ["mcp__fs__read_file", "mcp__fs__readFile"])
+def test_a_name_that_means_a_tool_of_a_server_and_a_built_in_one_means_neither(server: str) -> None:
+    assert find_name("read_file", {"Read": "Read", server: server}) is None
+
+
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "file_path": {"type": "string"},
+        "old_string": {"type": "string"},
+        "new_string": {"type": "string"},
+        "count": {"type": "integer"},
+        "ratio": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "all": {"type": "boolean"},
+        "mode": {"enum": ["Fast", "Slow"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "place": {"$ref": "#/$defs/Place"},
+        "either": {"type": ["string", "integer"]},
+    },
+    "required": ["file_path", "old_string", "new_string"],
+    "$defs": {"Place": {"type": "object", "properties": {"line_number": {"type": "integer"}}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "fitted"),
+    [
+        ({"filePath": "a", "old_str": "b", "new_str": "c"}, {"file_path": "a", "old_string": "b", "new_string": "c"}),
+        ({"count": "007"}, None),
+        ({"count": "5"}, {"count": 5}),
+        ({"count": "five"}, None),
+        ({"count": 2.5}, None),
+        ({"ratio": "2.5"}, {"ratio": 2.5}),
+        ({"ratio": None}, None),
+        ({"all": "True"}, {"all": True}),
+        ({"all": 1}, None),
+        ({"mode": "fast"}, {"mode": "Fast"}),
+        ({"tags": '["a"]'}, {"tags": ["a"]}),
+        ({"tags": [1]}, {"tags": ["1"]}),
+        ({"place": {"lineNumber": "3"}}, {"place": {"line_number": 3}}),
+        ({"either": "3"}, None),
+        ({"count": None}, {}),
+        ({"path": "a", "file": "b"}, None),
+        ({"string": "a"}, None),
+        ({"file_path": {"a": 1}}, None),
+    ],
+)
+def test_arguments_are_changed_only_if_nothing_is_lost(given: Json, fitted: Any) -> None:
+    value, changes = fit_arguments(given, SCHEMA)
+
+    assert value == (given if fitted is None else fitted)
+    assert bool(changes) == (fitted is not None)
