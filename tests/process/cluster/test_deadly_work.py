@@ -86,9 +86,9 @@ async def test_a_host_that_was_only_slow_does_not_count_as_dead(tmp_path: Path) 
     async with cluster_rig(tmp_path) as rig, rig.host("one", *OPTIONS) as slow:
         await rig.wait_owned(one=8)
         session = await rig.gateway.create(cwd=".")
-        uuid = await rig.prompt(
-            session, f'call Bash {{"command": "until test -e {tmp_path}/gate; do sleep 0.1; done"}}'
-        )
+        # A host that continues does not repeat the first call. The second one keeps its turn from ending.
+        wait = f'call Bash {{"command": "until test -e {tmp_path}/gate; do sleep 0.1; done"}}'
+        uuid = await rig.prompt(session, f"{wait}\n{wait}")
         await rig.wait_line(session, lambda line: line["type"] == "assistant")
         slow.signal(signal.SIGSTOP)
         async with rig.host("two", *OPTIONS) as second:

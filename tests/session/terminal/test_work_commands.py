@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import Any
 from parley import get_session_info
 from parley.testing import Script
 from parley.testing.model_server import running
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.terminal import make_environment
 from tests.helpers.terminal_view import PersonView
 
+NO_OUTPUT = "(no output)"
 BYPASS: dict[str, Any] = {"permission_mode": "bypassPermissions", "allow_dangerously_skip_permissions": True}
 
 
@@ -30,8 +33,11 @@ async def test_todos_tasks_and_the_last_answer(tmp_path: Path) -> None:
         shown = await view.run("/todos")
         background = {"command": "echo out\x1b[2J; sleep 60", "run_in_background": True, "description": "Wait"}
         await view.send(f"call Bash {json.dumps(background)}\nsay the\x1b[2J end")
-        view.answers = ["Wait", "show its output"]
-        output = await view.run("/tasks")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            output = NO_OUTPUT
+            while output == NO_OUTPUT:  # the command has not written yet
+                view.answers = ["Wait", "show its output"]
+                output = await view.run("/tasks")
         view.answers = ["Wait", "stop it"]
         await view.run("/tasks")
         await view.run("/copy")
