@@ -195,6 +195,8 @@ class Viewer:
         self._results: list[dict[str, Any]] = []
         self.connection: ClientConnection | None = None
         self.cuts = 0
+        self.end = ""
+        """How the last connection ended."""
         self.has_left = False
         """It does not connect again: its session was deleted."""
         self._changed = asyncio.Event()
@@ -219,8 +221,9 @@ class Viewer:
                         if line.startswith('{"type":"result"'):
                             self._results.append(json.loads(line))
                     self._changed.set()
-            except (OSError, websockets.WebSocketException):
-                pass
+                self.end = f"code {self.connection.close_code}: {self.connection.close_reason}"
+            except (OSError, websockets.WebSocketException) as exc:
+                self.end = repr(exc)
             self.cuts += 1
             await asyncio.sleep(0.01)
 

@@ -232,9 +232,12 @@ class HostSessions(SessionStorage):
                 else:
                     await self.takeovers.loaded(key, prompt)
                     self._continue(hosted)
+                self.unreadable.pop(key, None)
         except SessionError as exc:
             if not isinstance(exc, HostsFailed):  # this host lives: it did not die of the session
                 await self.takeovers.abandon(key)
+            if (half_loaded := self._hosted.get(key)) is not None:
+                self.kill(half_loaded)  # its work has not been continued: load it again
             if isinstance(exc, NewerVersion | LogDamaged | HostsFailed):
                 if key not in self.unreadable:
                     self._log.warn(f"the session {key.session} is left alone: {exc}")
@@ -331,8 +334,8 @@ class HostSessions(SessionStorage):
         except NotOwner:
             pass
         except Exception as exc:  # one session must not keep the others from running
-            if not isinstance(exc, NewerVersion | LogDamaged | HostsFailed):
-                self._due.add(key)  # the log may be away or full
+            if not isinstance(exc, NewerVersion | LogDamaged):
+                self._due.add(key)  # the log may be away or full, and an operator may release what was stopped
             if is_new:
                 self._log.warn(f"cannot load the session {key.session}: {type(exc).__name__}: {exc}")
 

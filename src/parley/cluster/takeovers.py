@@ -8,6 +8,9 @@ If two of the processes before have died, the session may be what hosts die of. 
 them had taken over, it is stopped: its prompts are answered with an error, and it takes no other until an operator
 releases it. If there are several, each host tries one of them at a time, and the one of which a host dies is stopped. A
 host that was only slow still renews its row about itself, and counts as alive.
+
+A host that dies while it loads a session may have died of the log instead of the prompt. The next one tries it alone.
+If two have died so, no host loads the session, and nobody can read it, until an operator releases it.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from parley.protocol.base import Struct
 SURVIVED_SECONDS = 30.0
 """A host that lives so long with a session does not die of it."""
 DEADLY = 2
-"""So many hosts that died with a session are no accident."""
+"""So many hosts that died with a session, or while they loaded it, are no accident."""
 LOADING = ""
 """The prompt of a takeover while the session is being loaded."""
 
@@ -49,6 +52,8 @@ class Work(Struct, frozen=True, kw_only=True):
     """Whether the host has tried no other session at the same time of which an earlier one may have died."""
     is_one_of_many: bool = False
     """Whether the host that died had taken over others, too."""
+    loads: int = 0
+    """How many of the processes before died while they loaded the session, and nothing else of which one died."""
 
 
 def read_work(value: bytes) -> Work:
@@ -65,6 +70,7 @@ class _Trial(Struct):
     prompt: str
     is_alone: bool
     left: list[str]
+    loads: int
     revision: int = 0
     """Of the row."""
 
@@ -100,14 +106,16 @@ class Takeovers:
         left = [life for life in (*before.left, before.life) if life not in ("", self._life)]
         if len(left) >= DEADLY:
             left = await self._find_dead(key, left)
-        is_deadly = len(left) >= DEADLY
-        if is_deadly and (before.is_alone or await self._is_only(before)):
-            if before.prompt == LOADING:
+        is_deadly, loads = len(left) >= DEADLY, before.loads
+        if is_deadly and before.life in left and (before.is_alone or await self._is_only(before)):
+            if before.prompt != LOADING:
+                return before.prompt
+            loads += 1
+            if loads >= DEADLY:
                 raise HostsFailed(await self._write_stopped(key))
-            return before.prompt
         if is_deadly and any(trial.is_alone for trial in self._trials.values()):
             raise ClusterError(f"two hosts failed that ran the session {key.session}; it waits until others were tried")
-        trial = self._trials[key] = _Trial(time.monotonic(), LOADING, is_deadly, left)
+        trial = self._trials[key] = _Trial(time.monotonic(), LOADING, is_deadly, left, loads)
         await self._write(key, trial)
         return None
 
@@ -141,7 +149,8 @@ class Takeovers:
         return False
 
     async def _write(self, key: LogKey, trial: _Trial) -> None:
-        work = Work(life=self._life, left=trial.left, prompt=trial.prompt, is_alone=trial.is_alone)
+        left, loads = trial.left, trial.loads
+        work = Work(life=self._life, left=left, prompt=trial.prompt, is_alone=trial.is_alone, loads=loads)
         trial.revision = await self._registry.put(row_key("work", key, self._shards), msgspec.json.encode(work))
 
     def has(self, key: LogKey) -> bool:
@@ -156,7 +165,7 @@ class Takeovers:
         if prompt is None:
             await self.clear(key)
         else:
-            trial.started_at, trial.prompt = time.monotonic(), prompt
+            trial.started_at, trial.prompt, trial.loads = time.monotonic(), prompt, 0
             await self._write(key, trial)
 
     async def settle(self, first_prompts: dict[LogKey, str | None]) -> None:

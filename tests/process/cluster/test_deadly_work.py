@@ -11,6 +11,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
+from websockets.exceptions import ConnectionClosedError
+
+from parley.cluster.takeovers import read_work
+from tests.helpers.gateway import read_until
 from tests.helpers.host_process import Rig, cluster_rig
 from tests.helpers.patience import PATIENCE_SECONDS
 
@@ -101,3 +106,52 @@ async def test_a_host_that_was_only_slow_does_not_count_as_dead(tmp_path: Path) 
 
         assert not result["is_error"], result
         assert (await rig.gateway.ask(session, "say well"))["result"] == "well"
+
+
+async def interrupt(rig: Rig, gate: Path) -> tuple[str, str]:
+    """A session whose host died during a turn that ends when the gate exists, and the prompt."""
+    async with rig.host("first", *OPTIONS) as host:
+        await rig.wait_owned(first=8)
+        session = await rig.gateway.create(cwd=".")
+        uuid = await rig.prompt(session, f"call Bash {json.dumps({'command': f'until test -e {gate}; do :; done'})}")
+        await rig.wait_line(session, lambda line: line["type"] == "assistant")
+        await host.kill()
+    return session, uuid
+
+
+async def note_deaths(rig: Rig, session: str, **work: Any) -> None:
+    """Two hosts have died of a session: the row of its work is as they have left it."""
+    (row,) = await rig.cluster.registry.rows("work.>")
+    assert row.key.endswith(session)
+    value = {"life": "second", "left": [read_work(row.value).life], **work}
+    await rig.cluster.registry.put(row.key, json.dumps(value).encode())
+
+
+async def test_a_session_of_which_one_host_died_while_it_loaded_it_continues(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig:
+        session, uuid = await interrupt(rig, tmp_path / "gate")
+        await note_deaths(rig, session)
+        (tmp_path / "gate").touch()
+        async with rig.host("third", *OPTIONS):
+            result = await rig.result(session, uuid)
+
+        assert not result["is_error"], result
+
+
+async def test_a_session_of_which_two_hosts_died_while_they_loaded_it_waits_for_an_operator(tmp_path: Path) -> None:
+    async with cluster_rig(tmp_path) as rig:
+        session, uuid = await interrupt(rig, tmp_path / "gate")
+        await note_deaths(rig, session, is_alone=True, loads=1)
+        (tmp_path / "gate").touch()
+        async with rig.host("third", *OPTIONS):
+            refused = await rig.gateway.request("GET", f"/sessions/{session}")
+            with pytest.raises(ConnectionClosedError) as closed:
+                await read_until(await rig.gateway.connect(f"/sessions/{session}/ws?after=0"), "result")
+            released = await asyncio.to_thread(run_cluster, rig, "release", session)
+            result = await rig.result(session, uuid)
+
+        assert (refused[0], refused[1]["error"]["code"]) == (500, "hosts_failed")
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4400
+        assert released.returncode == 0, released.stderr
+        assert not result["is_error"], result

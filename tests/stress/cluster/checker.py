@@ -16,11 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
 
+from parley.cluster.takeovers import SURVIVED_SECONDS, release_session
+from parley.errors import UsageError
 from parley.stores.memory import MemoryStore
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, print_line
@@ -31,7 +34,8 @@ from tests.stress.cluster.log_audit import audit_log
 WEIGHTS = {"prompt": 40, "read": 25, "rename": 10, "answer": 10, "interrupt": 5, "create": 6, "delete": 4}
 MOST_SESSIONS = 24
 LEAST_SESSIONS = 4
-SETTLE_SECONDS = 20
+SETTLE_SECONDS = SURVIVED_SECONDS + 20
+"""A session of which two hosts have died may have to wait for others to be tried."""
 ALLOWED = {"behavior": "allow"}
 
 
@@ -220,7 +224,10 @@ class Checker:
         return final
 
     async def _settle(self, session: str) -> bool:
-        """Answer what a session asks until its acknowledged prompts have ended; False if it does not exist."""
+        """Answer what a session asks until its acknowledged prompts have ended; False if it cannot be read.
+
+        A session of which hosts have died at random is released, as an operator does.
+        """
         gateway, deadline = self.cluster.gateways[0], time.monotonic() + SETTLE_SECONDS
         sent = {
             one.value for one in self.history if one.session == session and one.kind == "prompt" and one.outcome == OK
@@ -231,6 +238,10 @@ class Checker:
             status, info = await gateway.request("GET", f"/sessions/{session}")
             if status == 404:
                 return False
+            if status == 500 and info["error"]["code"] == "hosts_failed":
+                with suppress(UsageError):  # the host has not heard of it yet
+                    await release_session(self.cluster.connection, session)
+                    self.report.count("released")
             if status == 200 and info["open_questions"]:
                 _, found = await gateway.request("GET", f"/questions?session={session}")
                 answers = [found]
@@ -247,7 +258,7 @@ class Checker:
                 lines = [line.data.decode()[:300] for line in state.lines[-8:]]
                 text = f"does not come to rest: {status} {info}; its last lines: {lines}; the last answers: {answers}"
                 self.report.problems.append(f"session {session} {text}")
-                return True
+                return False
             await asyncio.sleep(0.1)
 
 

@@ -219,6 +219,11 @@ async def read_lines_up_to(gateway: Server, session_id: str, last: int) -> list[
     try:
         await viewer.wait_for(lambda: viewer.last >= last)
         return viewer.lines
+    except TimeoutError:
+        found = await gateway.request("GET", f"/sessions/{session_id}")
+        text = f"{session_id} has {last} lines in its log, a viewer got {viewer.last}, over {viewer.cuts} connections"
+        end = repr(reading.exception()) if reading.done() else viewer.end
+        raise AssertionError(f"{text}; the last one ended with {end}; GET says {found}") from None
     finally:
         reading.cancel()
         viewer.cut()

@@ -27,6 +27,7 @@ from parley.cluster.bridge.host_stream import HostStream, make_scope
 from parley.cluster.bridge.messages import (
     Accepted,
     Declined,
+    FromHost,
     ReplyHead,
     SocketClosed,
     StreamEnded,
@@ -40,13 +41,15 @@ from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host_sessions import MOVED, NEW_SESSION_ID, HostedSession, HostSessions
 from parley.cluster.session_log.writer import FULL, LogFull
 from parley.cluster.subjects import host_subject, owner_subject, read_shard, shard_subject
+from parley.cluster.takeovers import HostsFailed
 from parley.cluster.tenants import TenantLimits
 from parley.gateway.editor_sessions import HubSessions
 from parley.gateway.http.app import Api, read_query, route
 from parley.gateway.http.auth import Gate
+from parley.gateway.http.frames import shorten_reason
 from parley.gateway.http.replies import error_response, json_response
 from parley.gateway.hub import SessionHub
-from parley.gateway.refusal import STATUS, Refusal, error_body
+from parley.gateway.refusal import STATUS, Refusal, close_code, error_body
 from parley.gateway.security.access import Principal
 from parley.jsonrpc import RpcConnection, RpcError
 from parley.protocol.base import Json, Struct
@@ -206,9 +209,7 @@ class BridgeHost:
                             await self._sessions.summaries.remove(LogKey(key.tenant, new))
                         raise
         except ClusterError as exc:
-            can_reply = stream.opened.kind == "http" and not stream.sent
-            is_full = exc.error_code == FULL and can_reply
-            await stream.finish(make_full_reply(exc) if is_full else StreamEnded(str(exc)))
+            await stream.finish(make_end(stream, exc))
         finally:
             self._ends.forget(stream)
 
@@ -301,9 +302,17 @@ class BridgeHost:
                 stream.put(SocketClosed(1011, "internal_error: a fault of the host, which its log describes"))
 
 
-def make_full_reply(exc: ClusterError) -> WholeReply:
-    """What a client is told if the log has no room: nothing was accepted."""
-    code = "cluster_unavailable"
+def make_end(stream: HostStream, exc: ClusterError) -> FromHost:
+    """What ends a stream that cannot be served: the gateway asks again, unless no host would do better."""
+    is_socket = stream.opened.kind == "websocket"
+    if isinstance(exc, HostsFailed):
+        code = "hosts_failed"
+    elif exc.error_code == FULL and not is_socket and not stream.sent:
+        code = "cluster_unavailable"  # nothing was accepted
+    else:
+        return StreamEnded(str(exc))
+    if is_socket:
+        return SocketClosed(close_code(code), shorten_reason(code, str(exc)))
     return WholeReply(STATUS[code], [(b"content-type", b"application/json")], error_body(code, str(exc)))
 
 

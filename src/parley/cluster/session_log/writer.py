@@ -66,6 +66,7 @@ class SessionWriter:
         self._id = uuid4().hex
         """Makes the ids of messages differ from those of an earlier writer with the same lease."""
         self._batches = 0
+        self._adding = threading.Lock()
         self._records: list[AnyRecord] = []
         self.position = 0
         """How many records there are, committed or not."""
@@ -93,10 +94,11 @@ class SessionWriter:
         """Add a record; returns its position. May be called in a thread. Raises what ended the writer."""
         if self._error is not None:
             raise self._error
-        self._records.append(record)
-        self.position += 1
+        with self._adding:
+            self._records.append(record)
+            self.position = position = self.position + 1
         self.wake()
-        return self.position
+        return position
 
     def wake(self) -> None:
         """There is something to commit."""
@@ -173,7 +175,8 @@ class SessionWriter:
 
     async def _commit(self) -> None:
         """Append what was added so far as one batch."""
-        records, self._records = self._records, []
+        with self._adding:
+            records, self._records = self._records, []
         position = self._committed + len(records)
         setup = self._setup
         prefix = [setup.first] if setup.first is not None and self._batches == 0 else []
