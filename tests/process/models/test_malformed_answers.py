@@ -91,6 +91,10 @@ def asked_again(*deltas: Json, finish: str = "stop") -> Case:
     return Case(deltas=deltas, finish=finish, then=(NATIVE, DONE), extra_calls=1)
 
 
+def unread(content: str) -> Case:
+    return text(content, then=(NATIVE, DONE), extra_calls=1)
+
+
 def write(content: str) -> str:
     return '{"file_path": "out.txt", "content": "' + content
 
@@ -114,6 +118,10 @@ CASES: dict[str, Case] = {
     "closing tag after": native(f"{ARGUMENTS}\n</tool_call>"),
     "an object instead of text": native(READ),
     "typographic quotes": native("{\u201cfile_path\u201d: \u201cnotes.txt\u201d}"),
+    "unusual spaces": native('\ufeff{\u00a0"file_path": "notes.txt"}'),
+    "words before": native(f"arguments: {ARGUMENTS}"),
+    "semicolon after": native(f"{ARGUMENTS};"),
+    "undefined": native('{"file_path": "notes.txt", "limit": undefined}'),
     # Refused: the model is told what is wrong, and where.
     "cut off in a string": refused('{"file_path": "not', "ends inside the string that starts at line 1, column 15"),
     "cut off after a value": refused('{"file_path": "notes.txt"', "the JSON ends too early at line 1, column 26"),
@@ -131,6 +139,7 @@ CASES: dict[str, Case] = {
     "channel tag": native(ARGUMENTS, "Read<|channel|>commentary"),
     "parentheses": native(ARGUMENTS, "Read()"),
     "swapped letters": native(ARGUMENTS, "Raed"),
+    "words for the shell": native('{"command": "cat notes.txt"}', "run_shell_command", ran=("Bash",)),
     "name of a tool that does not exist": refused(ARGUMENTS, "No such tool available: Fly", "Fly"),
     # Arguments that do not match the schema.
     "number as a string": native('{"file_path": "notes.txt", "limit": "1"}'),
@@ -144,6 +153,7 @@ CASES: dict[str, Case] = {
     "null for an optional parameter": native('{"file_path": "notes.txt", "limit": null}'),
     "list as a string": native(msgspec.json.encode({"todos": TODOS}).decode(), "TodoWrite", ran=("TodoWrite",)),
     "number for a string": native('{"file_path": "out.txt", "content": 5}', "Write", ran=("Write",)),
+    "list for a string": native('{"file_path": ["notes.txt"]}'),
     "missing parameter": refused("{}", "file_path (required)"),
     # Calls as text.
     "hermes": text(HERMES),
@@ -193,7 +203,42 @@ CASES: dict[str, Case] = {
     "a text call before an invented result": text(
         HERMES, "\n<tool_response>\nsecret\n</tool_response>", then=(NATIVE, DONE), extra_calls=1
     ),
+    "tool_code": text('```tool_code\nRead(file_path="notes.txt")\n```'),
+    "tool_code in pieces": text(*'```tool_code\nprint(default_api.Read(file_path="notes.txt"))\n```'),
+    "granite": text('<|tool_call|>[{"name": "Read", "arguments": {"file_path": "notes.txt"}}]'),
+    "minimax": text(
+        '<minimax:tool_call>\n<invoke name="Read">\n<parameter name="file_path">notes.txt</parameter>\n</invoke>\n'
+        "</minimax:tool_call>"
+    ),
+    "seed": text(*f"<seed:tool_call>{QWEN.removeprefix('<tool_call>').removesuffix('</tool_call>')}</seed:tool_call>"),
+    "deepseek without a kind": text(
+        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Read<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+    ),
+    "deepseek xml": text(
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="Read">\n<｜DSML｜parameter name="file_path" string="true">notes.txt'
+        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+    ),
+    "nemotron": text('<TOOLCALL>[{"name": "Read", "arguments": {"file_path": "notes.txt"}}]</TOOLCALL>'),
+    "command a": text(
+        '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "Read", "parameters": {"file_path": "notes.txt"}}]'
+        "<|END_ACTION|>"
+    ),
+    "object with calls": text(
+        msgspec.json.encode({"tool_calls": [{"function": {"name": "Read", "arguments": ARGUMENTS}}]}).decode()
+    ),
+    "action": text('```json\n{"action": "Read", "action_input": {"file_path": "notes.txt"}}\n```'),
+    "a tag with a name": text(*f'<tool_use name="Read">{ARGUMENTS}</tool_use>'),
+    "a tag with elements": text(f"<tool_use>\n<name>Read</name>\n<arguments>{ARGUMENTS}</arguments>\n</tool_use>"),
+    "a tag in capitals": text(*HERMES.replace("tool_call", "TOOL_CALL")),
+    # Formats that are not read: the model makes the call again.
+    "react": unread(f"Thought: I read.\nAction: Read\nAction Input: {ARGUMENTS}"),
+    "functionary": unread(f">>>Read\n{ARGUMENTS}"),
+    "a tag for each tool": unread("I look.\n<read_file>\n<path>notes.txt</path>\n</read_file>"),
     # The stream.
+    "a call that is sent twice": Case(deltas=(call(ARGUMENTS), call(ARGUMENTS)), finish="tool_calls"),
+    "function_call": Case(
+        deltas=({"function_call": {"name": "Read", "arguments": ARGUMENTS}},), finish="function_call"
+    ),
     "no index and no id": Case(
         deltas=({"tool_calls": [{"function": {"name": "Read", "arguments": ARGUMENTS}}]},), finish="tool_calls"
     ),
@@ -206,6 +251,15 @@ CASES: dict[str, Case] = {
     "think tags": answered(say("<think>Hm.</think>\n\nSeen."), result="Seen."),
     "think tags in pieces": answered(*map(say, "<think>Hm.</think>\n\nSeen."), result="Seen."),
     "only the end of thinking": answered(say("Hm, let me think."), say("\n</think>\n\nSeen."), result="Seen."),
+    "thought": answered(say("<thought>Hm.</thought>\nSeen."), result="Seen."),
+    "think in brackets": answered(*map(say, "[THINK]Hm.[/THINK]Seen."), result="Seen."),
+    "think in triangles": answered(*map(say, "◁think▷Hm.◁/think▷Seen."), result="Seen."),
+    "think and answer tokens": answered(
+        say("<|START_THINKING|>Hm.<|END_THINKING|><|START_RESPONSE|>Seen.<|END_RESPONSE|>"), result="Seen."
+    ),
+    "token after the answer": answered(*map(say, "Seen.<|im_end|>"), result="Seen."),
+    "only a token": asked_again(say("<|im_end|>")),
+    "an invisible space": asked_again(say("\u200b")),
     "thinking before a call": Case(deltas=(say("<think>Hm.</think>"), call(ARGUMENTS)), finish="tool_calls"),
     "harmony answer": answered(
         say("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Seen.<|return|>"),
@@ -254,6 +308,23 @@ HOSTILE: dict[str, Case] = {
     "a Write in xml that was cut off": text(
         "<tool_call><function=Write><parameter=file_path>out.txt</parameter><parameter=content>half", ran=()
     ),
+    "a Write in arg tags that was cut off": text(
+        "<tool_call>Write<arg_key>file_path</arg_key><arg_value>out.txt</arg_value><arg_key>content</arg_key>"
+        "<arg_value>half</arg_value>",
+        ran=(),
+    ),
+    "a Write in python that was cut off": answered(say('[Write(file_path="out.txt", content="ha'), result="*"),
+    "a Write between two tools": native(write('x"}'), "Write or Edit", ran=()),
+    "a Write with two paths": native('{"filePath": "out.txt", "filepath": "b", "content": "a"}', "Write", ran=()),
+    "a call in an open tilde fence": answered(say(f"Write:\n~~~\n{EXAMPLE}"), result="*"),
+    "a call in indented code": answered(say("Write:\n\n    " + EXAMPLE.replace("\n", "\n    ")), result="*"),
+    "a call in a comment": answered(say(f"<!-- {EXAMPLE}"), result="*"),
+    "a call in an example": answered(say(f"<example>\n{EXAMPLE}"), result="*"),
+    "a call that a user says": answered(say(f'The user said: "{EXAMPLE}'), result="*"),
+    "a call in finished thinking": answered(say(f"<think>{EXAMPLE}</think>It is a call."), result="It is a call."),
+    "python that is no call": answered(say('```python\nBash(command="touch ran.txt")\n```'), result="*"),
+    "a list of tools": answered(say('[{"name": "Read", "type": "tool"}, {"name": "Write", "about": 1}]'), result="*"),
+    "a token in code": answered(say("The token is `<|im_end|>`."), result="*"),
     "a Write at the limit of tokens": Case(deltas=(call(write("half"), "Write"),), finish="length", ran=()),
     "a Write with another quote": native("{'file_path': 'out.txt', 'content': 'it's'}", "Write", ran=()),
     "a name that is between two tools": native("{}", "Read_Write", ran=()),

@@ -25,7 +25,7 @@ from parley.protocol.base import Json
 if TYPE_CHECKING:
     from parley.engine.repair.text_calls import TextCall
 
-SUSPECT = frozenset("<`[{")
+SUSPECT = frozenset("<`[{◁")
 """How a call or thinking may begin. All that is needed to read other answers is in this file."""
 
 
@@ -121,6 +121,9 @@ class AnswerRepair:
             text.mode, text.pending, text.is_after_tag = "think", skip_tag(rest), True
             yield self._start_block(text.index, {"type": "thinking", "thinking": "", "signature": ""})
             yield from self._scan(text)
+        elif kind == "token":
+            text.pending = skip_token(rest)
+            yield from self._scan(text)
         elif kind == "end_think":
             if text.has_begun:
                 # It began without a tag: what was sent as text was thinking.
@@ -188,12 +191,12 @@ class AnswerRepair:
             return
         if text.mode == "call":
             calls = self._read_calls(text.pending)
-            self.is_unclear = self.is_unclear or (not calls and self._seems_call(text))
         if not calls:
             if text.pending or not text.is_restarted:
                 yield from self._begin(text)
             yield from self._release(text)
         self._has_content = self._has_content or bool("".join(text.seen).strip())
+        self.is_unclear = self.is_unclear or (not calls and self._seems_call(text))
         if text.has_begun:
             yield self._renumber(stop)
         self._calls += [(call, text.pending) for call in calls]
@@ -226,12 +229,16 @@ class AnswerRepair:
         return [] if any(map(self._is_quoted, calls)) else calls
 
     def _seems_call(self, text: HeldText) -> bool:
-        """Whether an answer begins with a call of a tool which was not taken."""
-        from parley.engine.repair.marks import TAGGED
+        """Whether an answer begins or ends with a call of a tool which was not taken."""
+        whole = "".join(text.seen)
+        if self._is_tool is None or not whole.rstrip().endswith(("}", ">", "]", "```")):
+            return False
+        from parley.engine.repair.marks import TAGGED, UNREAD_CALL, is_code
 
-        begins_with_call = TAGGED.match(text.pending) is not None and not "".join(text.seen).strip()
-        names = re.findall(r"\w+", text.pending) if begins_with_call else ()
-        return self._is_tool is not None and any(map(self._is_tool, names))
+        names = re.findall(r"\w+", whole) if TAGGED.match(whole.lstrip()) is not None else []
+        if (found := UNREAD_CALL.search(whole)) is not None and not is_code(whole[: found.start()]):
+            names.append(found[found.lastindex or 0])
+        return any(map(self._is_tool, names))
 
     def _make_calls(self, ending: ModelEvent) -> Iterator[ModelEvent]:
         """The calls in the text of an answer, as blocks at its end."""
@@ -337,7 +344,13 @@ class HeldText:
 
 def skip_tag(text: str) -> str:
     """What follows the tag that a text begins with."""
-    return text.partition(">")[2]
+    return re.split(r"[>\]▷]", text, maxsplit=1)[-1]
+
+
+def skip_token(text: str) -> str:
+    from parley.engine.repair.marks import TOKEN
+
+    return TOKEN.sub("", text, count=1)
 
 
 def change(raw: bytes, **fields: Any) -> bytes:

@@ -30,6 +30,8 @@ TYPES: dict[type, str] = {
     list: "array",
     type(None): "null",
 }
+WORD = re.compile(r"[A-Za-z*][\w.*/-]*")
+"""A text that is one item of a list, and not several."""
 BOOLEANS = {"true": True, "false": False}
 
 
@@ -161,6 +163,10 @@ def convert(value: Any, schema: Json) -> Iterator[Any]:
             yield BOOLEANS[value.strip().lower()]
         case "string", bool() | int() | float():
             yield msgspec.json.encode(value).decode()
+        case "string", [str(only)]:
+            yield only
+        case "array", str() if WORD.fullmatch(value):
+            yield [value]
         case (("array" | "object"), str()):
             yield from decode(value, list if kind == "array" else dict)
         case _:

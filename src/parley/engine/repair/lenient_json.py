@@ -20,16 +20,19 @@ MAX_LEVELS = 100
 MAX_ENCODINGS = 3
 """How often an object may be encoded as a string."""
 EXCERPT_CHARS = 24
-LITERALS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+LITERALS = {"true": True, "false": False, "null": None}
+OTHER_LITERALS = {"True": True, "False": False, "None": None, "undefined": None}
 QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
 ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-SPACE = re.compile(r"\s*")
+SPACE = re.compile(r"[\s\ufeff\u200b]*")
+LABEL = re.compile(r"\s*[A-Za-z][\w ,.']{0,60}[:=]\s*(?=\{)")
+"""Words before an object, such as `arguments:`."""
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
 WORD = re.compile(r"[A-Za-z_][\w-]*")
 HEX = re.compile(r"[0-9a-fA-F]{4}")
 FENCE = re.compile(r"\s*```[\w-]*[ \t]*\n?(.*?)(?:```)?\s*", re.S)
-TAIL = re.compile(r"(?:\s|</[\w:.-]+>|<\|[^|<>]*\|>|</s>)*")
+TAIL = re.compile(r"[\s,;]*(?:\s|</[\w:.-]+>|<\|[^|<>]*\|>|</s>)*")
 """What may follow: the end of a tag, or special tokens of a chat template."""
 
 
@@ -80,6 +83,9 @@ class LenientReader:
 
     def read_whole(self) -> Any:
         """The only value of the text. Raises NotRepairable."""
+        if (label := LABEL.match(self.text)) is not None:
+            self.changes["removed words before the object"] = None
+            self.at = label.end()
         value = self.read_value()
         self._skip_space()
         end = self.at
@@ -108,11 +114,11 @@ class LenientReader:
         if (number := NUMBER.match(self.text, self.at)) is not None:
             self.at = number.end()
             return msgspec.json.decode(number[0])
-        if (word := WORD.match(self.text, self.at)) is not None and word[0] in LITERALS:
-            if word[0][0].isupper():
+        if (word := WORD.match(self.text, self.at)) is not None and word[0] in (known := LITERALS | OTHER_LITERALS):
+            if word[0] in OTHER_LITERALS:
                 self.changes[f"read {word[0]} as JSON"] = None
             self.at = word.end()
-            return LITERALS[word[0]]
+            return known[word[0]]
         raise self._error("expected a value" if first else "the JSON ends too early")
 
     def _read_object(self) -> Json:
@@ -197,7 +203,9 @@ class LenientReader:
 
     def _skip_space(self) -> None:
         while True:
-            self.at = SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+            start, self.at = self.at, SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+            if self.text[start : self.at].strip(" \t\r\n"):
+                self.changes["removed unusual spaces"] = None
             if (comment := COMMENT.match(self.text, self.at)) is None:
                 return
             self.changes["removed a comment"] = None

@@ -8,17 +8,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+NAMESPACE = r"(?:[\w-]+:|[|｜]DSML[|｜])?"
+"""What some families of models put before the name of a tag."""
 TAGGED = re.compile(
-    r"<(?:antml:)?(?:tool_calls?|function_calls?|tool_use|function|invoke)\b[^>]*>"
-    r"|<(?:antml:)?(?:function|invoke)\b|\[TOOL_CALLS\]|<\|(?:python_tag|python_start|tool_call\w*)\|>"
+    rf"(?i)<{NAMESPACE}(?:tool_?calls?|function_?calls?|tool_use|function|invoke)\b[^>]*>"
+    rf"|<{NAMESPACE}(?:function|invoke)\b|\[TOOL_CALLS\]|<\|(?:python_tag|python_start|tool_call\w*|START_ACTION)\|>"
     r"|<｜tool▁calls?▁begin｜>|<\|(?:start\|>assistant<\|)?channel\|>[^<]*to="
 )
 """How calls with tags begin."""
-BARE = re.compile(r"```(?:json|tool_call|tool_code|tool|python)?\s*[\[{]|\{|\[\s*(?:\{|[A-Za-z_]\w*\()")
-"""How calls without tags begin: JSON, perhaps in a fence, or a list of Python calls."""
-SUSPECT = re.compile(r"[<`\[{]")
-THINK = re.compile(r"<think(?:ing)?>\s*")
-END_THINK = re.compile(r"</think(?:ing)?>\s*")
+BARE = re.compile(r"```(?:json|tool_call|tool_code|tool|python)?\s*[\[{]|```tool_code\s|\{|\[\s*(?:\{|[A-Za-z_]\w*\()")
+"""How calls without tags begin: JSON, perhaps in a fence, or Python calls."""
+SUSPECT = re.compile(r"[<`\[{◁]")
+THINK = re.compile(r"(?i)(?:<(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[THINK\]|◁think▷|<\|START_THINKING\|>)\s*")
+END_THINK = re.compile(
+    r"(?i)(?:</(?:\w+:)?(?:think(?:ing)?|thought|reasoning)>|\[/THINK\]|◁/think▷|<\|END_THINKING\|>)\s*"
+)
+LONE_END = re.compile(r"(?i)</think(?:ing)?>\s*")
+"""The end of thinking that begins without a tag."""
+TOKEN = re.compile(
+    r"(?:<\|(?:im_end|eot_id|eom_id|endoftext|end_of_text|START_RESPONSE|END_RESPONSE)\|>|<｜end▁of▁sentence｜>"
+    r"|<end_of_turn>|</s>)\s*"
+)
+"""Tokens of chat templates that servers should not send."""
 HARMONY = re.compile(r"<\|(?:channel|start)\|>")
 SEGMENT = re.compile(
     r"(?:<\|start\|>assistant[^<]*)?(?:<\|channel\|>([^<]*)(?:<\|constrain\|>[^<]*)?)?<\|message\|>(.*?)"
@@ -27,22 +38,38 @@ SEGMENT = re.compile(
 )
 REPEATED_CHANNEL = re.compile(r"(\bto=[\w.:-]+)\s*<\|channel\|>(\w+)")
 """A call may name its channel before and after the tool."""
+CALL_TAGS = ("tool_call>", "tool_calls>", "toolcall>", "function_call>", "function_calls>", "tool_use>", "invoke")
 LITERALS = (
-    *("<think>", "<thinking>", "</think>", "</thinking>", "<tool_call>", "<tool_calls>", "<function_call>"),
-    *("<function_calls>", "<invoke", "<tool_use>", "<function=", "<invoke", "<function_calls>"),
-    *("[TOOL_CALLS]", "<|python_tag|>", "<|python_start|>", "<|tool_call|>", "<|tool_calls_section_begin|>"),
-    *("<|tool_call_start|>", "<|channel|>", "<|start|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
+    *(f"<{namespace}{tag}" for namespace in ("", "antml:", "minimax:", "seed:", "｜dsml｜") for tag in CALL_TAGS),
+    *(f"<{slash}{tag}>" for slash in ("", "/") for tag in ("think", "thinking", "thought", "reasoning", "seed:think")),
+    *("<function=", "<function ", "[tool_calls]", "[think]", "[/think]", "◁think▷", "◁/think▷", "</s>"),
+    *("<end_of_turn>", "<｜end▁of▁sentence｜>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
+    *("<|python_tag|>", "<|python_start|>", "<|tool_call|>", "<|tool_calls_section_begin|>", "<|tool_call_start|>"),
+    *("<|start_action|>", "<|start_thinking|>", "<|end_thinking|>", "<|start_response|>", "<|end_response|>"),
+    *("<|channel|>", "<|start|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>"),
 )
 PREFIXES = frozenset(literal[:end] for literal in LITERALS for end in range(1, len(literal) + 1))
-MARKS = {"think": THINK, "end_think": END_THINK, "harmony": HARMONY, "call": TAGGED}
-OPENINGS = ("<t", "</t", "<f", "<i", "<a", "<|", "<｜", "[T")
+MAX_PREFIX_CHARS = max(map(len, LITERALS))
+OPEN_TAG = re.compile(rf"(?i)<{NAMESPACE}(?:tool_?calls?|function_?calls?|tool_use)\s[^>]{{0,200}}")
+"""A tag that begins a call and has not ended."""
+MARKS = {"think": THINK, "end_think": LONE_END, "token": TOKEN, "harmony": HARMONY, "call": TAGGED}
+OPENINGS = frozenset(literal[:2] for literal in LITERALS)
 """How all of them begin."""
+OPEN_QUOTATION = re.compile(r"(?i)<(?:!--|(?:code|pre|samp|examples?|blockquote|quote|tool_re(?:sponse|sult))\b)")
+END_QUOTATION = re.compile(r"(?i)-->|</(?:code|pre|samp|examples?|blockquote|quote|tool_re(?:sponse|sult))>")
+UNREAD_CALL = re.compile(
+    r"(?m)(?s:^(?:>>>\s*([\w.]+)\s*\{.*\}|Action:\s*([\w.]+)\s*\n\s*Action Input:.*"
+    r"|Action:\s*```json\s*\[\s*\{\s*\"tool_name\":\s*\"([\w.]+)\".*|<([\w.]+)>\s*<\w+>.*</\4>)\s*\Z)"
+)
+"""A call at the end of a text, in a format that is not read: the model is asked to make it again."""
 DECIDED_CHARS = 48
 """How much of JSON or of a fence shows whether it is a call."""
 BARE_CALL = re.compile(
-    r"(?:```\w*\s*)?(?:\[\s*)?\{\s*[\"'](?:name|tool|tool_name|function|function_name|type|id)[\"']\s*:"
-    r"|(?:```\w*\s*)?\[\s*[A-Za-z_]\w*\(\s*\w+\s*="
+    r"(?:```\w*\s*)?(?:\[\s*)?\{\s*[\"'](?:name|tool|tool_name|tool_calls|action|function|function_name|type|id|tool_call_id)[\"']\s*:"
+    r"|(?:```\w*\s*)?\[\s*[A-Za-z_]\w*\(\s*\w+\s*=|```tool_code\s+(?:print\()?[A-Za-z_][\w.]*\("
 )
+CODE_INDENT = 4
+"""Markdown takes lines with this many spaces for code."""
 MAX_PROMISE_CHARS = 200
 PROMISE = re.compile(r"\s*[^\n`{}]{0,200}[:.]?\s*", re.S)
 """What may stand before a call in a fence: one line."""
@@ -54,11 +81,11 @@ def find_mark(pending: str, seen: Sequence[str], *, has_tools: bool) -> tuple[st
     for found in SUSPECT.finditer(pending):
         at, rest = found.start(), pending[found.start() :]
         kind = ""
-        if rest.startswith(OPENINGS):
+        if rest[:2].lower() in OPENINGS:
             kind = next((kind for kind, mark in MARKS.items() if mark.match(rest) is not None), "")
         may_be_bare = rest[0] != "<" and has_tools and len(seen) < MAX_PROMISE_CHARS
         before = "".join([*seen, pending[:at]]) if kind or may_be_bare else ""
-        if kind == "think" and before.strip():
+        if (kind == "think" and before.strip()) or (rest.startswith("</s>") and "<s>" in before):
             continue
         if kind and not is_code(before) and (kind != "call" or has_tools):
             return kind, at
@@ -74,7 +101,7 @@ def find_mark(pending: str, seen: Sequence[str], *, has_tools: bool) -> tuple[st
 
 def find_open_tag(text: str) -> int:
     """Where the end of a text may be the beginning of a tag; its length if it is not."""
-    ends = range(max(0, len(text) - len("</thinking>")), len(text))
+    ends = range(max(0, len(text) - MAX_PREFIX_CHARS), len(text))
     return next((at for at in ends if is_prefix(text[at:])), len(text))
 
 
@@ -86,17 +113,21 @@ def split_channels(text: str) -> Iterator[tuple[str, str, str]]:
 
 def is_prefix(text: str) -> bool:
     """Whether more text could make this the beginning of a call or of thinking."""
-    return text in PREFIXES
+    is_literal = len(text) <= MAX_PREFIX_CHARS and text.lower() in PREFIXES
+    return is_literal or OPEN_TAG.fullmatch(text) is not None
 
 
 def is_code(before: str) -> bool:
-    """Whether what follows is in a fence, in code, in a quotation or in quotes."""
+    """Whether what follows is in a fence, in code, in a quotation, in a comment or in quotes."""
     line = before.rpartition("\n")[2]
     return (
         before.count("```") % 2 == 1
+        or before.count("~~~") % 2 == 1
         or line.replace("```", "").count("`") % 2 == 1
         or line.lstrip().startswith(">")
         or line[-1:] in ('"', "'", "\u201c")
+        or (not line.strip() and ("\t" in line or len(line) >= CODE_INDENT) and before.strip() != "")
+        or len(OPEN_QUOTATION.findall(before)) > len(END_QUOTATION.findall(before))
     )
 
 

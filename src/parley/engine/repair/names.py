@@ -17,7 +17,9 @@ PREFIX = re.compile(r"^(?:functions?|tools?|default_api|api|assistant)(?:[.:/]|_
 SUFFIX = re.compile(r"(?::\d+|\(\s*\))$")
 QUOTING = " \t\r\n\"'`*"
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-FILLERS = frozenset({"file", "tool", "command", "cmd", "shell", "run", "execute", "exec", "function", "call"})
+SHELL = frozenset({"command", "cmd", "shell", "terminal", "console"})
+"""Words that mean Bash if a name has no others."""
+FILLERS = SHELL | {"file", "tool", "run", "execute", "exec", "function", "call"}
 """Words that say nothing about which tool is meant."""
 SERVER_MARK = "__"
 MIN_TYPO_CHARS = 4
@@ -91,8 +93,10 @@ def is_without_server(called: str, name: str) -> bool:
 
 
 def is_same_but_for_fillers(called: str, name: str) -> bool:
-    words = split_words(name) - FILLERS
-    return bool(words) and SERVER_MARK not in name and split_words(called) - FILLERS == words
+    words, given = split_words(name) - FILLERS, split_words(called)
+    if name == "Bash" and given & SHELL and not given - FILLERS:
+        return True
+    return bool(words) and SERVER_MARK not in name and given - FILLERS == words
 
 
 def is_typo(called: str, name: str) -> bool:

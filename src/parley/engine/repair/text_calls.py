@@ -4,7 +4,8 @@
         -> [TextCall("Read", '{"path": "a"}')]
 
 Formats: Hermes and Qwen (`<tool_call>` with JSON or XML), Llama (`<function=NAME>`, `<|python_tag|>`, JSON alone, a
-list of Python calls), Mistral (`[TOOL_CALLS]`), harmony channels, `<invoke>`, DeepSeek, Kimi, GLM, and JSON in a fence.
+list of Python calls), Mistral (`[TOOL_CALLS]`), harmony channels, `<invoke>`, DeepSeek, Kimi, GLM, MiniMax, Seed,
+Nemotron, Command A, Gemma (`tool_code`), and JSON in a fence.
 
 Text is a call only if nothing but calls follows: in the middle of an explanation it is an example. JSON without tags
 must name a tool. Arguments that were cut off stay as they are, and `lenient_json.py` refuses them.
@@ -19,39 +20,47 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from parley.engine.repair.lenient_json import LenientReader, NotRepairable
-from parley.engine.repair.marks import HARMONY, TAGGED
+from parley.engine.repair.marks import HARMONY, NAMESPACE, TAGGED
 from parley.protocol.base import Json, Struct
 
 BETWEEN = re.compile(
-    r"(?:\s|,(?=\s*\{)|;|```"
-    r"|</?(?:antml:)?(?:tool_calls?|function_calls?|tool_use|tools?)\s*>|</(?:antml:)?(?:function|invoke)>"
-    r"|<\|(?!channel|start|python_tag|message)[\w /]*\|>|<｜[^｜]*｜>|</s>|\[/TOOL_CALLS\])*"
+    r"(?i)(?:\s|,(?=\s*\{)|;|```"
+    rf"|</?{NAMESPACE}(?:tool_?calls?|function_?calls?|tool_use|tools?)\s*>|</{NAMESPACE}(?:function|invoke|arguments)>"
+    r"|<\|(?!channel|start\||python_tag|message)[\w /]*\|>|<｜[^｜]*｜>|</s>|\[/TOOL_CALLS\])*"
 )
 """What may stand between calls and after them."""
-NAMED = ("name", "tool", "tool_name", "function", "function_name")
-ARGUMENTS = ("arguments", "parameters", "input", "args", "tool_input", "tool_args")
-FUNCTION = re.compile(r"<(?:antml:)?(?:function=|function\s+name=|invoke\s+name=)\s*[\"']?([^\"'>\s]+)[\"']?\s*>")
-PARAMETER = re.compile(
-    r"\s*<(?:antml:)?parameter(?:=|\s+name=)\s*[\"']?([^\"'>\s]+)[\"']?[^>]*>(.*?)</(?:antml:)?parameter>", re.S
+NAMED = ("name", "tool", "tool_name", "function", "function_name", "action")
+ARGUMENTS = ("arguments", "parameters", "input", "args", "tool_input", "tool_args", "action_input")
+OTHER_KEYS = ("id", "type", "tool_call_id", "index")
+FUNCTION = re.compile(
+    rf"(?i)<{NAMESPACE}(?:function=|(?:function|invoke|tool_use|tool_call)\s+name=)\s*[\"']?([^\"'>\s]+)[\"']?\s*>"
 )
-CLOSING = re.compile(r"\s*</(?:antml:)?(?:function|invoke)>")
+PARAMETER = re.compile(
+    rf"\s*<{NAMESPACE}parameter(?:=|\s+name=)\s*[\"']?([^\"'>\s]+)[\"']?[^>]*>(.*?)</{NAMESPACE}parameter>", re.S
+)
+CLOSING = re.compile(rf"\s*</{NAMESPACE}(?:function|invoke)>")
 CHANNEL = re.compile(
     r"(?:<\|start\|>assistant)?\s*(?:<\|channel\|>)?[^<]*\bto=([\w.:-]+)(?:\s*<\|channel\|>\w+)?"
     r"[^<]*(?:<\|constrain\|>\w+)?\s*<\|message\|>"
 )
-DEEPSEEK = re.compile(r"(?:function)?<｜tool▁sep｜>([^\s<]+)\s*(?:```json)?\s*")
+DEEPSEEK = re.compile(r"(?:\w*<｜tool▁sep｜>(?=\w))?([\w.:-]+)(?:<｜tool▁sep｜>)?\s*(?:```json)?\s*(?=\{)")
 KIMI = re.compile(r"([\w.:-]+?)(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*")
+ELEMENTS = re.compile(r"<name>([^<]+)</name>\s*<arguments>\s*")
 MISTRAL = re.compile(r"(?:\[TOOL_CALLS\])?\s*([\w.-]+)\s*(?:\[CALL_ID\]\w+)?\s*(?:\[ARGS\])?(?=\s*\{)")
+PYTHON = re.compile(r"\[|(?:print\()?[A-Za-z_][\w.]*\(")
+PYTHON_END = re.compile(r"(?:<\|[^|]*\|>|```|\s)+$")
 GLM = re.compile(r"([\w.-]+)\s*(?=<arg_key>)")
 GLM_ARGUMENT = re.compile(r"\s*<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
+GLM_END = re.compile(r"\s*</tool_call>")
 CUT_OFF = re.compile(
     r"""\s*\[?\s*\{\s*["'](?:name|tool|function)["']\s*:\s*["']([\w.:-]+)["']\s*,?\s*"""
     r"""(?:["'](?:arguments|parameters|input|args)["']\s*:\s*)?(.*)""",
     re.S,
 )
 OPENING = re.compile(
-    r"(?:\s|<(?:antml:)?(?:tool_calls?|function_calls?|tool_use)(?:\s[^>]*)?>|\[TOOL_CALLS\](?=\s*[\[{])"
-    r"|<\|(?:python_tag|python_start|tool_calls?(?:_section)?_(?:begin|start)|tool_call(?:_begin)?)\|>"
+    rf"(?i)(?:\s|<{NAMESPACE}(?:tool_?calls?|function_?calls?|tool_use)(?:\s(?!\s*name=)[^>]*)?>"
+    r"|\[TOOL_CALLS\](?=\s*[\[{])"
+    r"|<\|(?:python_tag|python_start|START_ACTION|tool_calls?(?:_section)?_(?:begin|start)|tool_call(?:_begin)?)\|>"
     r"|<｜tool▁calls?▁begin｜>|```(?:json|tool_call|tool_code|tool|python)?)*"
 )
 """What may stand before the first call."""
@@ -91,12 +100,14 @@ def read_one(text: str, at: int) -> tuple[list[TextCall], int]:
         return read_function(found[1], text, found.end())
     if (found := GLM.match(text, at)) is not None:
         given, end = read_pairs(GLM_ARGUMENT, text, found.end())
-        return [TextCall(found[1], encode(given))], end
-    for pattern in (CHANNEL, DEEPSEEK, KIMI, MISTRAL):
+        if (closing := GLM_END.match(text, end)) is None:
+            return [TextCall(found[1], text[found.end() :])], len(text)  # cut off: not JSON, so it is refused
+        return [TextCall(found[1], encode(given))], closing.end()
+    for pattern in (CHANNEL, DEEPSEEK, KIMI, MISTRAL, ELEMENTS):
         if (found := pattern.match(text, at)) is not None:
             arguments, end = read_raw(text, found.end())
             return [TextCall(found[1], arguments)], end
-    if text.startswith("[", at) and (python := read_python(text, at)) is not None:
+    if PYTHON.match(text, at) is not None and (python := read_python(text, at)) is not None:
         return python, len(text)
     reader = LenientReader(text, at)
     try:
@@ -105,6 +116,8 @@ def read_one(text: str, at: int) -> tuple[list[TextCall], int]:
         if (cut := read_cut_off(text[at:])) is None:
             raise
         return [cut], len(text)
+    if isinstance(value, dict) and value.keys() == {"tool_calls"}:
+        value = value["tool_calls"]
     return [read_object(item, text, at) for item in (value if isinstance(value, list) else [value])], reader.at
 
 
@@ -147,7 +160,7 @@ def read_object(value: object, text: str, at: int) -> TextCall:
     if isinstance(value, dict):
         names = [value[key] for key in NAMED if isinstance(value.get(key), str)]
         keys = [key for key in ARGUMENTS if key in value]
-        if len(names) == 1 and len(keys) <= 1 and not value.keys() - {*NAMED, *ARGUMENTS, "id", "type"}:
+        if len(names) == 1 and len(keys) <= 1 and not value.keys() - {*NAMED, *ARGUMENTS, *OTHER_KEYS}:
             given = value[keys[0]] if keys else {}
             return TextCall(names[0], given if isinstance(given, str) else encode(given))
     raise NotRepairable("expected a call", text, at)
@@ -160,21 +173,22 @@ def read_cut_off(text: str) -> TextCall | None:
 
 
 def read_python(text: str, at: int) -> list[TextCall] | None:
-    """A list of calls in Python whose arguments are all literals and have names."""
-    source = re.split(r"\]\s*(?:<\|[^|]*\|>|```|\s)*$", text[at:])[0] + "]"
+    """Calls in Python, as a list or one after the other, whose arguments are all literals and have names."""
     try:
-        tree = ast.parse(source.strip(), mode="eval").body
-        if not isinstance(tree, ast.List) or not tree.elts:
-            return None
+        lines = ast.parse(PYTHON_END.sub("", text[at:]).strip()).body
         found = []
-        for call in tree.elts:
-            if not isinstance(call, ast.Call) or call.args or any(part.arg is None for part in call.keywords):
-                return None
-            given = {str(part.arg): ast.literal_eval(part.value) for part in call.keywords}
-            found.append(TextCall(ast.unparse(call.func), encode(given)))
+        for line in lines:
+            value = line.value if isinstance(line, ast.Expr) else None
+            for item in value.elts if isinstance(value, ast.List) else [value]:
+                is_shown = isinstance(item, ast.Call) and ast.unparse(item.func) == "print" and len(item.args) == 1
+                call = item.args[0] if is_shown else item  # type: ignore[union-attr]
+                if not isinstance(call, ast.Call) or call.args or any(part.arg is None for part in call.keywords):
+                    return None
+                given = {str(part.arg): ast.literal_eval(part.value) for part in call.keywords}
+                found.append(TextCall(ast.unparse(call.func), encode(given)))
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
-    return found
+    return found or None
 
 
 def encode(value: object) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from parley.engine.context.conversation import Conversation
     from parley.engine.turn.model_call import ModelCall
 
+INVISIBLE = " \t\r\n\u200b\u2060\ufeff"
 ASKED_BACK = ("end_turn", "tool_use", "max_tokens", None)
 """The stop reasons after which an answer without content is a mistake."""
 EMPTY = "[Your answer was empty. Answer the user, or call a tool.]"
@@ -63,7 +64,7 @@ class MissingAnswer:
         return f"The answer of {model} {what}, also when it was asked again"
 
     def _find(self) -> str | None:
-        answer, text = self._model_call.accumulator, self._model_call.final_text().strip()
+        answer, text = self._model_call.accumulator, self._model_call.final_text().strip(INVISIBLE)
         if not text:
             if answer.stop_reason not in ASKED_BACK:
                 return None

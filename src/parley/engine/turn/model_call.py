@@ -77,7 +77,7 @@ SAME_CUT = (
 SAME_CUT_RETRIES = 2
 UNREACHABLE = ("connection_failed", "timeout_error", "overloaded_error")
 NOT_FOUND = 404
-CALL_MARKS = ("tool_call", "<function", "<invoke", "[TOOL_CALLS]", "|channel|", "python_tag", "arguments", "parameters")
+CALL_MARKS = ("tool_", "toolcall", "function", "invoke", "|channel|", "python_", "action", "arguments", "parameters")
 """Words of calls that are written as text."""
 REFUSAL = "refusal"
 """The stop reason."""
@@ -748,7 +748,7 @@ def is_quoted(conversation: Conversation, call: TextCall) -> bool:
     for entry in conversation.journal.history.list_entries():
         if entry.role == "user":
             text = squeeze("\n".join(iterate_texts(entry.content)))
-            if any(mark in text for mark in CALL_MARKS) and all(part in text for part in parts):
+            if any(mark in text.lower() for mark in CALL_MARKS) and all(part in text for part in parts):
                 return True
     return False
 

@@ -382,6 +382,9 @@ class ChatStream(ConvertedStream):
         """Add a piece of a tool call."""
         yield from self.close_text()
         function = piece.get("function") or {}
+        known = self._by_key.get(piece.get("id") or None)
+        if known is not None and known.arguments == function.get("arguments") and is_complete(known.arguments):
+            return  # the whole call again
         call = self._call_of(piece, function)
         if call is None:
             call = self._new_call(piece)
