@@ -233,6 +233,7 @@ class Composer:
             merge_prompts=profile.merge_prompts,
             sends_more_prompts=tools.has_more_input(self.launch.options),
             send_rate_limits=takes_rate_limits(environment),
+            needs_costs=environment.get("CLAUDE_CODE_ENTRYPOINT") == "sdk-ts",
             state_events=state_events(environment),
             tools=tools.client_tools(self.launch),
         )

@@ -215,8 +215,8 @@ CASES: dict[str, Case] = {
         f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>Read<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
     ),
     "deepseek xml": text(
-        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="Read">\n<｜DSML｜parameter name="file_path" string="true">notes.txt'
-        "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"
+        '<｜DSML｜function_calls>\n<｜DSML｜invoke name="Read">\n<｜DSML｜parameter name="file_path" string="true">'
+        "notes.txt</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"
     ),
     "nemotron": text('<TOOLCALL>[{"name": "Read", "arguments": {"file_path": "notes.txt"}}]</TOOLCALL>'),
     "command a": text(

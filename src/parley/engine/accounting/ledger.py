@@ -208,7 +208,8 @@ class Ledger:
         """Continue from the totals of an earlier result of this session."""
         self.api_seconds = (result.get("duration_api_ms") or 0) / 1000
         for model, used in (result.get("modelUsage") or {}).items():
-            usage, cost = {**blank_usage(), **parse_model_usage(used)}, used.get("costUSD")
+            usage = {**blank_usage(), **parse_model_usage(used)}
+            cost = None if used.get("costBasis") == "unknown" else used.get("costUSD")
             # The price may have become known since.
             self._total[model] = ModelTotals(
                 usage=usage, cost_usd=self._prices.cost_usd(model, usage) if cost is None else cost

@@ -181,6 +181,8 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     """False for a run of one prompt."""
     send_rate_limits: bool = True
     """The client understands rate limit events."""
+    needs_costs: bool = False
+    """The client expects a number for every cost; an unknown one is reported as 0."""
     state_events: str | None = None
     """Who reads session_state_changed: `sdk`, `everybody`, or None."""
     tools: Sequence[ClientToolSpec] = ()

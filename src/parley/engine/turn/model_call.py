@@ -506,7 +506,9 @@ class SilenceNotice(Ticker):
 
     def _beat(self) -> None:
         if self.is_silent and self._model is not None:
-            awaited = getattr(self._model, "awaited", "") or "the model has sent nothing"
+            awaited = getattr(self._model, "awaited", "the model has sent nothing")
+            if not awaited:
+                return  # nothing was sent to it yet
             text = f"{awaited} (silent for {self._every_seconds:g} s)"
             self._conversation.send(Informational(content=text, level="info", tag=MODEL_SILENT))
             self._model = None

@@ -32,7 +32,7 @@ from parley.engine.turn import outcome
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.errors import SessionError, ToolsMissing
 from parley.protocol.base import UNSET, UnsetType
-from parley.protocol.messages.result import Result
+from parley.protocol.messages.result import ModelUsage, Result
 from parley.workspace.base import WORKTREES
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class TurnRunner:
         self.current: Turn | None = None
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._is_ending = False
+        self._has_warned_of_costs = False
         """The last turn has ended, and its result is about to be sent."""
         self.results = 0
         self.last_result: Result | None = None
@@ -330,6 +331,22 @@ class TurnRunner:
         if session.memory_worker is not None and not (ended.is_aborted or ended.is_error):
             session.memory_worker.turn_ended()
 
+    def _report_cost(self, usd: float | None) -> float | None:
+        """The cost as the client takes it. Its programs may fail if it is not a number."""
+        config = self._session.config
+        if usd is not None or not config.client.needs_costs:
+            return usd
+        if not self._has_warned_of_costs:
+            self._has_warned_of_costs = True
+            config.warn("warning: costs are reported as 0 because the price of a model is not known")
+        return 0
+
+    def _report_costs(self, used: dict[str, ModelUsage]) -> dict[str, ModelUsage]:
+        return {
+            model: msgspec.structs.replace(usage, costUSD=self._report_cost(usage.costUSD))
+            for model, usage in used.items()
+        }
+
     def _make_result(self, turn: Turn, ended: TurnOutcome, refused_ids: Sequence[str]) -> Result:
         """The result of a turn, with all its numbers."""
         session, conversation = self._session, turn.conversation
@@ -353,10 +370,10 @@ class TurnRunner:
             result=ended.text,
             stop_reason=ended.stop_reason,
             terminal_reason=ended.terminal_reason,
-            total_cost_usd=ledger.cost_usd,
+            total_cost_usd=self._report_cost(ledger.cost_usd),
             usage=ledger.turn_usage,
-            modelUsage=ledger.by_model(),
-            model_usage_since_last_result=ledger.by_model_this_turn() if has_called_model else {},
+            modelUsage=self._report_costs(ledger.by_model()),
+            model_usage_since_last_result=self._report_costs(ledger.by_model_this_turn()) if has_called_model else {},
             permission_denials=turn.tool_batch.denials,
             errors=ended.errors,
             structured_output=ended.structured_output,

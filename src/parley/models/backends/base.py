@@ -220,7 +220,7 @@ class HttpModel:
     @property
     def awaited(self) -> str:
         """What the last call waits for, and from which server; empty before the first."""
-        if self._pool is None or self._endpoint is None:
+        if self._pool is None or self._endpoint is None or not self._pool.awaited:
             return ""
         return f"{without_userinfo(self._endpoint.base_url)} has sent nothing: waiting for {self._pool.awaited}"
 

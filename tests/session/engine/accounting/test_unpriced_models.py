@@ -89,20 +89,25 @@ async def test_a_subagent_with_such_a_model_does_not_start(tmp_path: Path) -> No
     assert (result["subtype"], result["total_cost_usd"]) == ("success", 0)
 
 
-async def unpriced_session(folder: Path) -> str:
+async def unpriced_session(folder: Path, entrypoint: str = "") -> str:
     """The id of a session that has used a model without a price."""
     async with loopback(stream(ANSWER)) as server:
         harness = SessionHarness(folder, DONE, model="openai:x")
-        harness.environment["OPENAI_BASE_URL"] = f"{server.url}/v1"
+        harness.environment |= {"OPENAI_BASE_URL": f"{server.url}/v1", "CLAUDE_CODE_ENTRYPOINT": entrypoint}
         async with harness:
             harness.prompt("go")
             result = await harness.receive("result")
-    assert (result["result"], result["total_cost_usd"]) == ("Hi.", None)
+    # The TypeScript SDK declares a number.
+    cost = 0 if entrypoint == "sdk-ts" else None
+    warnings = [text for text in harness.warnings if "costs are reported as 0" in text]
+    assert (result["result"], result["total_cost_usd"]) == ("Hi.", cost)
+    assert (result["modelUsage"]["openai:x"]["costUSD"], len(warnings)) == (cost, cost == 0)
     return str(result["session_id"])
 
 
-async def test_a_resumed_session_that_has_used_one_makes_no_call(tmp_path: Path) -> None:
-    session = await unpriced_session(tmp_path)
+@pytest.mark.parametrize("entrypoint", ["sdk-cli", "sdk-ts"])
+async def test_a_resumed_session_that_has_used_one_makes_no_call(tmp_path: Path, entrypoint: str) -> None:
+    session = await unpriced_session(tmp_path, entrypoint)
     async with priced(tmp_path, resume=session) as harness:
         harness.prompt("go")
         result = await harness.receive("result")
