@@ -32,7 +32,7 @@ from parley.permissions.git.calls import (
     explain_restricted_changes,
     find_named_files,
 )
-from parley.permissions.operands import find_operand_hazard
+from parley.permissions.operands import COPIES_PROTECTED, find_operand_hazard
 from parley.permissions.patterns import literal_prefix, relative_parts
 from parley.permissions.proven_command import (
     PLANTED,
@@ -40,6 +40,7 @@ from parley.permissions.proven_command import (
     build_proven_command,
     explain_replacing,
     explain_shadowing,
+    find_copied_protection,
     make_printable,
     traverses_moved_symlink,
 )
@@ -339,6 +340,10 @@ def find_hazard(command: ProvenCommand) -> str:
     files, request, fs = command.files, command.request, command.fs
     if has_protected_target(files.writes, fs):
         return PROTECTED
+    for step in files.steps:
+        for old, new in step.moves:
+            if name := find_copied_protection(old, new, fs):
+                return COPIES_PROTECTED.format(word=shorten(old), name=name)
     for resolved in files.reads + files.writes:
         if resolved.real is None:
             return ENDLESS
@@ -396,6 +401,8 @@ def find_unseen_files(command: ProvenCommand) -> str:
         return ""
     if files.unknown_reason or command.climbs_past_link:
         return files.unknown_reason or CLIMBS_PAST_LINK
+    if any(resolved.real is None for resolved in files.reads + files.writes):
+        return ENDLESS
     used = [*(resolved.names[0] for resolved in files.writes), *find_globbed_folders(command)]
     if reason := find_restricted_folder(used, writing, rules, fs):
         return reason
@@ -568,6 +575,8 @@ def find_mentioned_reason(mentions: Mentions, rules: RuleSet, fs: Filesystem) ->
         return ""
     if reading and any(rules.is_hidden(path, fs) for path in mentions.words):
         return MENTIONS_DENIED
+    if any(fs.resolve(path).real is None for path in (*mentions.reads, *mentions.writes, *mentions.words)):
+        return ENDLESS
     targets = list(map(fs.resolve, mentions.targets))
     if mentions.too_many or any(find_file_rule(each, (), targets, rules, fs) for each in RESTRICTING):
         return MENTIONS_DENIED

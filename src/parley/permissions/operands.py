@@ -17,7 +17,7 @@ from itertools import islice, zip_longest
 from parley.permissions.base import RESTRICTING, word_set
 from parley.permissions.filesystem import MAX_ENTRIES, ResolvedPath
 from parley.permissions.patterns import may_be_path, relative_parts
-from parley.permissions.proven_command import SHADOWED, ProvenCommand, explain_shadowing
+from parley.permissions.proven_command import SHADOWED, ProvenCommand, explain_shadowing, find_copied_protection
 from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
 from parley.permissions.shell.file_names import GlobLookup, expand
@@ -36,8 +36,8 @@ MAX_NAMES = 1_000
 XARGS = "xargs"
 RUNS_THE_TREE = word_set("npm yarn pnpm bun make cargo go pytest tox nox gradle mvn dotnet mix rake")
 """These run code of the working tree anyway; a single word is the name of a target."""
-MERGES = re.compile(r"-[A-Za-z]*T[A-Za-z]*|--no-target-d[a-z-]*")
-"""With this flag the destination folder is replaced or merged, not the parent of the copy."""
+NAMES_TARGET = re.compile(r"-[A-Za-z]*t|--t")
+"""With this flag all operands are sources."""
 TAKES_CONTENTS = ("cp", "rsync", "mv", "ditto", "scp")
 
 
@@ -162,20 +162,16 @@ class _OperandCheck:
         return ""
 
     def _check_copied_folder(self, inner: UnwrappedCommand, folder: str) -> str:
-        """`cp -r template/. .` copies every name of a folder, protected ones too."""
+        """`cp -r template .` copies every name of a folder, protected ones too."""
         if inner.name not in TAKES_CONTENTS:
             return ""
-        merges = any(MERGES.fullmatch(word) for word in inner.argv[1:])
-        words = [
-            word
-            for word in inner.argv[1:]
-            if word[:1] != "-" and (merges or posixpath.basename(word) in ("", ".", ".."))
-        ]
-        for word in words:
-            found = self._fs.entries(posixpath.join(folder, word), MAX_ENTRIES)
-            if found is None:
+        operands = [word for word in inner.argv[1:] if word[:1] != "-"]
+        names_target = any(NAMES_TARGET.match(word) for word in inner.argv[1:])
+        target = operands[-1] if operands else ""
+        for word in operands if names_target else operands[:-1]:
+            path = posixpath.join(folder, word)
+            if self._fs.entries(path, MAX_ENTRIES) is None:
                 return TOO_MANY
-            name = next((name for name in found if is_protected(f"/{name}")), None)
-            if name is not None:
+            if name := find_copied_protection(path, posixpath.join(folder, target), self._fs):
                 return COPIES_PROTECTED.format(word=shorten(word), name=name)
         return ""

@@ -24,7 +24,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
 
@@ -53,7 +53,7 @@ from parley.workspace.search_path import (
     interpreter,
     parse_interpreter,
 )
-from parley.workspace.sensitive_names import holds_keys
+from parley.workspace.sensitive_names import holds_keys, is_protected
 
 PARENT_PART = re.compile(r"(^|[/=])\.\.(/|$)")
 MAX_PATHS = 1_000
@@ -210,21 +210,38 @@ def keys_below(folder: str, fs: Filesystem) -> Sequence[str]:
 
     The search is not part of the budget: `grep -r x .` in a large tree need not ask for that reason.
     """
+    return search_below(folder, fs, holds_keys)
+
+
+def find_copied_protection(old: str, new: str, fs: Filesystem) -> str:
+    """A protected file or folder that a copy of the folder `old` to `new` has; empty if there is none.
+
+    Searched like `keys_below`.
+    """
+    if not fs.is_folder(old):
+        return ""
+    found = (path.rpartition("/")[2] for path in search_below(old, fs, is_protected))
+    names = fs.entries(old, MAX_ENTRIES) or {}
+    return next(found, "") or next((name for name in names if is_protected(f"{new}/{name}")), "")
+
+
+def search_below(folder: str, fs: Filesystem, test: Callable[[str], bool]) -> tuple[str, ...]:
+    """The paths below a folder whose last two parts meet a test."""
     real = fs.real if isinstance(fs, CachedFilesystem) else None
     if real is None or real.memo is None:
         # Each folder of a remote workspace costs a round trip.
-        return search_keys(folder, fs, 1)
-    search = functools.partial(search_keys, folder, max_folders=MAX_SEARCHED)
-    return recall(("keys", folder), real, search)
+        return _search_below(folder, fs, test, 1)
+    search = functools.partial(_search_below, folder, test=test, max_folders=MAX_SEARCHED)
+    return recall((test, folder), real, search)
 
 
-def search_keys(folder: str, fs: Filesystem, max_folders: int) -> tuple[str, ...]:
+def _search_below(folder: str, fs: Filesystem, test: Callable[[str], bool], max_folders: int) -> tuple[str, ...]:
     found: list[str] = []
     pending = [folder]
     for current in pending:
         above = current.rpartition("/")[2]
         for name, kind in (fs.entries(current or "/", MAX_ENTRIES) or {}).items():
-            if holds_keys(f"{above}/{name}"):
+            if test(f"{above}/{name}"):
                 found.append(f"{current}/{name}")
             elif kind == "folder" and name != ".git" and len(pending) < max_folders:
                 pending.append(f"{current}/{name}")

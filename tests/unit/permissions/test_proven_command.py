@@ -102,3 +102,17 @@ def test_many_files_that_are_moved_at_once_are_not_compared_with_each_other(comm
     rules = [parse_rule(text, "allow", "user", "/w") for text in ("Bash(mv:*)", "Bash(cp:*)", "Bash(mkdir:*)")]
 
     assert isinstance(decided(command, "acceptEdits", *(r for r in rules if isinstance(r, Rule)), view=view), Allow)
+
+
+@pytest.mark.parametrize("command", ["cp -r tree x", "mv tree x", "cp -rT tree x", "mkdir x && cp -r tree/. x"])
+def test_a_folder_with_a_protected_file_deep_in_it_gets_no_other_name(tmp_path: Path, command: str) -> None:
+    def kind(line: str) -> type:
+        request = ToolRequest(tool="Bash", input={"command": line}, cwd=str(tmp_path))
+        return type(decide(request, RuleSet(cwd=str(tmp_path)), "acceptEdits", RealFilesystem(str(tmp_path))))
+
+    (tmp_path / "tree/a/b").mkdir(parents=True)
+    (tmp_path / "tree/a/b/notes").touch()
+    assert kind("cp -r tree x") is kind("mv tree x") is Allow
+    (tmp_path / "tree/a/b/.envrc").touch()
+    assert kind(command) is Ask
+    assert kind("rm -rf tree") is Allow

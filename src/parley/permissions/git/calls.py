@@ -65,6 +65,8 @@ FULL_PATHS = (b"\0\0\0\x02", b"\0\0\0\x03")
 UNUSUAL_INDEX = (b"link\0\0", b"sdir\0\0")
 """The marks of a split index, and of one with folders in place of their files."""
 SETS_REMOTES = word_set("remote config init clone")
+OLD_REMOTES = ("remotes", "branches")
+"""Folders of a repository in which old versions of git keep the addresses of remotes."""
 UNTRACKED = re.compile(r"-\w*[ua]\w*|--(?:include-untracked|all)")
 """With these flags, `git stash` also removes files that are not tracked."""
 NOT_BY_INDEX = ("cached", "staged", "merge-base", "untracked", "no-index")
@@ -194,6 +196,8 @@ def _find_concern_at(
             is_path = any(fs.exists(os.path.join(folder, f"{name}{end}")) for end in ("", ".git"))
             if is_path and not _has_remote(name, found, fs):
                 return f"{name} is a repository on this machine, and its hooks would run"
+            if any(fs.exists(os.path.join(found.common_dir, folder, name)) for folder in OLD_REMOTES):
+                return f"{name} is a remote that no configuration lists, and it may be on this machine"
     if urls and (file := _find_user_secret(fs)):
         return f"{file} has a password in a URL, and git would print it"
     return ""

@@ -56,6 +56,9 @@ STARTUP_FILE = word_set("--rcfile --init-file")
 INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 EVALUATORS = word_set("eval trap alias")
 ECHOES = word_set("echo printf cat")
+GNU_TOOLS = word_set(
+    "sed awk tar find xargs env nice nohup timeout stdbuf chroot time parallel install split sort rm cp mv ln"
+)
 RUNS_NEXT = word_set("-exec -execdir -ok -okdir")
 # Programs whose own options may come before the subcommand.
 GIT_LIKE = word_set(
@@ -201,7 +204,9 @@ class Survey:
         self._search_assignments(assigned, depth)
         for candidate in commands:
             self.search_command(candidate, depth, sure=sure and candidate not in self._uncertain)
-        if any(_reads_commands_from_input(candidate) for candidate in commands):
+        has_input = "|" in command or "<" in command
+        starts_shell = has_input and any(interpreters.starts_shell(candidate.words) for candidate in self.commands)
+        if starts_shell or any(_reads_commands_from_input(candidate) for candidate in commands):
             self.unresolved = True
             for text in (*inputs, *_find_echoed_texts(commands)):
                 self.search_text(text, depth + 1)
@@ -259,6 +264,8 @@ class Survey:
         self._add_part(" ".join(literal))
         name = name.rpartition("/")[2]
         self._add_part(" ".join([name, *literal[1:]]))
+        if name[:1] == "g" and name[1:] in GNU_TOOLS:  # how the GNU tools are called on a Mac
+            self.search_command(CommandWords((name[1:], *words[1:]), (name[1:], *raw_words[1:])), depth + 1)
         if name.startswith("git-"):
             self._add_part(" ".join(["git", name[4:], *literal[1:]]))
             for other in interpreters.other_names(["git", name[4:], *literal[1:]]):

@@ -61,7 +61,7 @@ RUNS_COMMAND = re.compile(r"(?:[\w-]+:)?(?:exec|dlx|rsh|ssh|cmd)|devenv")
 # Programs after which a command may begin at any word.
 ANYWHERE = re.compile(
     r"ld-(?:linux|musl).*|ld\.so.*|chrt|capsh|bwrap|firejail|proot|valgrind|ltrace|xvfb-run|dbus-run-session|cgexec|"
-    r"qemu-\w+(?:-static)?|s6-[\w-]+|hyperfine|uftrace|onchange|busybox|toybox|ansible|salt|pdsh|pssh|parallel-ssh|clush|dsh|fab"
+    r"qemu-\w+(?:-static)?|s6-[\w-]+|npx|bunx|hyperfine|uftrace|onchange|busybox|toybox|ansible|salt|pdsh|pssh|parallel-ssh|clush|dsh|fab"
 )
 # Programs that can copy or link another program under a new name.
 COPYING_PROGRAMS = word_set("cp mv ln install hash cat dd rsync")
@@ -102,6 +102,7 @@ OPTIONS = word_table(
     bazel bazelisk: --run_under
     az: --scripts
     npm: --call --script-shell --editor --viewer
+    deno: --eval
     cargo: -s --shell
     helm: --post-renderer
     go: -vettool
@@ -375,7 +376,20 @@ COMPUTES = re.compile(
     r"tuple|for|in|if|else|and|or|not|True|False|None)\b)*"
 )
 """Python code that only computes: it names nothing that opens a file."""
-READS_INPUT = word_set("at batch crontab")
+READS_INPUT = word_set("at batch crontab newgrp")
+# Programs that start a shell if they are given no command: the operands before it, and the flags with a value.
+STARTS_SHELL = {
+    **dict.fromkeys(("ssh", "autossh"), (1, re.compile(r"-\w*[BbcDEeFIiJLlMmOopQRSWw]"))),
+    **dict.fromkeys(
+        ("su", "runuser"), (1, re.compile(r"-\w*[gGsw]|--(?:group|supp-group|shell|whitelist-environment)"))
+    ),
+    **dict.fromkeys(("sudo", "doas"), (0, re.compile(r"-\w*[ugpCDhrtTRU]"))),
+    "script": (1, re.compile(r"-\w*[EIOBTmo]")),
+    "chroot": (1, NEVER),
+    **dict.fromkeys(("nsenter", "unshare", "fakeroot"), (0, re.compile(r"-\w*[tGSRwlisb]"))),
+}
+LOGIN_SHELL = re.compile(r"-\w*[si]\w*|--(?:shell|login)")
+TAKES_SCRIPT = re.compile(r"-\w*c|--(?:session-)?command|-\w*u")
 CRON_LINE = re.compile(r"^[ \t]*(?:@\w+|(?:[\d*/,-]+[ \t]+){4}[\w*/,-]+)[ \t]+(.+)", re.MULTILINE)
 # Programs that insert their input into a command.
 FILLERS = word_set("xargs parallel rush")
@@ -575,6 +589,25 @@ def find_filled_command(literal: Sequence[str]) -> int:
     while begin < len(literal) and literal[begin][:1] == "-":
         begin += 2 if FILLER_VALUE.fullmatch(literal[begin]) else 1
     return begin
+
+
+def starts_shell(words: Sequence[str | None]) -> bool:
+    """Whether a program has no command in its arguments, and so runs its input: `ssh host`, `parallel`."""
+    literal = [word or "x" for word in words]
+    name = literal[0].rpartition("/")[2] if literal else ""
+    if name == "parallel":
+        return find_filled_command(literal) >= len(literal)
+    if name not in STARTS_SHELL or (name in ("sudo", "doas") and not any(map(LOGIN_SHELL.fullmatch, literal))):
+        return False
+    max_operands, with_value = STARTS_SHELL[name]
+    if name in ("su", "runuser", "script") and any(map(TAKES_SCRIPT.match, literal[1:])):
+        return False
+    operands = [
+        word
+        for before, word in pairwise(literal)
+        if word[:1] != "-" and not (before[:1] == "-" and with_value.fullmatch(before))
+    ]
+    return len(operands) <= max_operands
 
 
 def has_inline_code(name: str, words: tuple[str, ...]) -> bool:

@@ -232,7 +232,10 @@ OWN_FLAGS = ("--checkpoint", "--strip")
 SEPARATORS = re.compile(r"[=:@,]")
 QUOTED = re.compile(r"['\"]([^'\"]+)['\"]")
 URL = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://(?!(?:.*/)?\.\.(?:/|$))", re.DOTALL)
-TAKES_CODE = re.compile(r"[gmn]?awk|(?:perl|python|ruby|php|lua)[\d.]*|node|nodejs|deno|bun|ed|ex|n?vim?")
+TAKES_CODE = re.compile(
+    r"[gmn]?awk|(?:perl|python|ruby|php|lua)[\d.]*|node|nodejs|deno|bun|ed|ex|n?vim?|sqlite3|psql|mysql|mariadb|gnuplot"
+)
+CODE_GAP = re.compile(r"[\s|;]+")
 EXCLUDES = re.compile(r"--(?:extend-|per-file-)?(?:exclude|ignore|skip|omit)[\w-]*=")
 EXCLUDERS = word_set(
     "tar bsdtar rsync ruff black isort flake8 mypy pylint bandit eslint prettier pytest py.test cloc tokei ag ack fd "
@@ -533,7 +536,7 @@ def file_words(inner: UnwrappedCommand, *, sends: bool = False) -> Iterator[tupl
         elif word in INPUTS.get(name, ()) or (name in EXCLUDERS and word in EXCLUDE_NEXT):
             skips = True
         elif index not in inner.globs and not EXCLUDES.match(word):
-            quoted = [*QUOTED.findall(word), *word.split()] if TAKES_CODE.fullmatch(name) else ()
+            quoted = [*QUOTED.findall(word), *CODE_GAP.split(word)] if TAKES_CODE.fullmatch(name) else ()
             found = [*_names_in_word(word, only_operands), *(text.strip(" ><|+&") for text in quoted)]
             # The first name with a problem is reported, so the order must not depend on hashes.
             yield from ((word, each) for each in dict.fromkeys(found) if each)

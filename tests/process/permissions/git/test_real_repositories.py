@@ -755,3 +755,13 @@ def test_a_command_that_changes_tracked_files_is_asked_about_if_a_rule_matches_o
         for command in ("git merge main", "git checkout main", "git stash", "git pull"):
             assert is_ask(decided(book, command, ground.work)) == is_tracked, (spec, command)
         assert is_ask(decided(book, "git clean -fdx", ground.work))
+
+
+@pytest.mark.parametrize("folder", ["remotes", "branches"])
+def test_a_push_to_a_remote_of_an_old_kind_is_asked_about(ground: Ground, folder: str) -> None:
+    book = opened(ground, allowed=("Bash(git push:*)",))
+    assert isinstance(decided(book, "git push old main", ground.work), Allow)
+    place = ground.work / ".git" / folder
+    place.mkdir(exist_ok=True)
+    (place / "old").write_text("URL: ../other\n")
+    assert is_ask(decided(book, "git push old main", ground.work))
