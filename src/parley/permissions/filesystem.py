@@ -71,47 +71,58 @@ class Filesystem:
     is_remote = False
     """Whether the files are on another machine, so that nothing may be looked up on this one."""
 
+    def look(self, kind: str, path: str, *limit: int) -> Any:
+        """A fact: what the method of this name returns."""
+        return None
+
     def readlink(self, path: str) -> str | None:
         """The target of a symlink; None if the path is not a symlink or does not exist."""
-        return None
+        found: str | None = self.look("readlink", path)
+        return found
 
     def exists(self, path: str) -> bool:
         """Whether the path exists; symlinks are not followed."""
-        return False
+        return bool(self.look("exists", path))
 
     def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         """The names in a folder and what each is; empty if it is not a folder or cannot be listed.
 
         None if there are more than `limit`.
         """
-        return None
+        found: Mapping[str, EntryKind] | None = self.look("entries", path, limit)
+        return found
 
     def listing(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         """As `entries`, but None for a folder that cannot be listed; empty only if there can be nothing."""
-        return None
+        found: Mapping[str, EntryKind] | None = self.look("listing", path, limit)
+        return found
 
     def is_folder(self, path: str) -> bool:
         """Whether the path is a folder that can be entered, with symlinks followed."""
-        return False
+        return bool(self.look("is_folder", path))
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """The contents of a regular file, with symlinks followed; None for anything else, or if it is larger."""
-        return None
+        found: bytes | None = self.look("read", path, max_bytes)
+        return found
 
     def identity(self, path: str) -> tuple[int, int] | None:
         """Device and inode, with symlinks followed."""
-        return None
+        found: tuple[int, int] | None = self.look("identity", path)
+        return found
 
     def signature(self, path: str) -> tuple[int, ...] | None:
         """A value that changes with the contents of a file, with symlinks followed; None if it is not known.
 
         Its last item is the ctime in nanoseconds: no program can set it, but it is only as fine as the kernel's clock.
         """
-        return None
+        found: tuple[int, ...] | None = self.look("signature", path)
+        return found
 
     def state(self, path: str) -> tuple[int, ...] | None:
         """As `signature`, without following symlinks. For a folder it changes with the names in it."""
-        return None
+        found: tuple[int, ...] | None = self.look("state", path)
+        return found
 
     def resolve(self, path: str) -> ResolvedPath:
         """Follow the symlinks of a path."""
@@ -307,20 +318,8 @@ class CachedFilesystem(Filesystem):
             self._entries_left -= len(found) if found is not None else self._entries_left
         return self._entries[real]
 
-    def is_folder(self, path: str) -> bool:
-        return self._fs.is_folder(path)
-
-    def read(self, path: str, max_bytes: int) -> bytes | None:
-        return self._fs.read(path, max_bytes)
-
-    def identity(self, path: str) -> tuple[int, int] | None:
-        return self._fs.identity(path)
-
-    def signature(self, path: str) -> tuple[int, ...] | None:
-        return self._fs.signature(path)
-
-    def state(self, path: str) -> tuple[int, ...] | None:
-        return self._fs.state(path)
+    def look(self, kind: str, path: str, *limit: int) -> Any:
+        return getattr(self._fs, kind)(path, *limit)
 
     def watch_folder(self, folder: str) -> None:
         self._fs.watch_folder(folder)
@@ -416,37 +415,13 @@ class RemoteFilesystem(Filesystem):
         self.home = home
         self._get = get
 
-    def readlink(self, path: str) -> str | None:
-        found = self._get("readlink", path, 0, None)
-        return None if found is None else as_name(found)
-
-    def exists(self, path: str) -> bool:
-        return bool(self._get("exists", path, 0, False))
-
-    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        return as_names(self._get("entries", path, limit, {}))
-
-    def listing(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        return as_names(self._get("listing", path, limit, None))
-
-    def is_folder(self, path: str) -> bool:
-        return bool(self._get("is_folder", path, 0, False))
-
-    def read(self, path: str, max_bytes: int) -> bytes | None:
-        found: bytes | None = self._get("read", path, max_bytes, None)
-        return found
-
-    def identity(self, path: str) -> tuple[int, int] | None:
-        found = self._get("identity", path, 0, None)
-        return None if found is None else (found[0], found[1])
-
-    def signature(self, path: str) -> tuple[int, ...] | None:
-        found = self._get("signature", path, 0, None)
-        return None if found is None else tuple(found)
-
-    def state(self, path: str) -> tuple[int, ...] | None:
-        found = self._get("state", path, 0, None)
-        return None if found is None else tuple(found)
+    def look(self, kind: str, path: str, *limit: int) -> Any:
+        found = self._get(kind, path, sum(limit), {} if kind == "entries" else None)
+        if found is None or kind in ("exists", "is_folder", "read"):
+            return found
+        if kind == "readlink":
+            return as_name(found)
+        return {as_name(name): each for name, each in found.items()} if isinstance(found, Mapping) else tuple(found)
 
 
 def as_name(found: str | bytes) -> str:
@@ -454,12 +429,8 @@ def as_name(found: str | bytes) -> str:
     return found if isinstance(found, str) else os.fsdecode(found)
 
 
-def as_names(found: Mapping[Any, EntryKind] | None) -> Mapping[str, EntryKind] | None:
-    return None if found is None else {as_name(name): kind for name, kind in found.items()}
-
-
-Access = tuple[Callable[[CachedFilesystem, str], object], str, object]
-"""The method to call again, its path, and the value it returned."""
+Access = tuple[str, str, object]
+"""The kind of fact to look up again, its path, and the value."""
 
 
 class CachedResult(Struct, frozen=True):
@@ -468,7 +439,7 @@ class CachedResult(Struct, frozen=True):
     steps: int
 
     def is_valid(self, fs: CachedFilesystem) -> bool:
-        return all(method(fs, path) == value for method, path, value in self.accesses)
+        return all(getattr(fs, kind)(path) == value for kind, path, value in self.accesses)
 
 
 def memoize(key: Hashable, fs: Filesystem, compute: Callable[[Filesystem], T]) -> T:
@@ -511,12 +482,11 @@ def keep(memo: dict[Hashable, Any], key: Hashable, cached: CachedResult) -> None
         memo.pop(key, None)
 
 
-class RecordingFilesystem(RealFilesystem):
+class RecordingFilesystem(Filesystem):
     """The real file system, with a record of every access."""
 
     def __init__(self, fs: RealFilesystem) -> None:
-        super().__init__(fs.home, fs.now)
-        self.memo = None  # a cached result would hide accesses
+        self.home = fs.home
         self._fs = fs
         self._accesses: dict[tuple[str, str], Access] = {}
         self._states: dict[str, tuple[int, ...] | None] = {}
@@ -524,64 +494,36 @@ class RecordingFilesystem(RealFilesystem):
 
     def accesses(self) -> tuple[Access, ...]:
         """The accesses to repeat; empty if a change could go unnoticed."""
-        states: list[Access] = [(CachedFilesystem.state, path, state) for path, state in self._states.items()]
+        states: list[Access] = [("state", path, state) for path, state in self._states.items()]
         accesses = (*states, *(access for access in self._accesses.values() if not self._is_implied(*access)))
         return accesses if self._is_cacheable and len(accesses) <= MAX_ACCESSES else ()
 
-    def _is_implied(self, method: Callable[[CachedFilesystem, str], object], path: str, _: object) -> bool:
+    def _is_implied(self, kind: str, path: str, _: object) -> bool:
         """Whether a recorded state covers the access. The state of a name covers whether it exists, whether it is a
         symlink, and its contents. The state of a folder covers which names it has, and which are symlinks."""
         folder = path.rpartition("/")[0] or "/"
-        return path in self._states or (
-            method in (CachedFilesystem.exists, CachedFilesystem.readlink) and folder in self._states
-        )
+        return path in self._states or (kind in ("exists", "readlink") and folder in self._states)
 
     def watch_folder(self, folder: str) -> None:
         self._record_state(folder)
 
-    def readlink(self, path: str) -> str | None:
-        return self._record(CachedFilesystem.readlink, path, self._fs.readlink(path))
-
-    def exists(self, path: str) -> bool:
-        return self._record(CachedFilesystem.exists, path, self._fs.exists(path))
-
-    def is_folder(self, path: str) -> bool:
-        return self._record(CachedFilesystem.is_folder, path, self._fs.is_folder(path))
-
-    def identity(self, path: str) -> tuple[int, int] | None:
-        return self._record(CachedFilesystem.identity, path, self._fs.identity(path))
-
-    def signature(self, path: str) -> tuple[int, ...] | None:
-        return self._record(CachedFilesystem.signature, path, self._fs.signature(path))
-
-    def read(self, path: str, max_bytes: int) -> bytes | None:
-        self._record_state(path)
-        return self._check_readable(path, self._fs.read(path, max_bytes))
-
-    def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        self._record_state(path)
-        found = self._fs.entries(path, limit)
-        self._check_readable(path, found or None)  # a folder that cannot be listed looks empty
+    def look(self, kind: str, path: str, *limit: int) -> Any:
+        has_contents = kind in ("read", "entries", "listing")
+        if has_contents:
+            self._record_state(path)
+        found = getattr(self._fs, kind)(path, *limit)
+        # What could not be read may become readable without a change of its state. Such a folder looks empty.
+        if has_contents and self._states[path] is not None and (found is None or (kind == "entries" and not found)):
+            self._is_cacheable = False
+        elif not has_contents and kind != "state":
+            self._accesses[kind, path] = (kind, path, found)
         return found
-
-    def listing(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
-        self._record_state(path)
-        return self._check_readable(path, self._fs.listing(path, limit))
-
-    def _record(self, method: Callable[[CachedFilesystem, str], T], path: str, value: T) -> T:
-        self._accesses[method.__name__, path] = (method, path, value)
-        return value
 
     def _record_state(self, path: str) -> None:
         """Call this before the contents are read: a change in between then shows in the next state."""
         if path in self._states:
             return
         state = self._states[path] = self._fs.state(path)
-        if self._fs.readlink(path) is not None or (state is not None and self.now() - state[-1] < SETTLED_NANOSECONDS):
+        is_recent = state is not None and self._fs.now() - state[-1] < SETTLED_NANOSECONDS
+        if self._fs.readlink(path) is not None or is_recent:
             self._is_cacheable = False
-
-    def _check_readable(self, path: str, found: T) -> T:
-        """What exists but could not be read may become readable without a change of its state."""
-        if found is None and self._states[path] is not None:
-            self._is_cacheable = False
-        return found
