@@ -22,6 +22,9 @@ from tests.helpers.ports import free_port
 class Server:
     """`parley serve` in a process of its own, which can be killed and started again on the same port."""
 
+    ready = "listening on "
+    """What the line on stderr has that says that it can be used."""
+
     def __init__(
         self, folder: Path, *options: str, root: Path | None = None, environment: dict[str, str] | None = None
     ) -> None:
@@ -54,7 +57,7 @@ class Server:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():
                 self.stderr.append(line)
-                if "listening on " in line:
+                if self.ready in line:
                     self._reader = asyncio.create_task(self._read_stderr(self.process.stderr))
                     return
             await self.process.wait()

@@ -2,7 +2,7 @@
 
 import { Api } from "./api.js";
 import { parseRoute, link, takeToken } from "./router.js";
-import { Health, nameOf, QuestionStore, SessionStore, STATES } from "./stores.js";
+import { Health, nameOf, QuestionStore, SessionStore, shownState, STATES } from "./stores.js";
 import { Console, html, render, useConsole, useEffect, useState, useStore } from "./ui.js";
 import { shorten } from "./text.js";
 import { Icon } from "./widgets/icon.js";
@@ -169,7 +169,7 @@ function Navigation({ route, onSignOut }) {
                   aria-current=${route.id === session.id ? "page" : undefined}
                   title=${`${STATES[session.state] ?? session.state}: ${nameOf(session)}`}
                 >
-                  <${StateDot} state=${session.state} /><span class="ellipsis"><bdi>${nameOf(session)}</bdi></span>
+                  <${StateDot} state=${shownState(session)} /><span class="ellipsis"><bdi>${nameOf(session)}</bdi></span>
                 </a>
               </li>`,
           )}

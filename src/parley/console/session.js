@@ -275,12 +275,13 @@ export class Conversation {
 
   _finishBlock(block, line, context, parent, streamed) {
     const kind = KIND_OF_BLOCK[block.type];
+    const source = { messageId: line.message.id, model: line.message.model, usage: line.message.usage };
     const isError = Boolean(line.error ?? line.is_api_error_message);
     if (kind === "tool") {
       const item = streamed ?? this._tools.get(block.id) ?? this._addTool(block, {}, context, parent);
       this._settle(
         item,
-        { input: block.input ?? {}, partialInput: undefined, meta: line.tool_use_meta },
+        { input: block.input ?? {}, partialInput: undefined, meta: line.tool_use_meta, ...source },
         line,
         context,
       );
@@ -295,11 +296,11 @@ export class Conversation {
       return;
     }
     if (!streamed && kind === "thinking" && !text) return;
-    const found = { kind: isError ? "notice" : kind, level: isError ? "error" : undefined, text };
+    const found = { kind: isError ? "notice" : kind, level: isError ? "error" : undefined, text, ...source };
     found.durationMs = line.thinking_duration_ms;
     found.isCut = Boolean(line.aborted);
     if (streamed) this._settle(streamed, found, line, context);
-    else this._add({ ...found, messageId: line.message.id }, context, parent);
+    else this._add(found, context, parent);
   }
 
   /* A streamed item becomes the stored one. */
@@ -539,7 +540,8 @@ export class Conversation {
   _onDecided(line, context) {
     const request = this._closeRequest(line.request_id);
     if (!request) this._later(context);
-    const decision = { by: line.decided_by, behavior: line.behavior, request: request?.request };
+    const times = { askedAt: request?.time, decidedAt: context.time };
+    const decision = { by: line.decided_by, behavior: line.behavior, request: request?.request, ...times };
     this.decisions.set(String(line.request_id), decision);
     this._linkDecision(decision);
   }

@@ -190,7 +190,13 @@ export const STATES = {
   requires_action: "Waits for you",
   idle: "Idle",
   failed: "Failed",
+  elsewhere: "In another program",
 };
+
+/* What a session is doing, or that another program runs it. */
+export function shownState(session) {
+  return session.is_elsewhere ? "elsewhere" : session.state;
+}
 
 export function nameOf(session) {
   return shorten(session.title || session.preview || "Untitled session", 80);

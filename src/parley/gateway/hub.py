@@ -102,6 +102,8 @@ class HubSettings(Struct, frozen=True, kw_only=True):
     """The audit log; None for a file in the state folder."""
     wire_bytes: int = WIRE_BYTES
     """How much of what engines and the gateway say to each other is kept for each session."""
+    shows_stored: bool = False
+    """Whether the sessions of other programs below the root are shown, too (`stored_sessions.py`)."""
 
     @property
     def sends_states(self) -> bool:
@@ -153,6 +155,10 @@ class SessionHub:
         """How many sessions were unloaded since the last collection of garbage."""
         self._deleted: set[str] = set()
         """Sessions whose engines are being stopped."""
+        self.elsewhere: set[str] = set()
+        """Sessions that another process holds."""
+        self._taken: set[str] = set()
+        """Sessions whose next engine takes them from another process."""
 
     def follow(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
         """Something was recorded in the log of a session: the database follows.
@@ -274,18 +280,21 @@ class SessionHub:
             *(*values, query.limit, query.offset),
         )
         count = self.database.row(f"SELECT count(*) AS n FROM sessions WHERE {where}", *values)
-        infos = [describe_session(row, self._sessions.get(row["id"]), found.get(row["id"])) for row in rows]
+        infos = [self._describe(row, found.get(row["id"])) for row in rows]
         return infos, 0 if count is None else count["n"]
 
     def describe(self, principal: Principal, session_id: str) -> SessionInfo:
         """Raises Refusal."""
         self.indexer.index_marked()
-        return describe_session(self._row(principal, session_id), self._sessions.get(session_id))
+        return self._describe(self._row(principal, session_id))
+
+    def _describe(self, row: Row, match: str | None = None) -> SessionInfo:
+        return describe_session(row, self._sessions.get(row["id"]), match, is_elsewhere=row["id"] in self.elsewhere)
 
     def _report_change(self, session_id: str) -> None:
         """Tell those who watch the list of sessions."""
         if self.events.has_watchers and (row := self._find_row(session_id)) is not None:
-            self.events.report(row["tenant"], describe_session(row, self._sessions.get(session_id)))
+            self.events.report(row["tenant"], self._describe(row))
 
     @contextmanager
     def open_log(self, session_id: str) -> Iterator[SessionLog]:
@@ -510,12 +519,49 @@ class SessionHub:
         if self.is_draining:
             raise Refusal("shutting_down", "the server is shutting down; connect again to continue")
 
+    # Sessions of other processes.
+
+    def add_stored(self, session_id: str) -> None:
+        """A session has got a log that was written from its transcript. Raises SessionError."""
+        log = SessionLog(self.log_path(session_id), self.follow)
+        self._add_live(log)
+        self.follow(log, list(log.all_records()))
+        self.indexer.mark(session_id)
+
+    def set_elsewhere(self, session_id: str, *, is_elsewhere: bool) -> None:
+        """Another process holds a session, or no longer does."""
+        if is_elsewhere != (session_id in self.elsewhere):
+            (self.elsewhere.add if is_elsewhere else self.elsewhere.discard)(session_id)
+            self._report_change(session_id)
+
+    def take(self, principal: Principal, session_id: str) -> None:
+        """Let a session run here. A process that holds it can no longer write. Raises Refusal, SessionError."""
+        require(principal, Scope.PROMPT, "taking a session over")
+        live = self.get(principal, session_id)
+        self.audit.write("take", principal, session=session_id)
+        if session_id in self.elsewhere:
+            self.elsewhere.discard(session_id)
+            self._taken.add(session_id)
+        live.ensure_loaded()
+
+    async def release(self, principal: Principal, session_id: str) -> None:
+        """End the engine of a session, so that another process can continue it. Raises Refusal."""
+        require(principal, Scope.PROMPT, "giving a session back")
+        live = self.get(principal, session_id)
+        if live.is_busy:
+            raise Refusal("session_busy", "the session works or waits for an answer; interrupt it first")
+        self.audit.write("release", principal, session=session_id)
+        if live.engine is not None:
+            await live.unload(live.engine)
+
     # Engines.
 
     def _load(self, live: LiveSession) -> Engine:
         """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
         self.check_draining()
         self._check_current(live)
+        if live.id in self.elsewhere:
+            raise Refusal("session_busy", "another process runs the session: watch it, or take it over")
         self.storage.check_load(live.id)
         created = require_created(live.log.state)
         start = EngineStart(
@@ -536,9 +582,11 @@ class SessionHub:
             store=self.storage.engine_store(live.id),
         )
         is_stored, unsent = self._restore(live, start)
-        which = "--resume" if is_stored else "--session-id"
+        which = ("--resume" if is_stored else "--session-id", live.engine_id)
+        steal = ("--steal",) if live.id in self._taken else ()
+        self._taken.discard(live.id)
         start = msgspec.structs.replace(
-            start, argv=(*start.argv, *ASKS_CLIENTS, *self.storage.engine_argv, which, live.engine_id)
+            start, argv=(*start.argv, *ASKS_CLIENTS, *self.storage.engine_argv, *steal, *which)
         )
         engine = self._make_engine(live, start, read_workspace(created.workspace))
         self.metrics.count("parley_engine_starts_total")

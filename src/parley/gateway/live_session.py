@@ -702,9 +702,9 @@ class LiveSession:
         """Whether a model is asked, or soon will be."""
         return self.has_turn or self.side_requests > 0
 
-    def publish_missing(self, line: bytes) -> None:
-        """Publish a message that an earlier engine wrote to the transcript and could not send."""
-        self._publish(line, records=self._track(peek(line)))
+    def publish_missing(self, line: bytes, at: float | None = None) -> None:
+        """Publish a message that another engine wrote to the transcript, and when."""
+        self._publish(line, records=self._track(peek(line)), at=at)
 
     def publish_notice(self, code: str, text: str) -> None:
         """Tell the clients, also later ones, something about the session."""
@@ -722,10 +722,16 @@ class LiveSession:
         if records:
             self.log.record(*records)
 
-    def _publish(self, line: bytes, sender: SessionClient | None = None, records: Sequence[AnyRecord] = ()) -> None:
+    def _publish(
+        self,
+        line: bytes,
+        sender: SessionClient | None = None,
+        records: Sequence[AnyRecord] = (),
+        at: float | None = None,
+    ) -> None:
         """Log a line with the records that belong to it, then send it to all clients but its sender."""
         try:
-            number = self.log.add_line(line, *records)
+            number = self.log.add_line(line, *records, at=at)
         except SessionError:
             number = None  # the device is full: clients that are connected still get it
         self._show(number, line, sender)

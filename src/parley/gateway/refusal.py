@@ -33,6 +33,7 @@ STATUS = {
     "question_withdrawn": 409,
     "quota_exceeded": 429,
     "rate_limited": 429,
+    "session_busy": 409,
     "shutting_down": 503,
     "storage_error": 500,
     "timed_out": 408,

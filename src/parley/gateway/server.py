@@ -35,6 +35,7 @@ from parley.gateway.questions import Notifier, NotifySettings
 from parley.gateway.reporting import Metrics, ServerLog, health_checks
 from parley.gateway.security.tokens import ServerTokens, read_existing, read_token_file
 from parley.gateway.server_config import ServerConfig, read_config
+from parley.gateway.stored_sessions import StoredSessions
 from parley.protocol.base import Struct
 
 UPKEEP_SECONDS = 1.0
@@ -286,7 +287,9 @@ async def serve(
     watch_signals(stop, server.reload)
     hub.catch_up(log.warn)
     hub.load_interrupted(log.warn)
+    stored = [keep_up(StoredSessions(hub).follow, "read stored sessions", log)] if settings.hub.shows_stored else []
     upkeep = asyncio.gather(
+        *stored,
         keep_up(hub.evict_idle, "unload idle sessions", log),
         keep_up(hub.expire_questions, "expire questions", log),
         measure_lag(hub.metrics),

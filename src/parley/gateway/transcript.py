@@ -67,12 +67,19 @@ def missing_lines(entries: Iterator[Entry], log: SessionLog) -> Iterator[bytes]:
     """The messages of the transcript that are not in the log: the process died before they were sent."""
     known = logged_uuids(log)
     for entry in entries:
-        cls = KINDS.get(entry.kind)
-        if cls is not None and entry.message.get("uuid") not in known:
-            try:
-                yield encode_json(convert(entry.message, cls))
-            except msgspec.ValidationError:
-                yield encode_json(entry.message)
+        if entry.message.get("uuid") not in known and (line := make_line(entry)) is not None:
+            yield line
+
+
+def make_line(entry: Entry) -> bytes | None:
+    """The message of an entry as clients see it; None if it is none."""
+    cls = KINDS.get(entry.kind)
+    if cls is None:
+        return None
+    try:
+        return encode_json(convert(entry.message, cls))
+    except msgspec.ValidationError:
+        return encode_json(entry.message)
 
 
 def logged_uuids(log: SessionLog) -> set[str]:

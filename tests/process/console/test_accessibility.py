@@ -122,6 +122,10 @@ async def test_axe_has_no_finding(tmp_path: Path, axe: str) -> None:
             await page.locator(".rail summary", has_text="Prompt cache").click()
             await expect(page.locator(".rail").get_by_text("Loading…")).to_have_count(0)
             assert await find_faults(page, axe, name) == []
+        await page.locator(".item[data-kind=result]").get_by_role("button").click()
+        await page.get_by_role("menuitem", name="Where the time went").click()
+        assert await find_faults(page, axe, "timeline") == []
+        await page.keyboard.press("Escape")
         await page.get_by_role("button", name="Session", exact=True).click()
         assert await find_faults(page, axe) == []
         await show(page, server, f"/compare/{sessions['everything']}/{sessions['plan']}")

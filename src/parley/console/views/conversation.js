@@ -1,6 +1,7 @@
 /* One session: what was said and done, the questions that wait, and the box for the next prompt. */
 
 import { link } from "../router.js";
+import { timelineOf, toDocument } from "../review.js";
 import { nameOf } from "../stores.js";
 import { SessionConnection } from "../session.js";
 import { formatUsd, shorten, visible } from "../text.js";
@@ -12,6 +13,7 @@ import { Menu } from "../widgets/menu.js";
 import { PromptBox } from "../widgets/prompt-box.js";
 import { QuestionCard } from "../widgets/question-card.js";
 import { Rail } from "../widgets/rail.js";
+import { Timeline } from "../widgets/review.js";
 import { Rewind } from "../widgets/rewind.js";
 import { StatePill } from "../widgets/state.js";
 import { VirtualList } from "../widgets/virtual-list.js";
@@ -100,6 +102,11 @@ function Conversation({ id, uuid, connection }) {
   }, [uuid, isLoaded]);
 
   const actions = (item) => {
+    if (item.kind === "result") {
+      const timeline = timelineOf(conversation.items, item);
+      const run = () => setDialog({ kind: "timeline", timeline, result: item });
+      return timeline ? [{ label: "Where the time went", icon: "clock", run }] : [];
+    }
     if (!item.uuid || (item.kind !== "prompt" && item.kind !== "text")) return [];
     const entries = [
       { label: "Copy link", icon: "link", run: () => copyLink(id, item.uuid, toasts) },
@@ -140,10 +147,22 @@ function Conversation({ id, uuid, connection }) {
     }
   };
 
+  const take = () => api.post(`/sessions/${encodeURIComponent(id)}/take`).catch(toasts.fail);
+  const giveBack = async () => {
+    try {
+      await api.post(`/sessions/${encodeURIComponent(id)}/release`);
+      toasts.show(`Another program can continue it: parley --resume ${id}`);
+    } catch (error) {
+      toasts.fail(error);
+    }
+  };
+
   const menu = [
     ...(can("approve") ? [{ label: "Wire view", icon: "wire", run: () => (location.hash = link.wire(id)) }] : []),
     ...(can("create") ? [{ label: "Fork the session", icon: "fork", run: () => fork(null) }] : []),
     { label: "Compare with…", icon: "columns", run: () => setDialog({ kind: "compare" }) },
+    { label: "Export as Markdown", icon: "file", run: () => exportDocument(nameOf(shown ?? {}), connection).catch(toasts.fail) },
+    ...(can("prompt") && shown?.is_loaded ? [{ label: "Give back", icon: "exit", run: () => giveBack() }] : []),
     ...(can("create")
       ? [{ label: "Delete", icon: "trash", isDanger: true, run: () => setDialog({ kind: "delete" }) }]
       : []),
@@ -151,7 +170,9 @@ function Conversation({ id, uuid, connection }) {
 
   const waiting = new Set(open.map((question) => question.request.tool_use_id));
   const firstWaiting = conversation.items.findIndex((item) => waiting.has(item.id));
-  const state = open.length
+  const state = shown?.is_elsewhere
+    ? "elsewhere"
+    : open.length
     ? "requires_action"
     : conversation.state === "requires_action"
       ? "running"
@@ -208,15 +229,24 @@ function Conversation({ id, uuid, connection }) {
       </div>
       <${Activity} conversation=${conversation} isWaiting=${open.length > 0} />
       ${open.length > 0 && html`<${Approvals} questions=${open} />`}
-      <${PromptBox}
-        sessionId=${id}
-        conversation=${conversation}
-        onChange=${refresh}
-        isConnected=${connection.status === "live"}
-      />
+      ${
+        shown?.is_elsewhere
+          ? html`<div class="elsewhere" role="region" aria-label="Prompt">
+              <p>Another program runs this session. You see what it does.</p>
+              ${can("prompt") && html`<button class="button" onClick=${() => setDialog({ kind: "take" })}>Take over</button>`}
+            </div>`
+          : html`<${PromptBox}
+              sessionId=${id}
+              conversation=${conversation}
+              onChange=${refresh}
+              isConnected=${connection.status === "live"}
+            />`
+      }
     </div>
-    <${Rail} sessionId=${id} conversation=${conversation} onJump=${jump} onClose=${() => setRailOpen(false)} />
+    <${Rail} sessionId=${id} conversation=${conversation} isComplete=${connection.isComplete} onJump=${jump} onClose=${() => setRailOpen(false)} />
     ${dialog?.kind === "rewind" && html`<${Rewind} sessionId=${id} uuid=${dialog.uuid} onClose=${() => setDialog(null)} />`}
+    ${dialog?.kind === "timeline" && html`<${Timeline} ...${dialog} onJump=${(item) => (setDialog(null), jump(item))} onClose=${() => setDialog(null)} />`}
+    ${dialog?.kind === "take" && html`<${Dialog} title="Take this session over?" onClose=${() => setDialog(null)}><p>It runs here from now on. The other program can no longer continue it, and a turn that it runs now is cut.</p><footer><button class="button" onClick=${() => setDialog(null)}>Cancel</button><button class="button primary" onClick=${() => (setDialog(null), take())}>Take over</button></footer></${Dialog}>`}
     ${dialog?.kind === "compare" && html`<${ChooseSession} except=${id} onClose=${() => setDialog(null)} onChoose=${(other) => (location.hash = link.compare(id, other))} />`}
     ${dialog?.kind === "delete" && html`<${Dialog} title="Delete this session?" onClose=${() => setDialog(null)}><p>It stops, and leaves the list of everybody. Its transcript stays on the server.</p><footer><button class="button" onClick=${() => setDialog(null)}>Keep</button><button class="button danger" onClick=${remove}>Delete</button></footer></${Dialog}>`}
   </div>`;
@@ -242,6 +272,15 @@ function markWaiting(item, waiting, isAfter = false) {
     markWaiting(child, waiting);
     if (child.rev !== before) item.rev++;
   }
+}
+
+/* Download the whole conversation as one file. */
+async function exportDocument(name, connection) {
+  while (await connection.loadOlder(2000));
+  const file = new Blob([toDocument(name, connection.conversation.items)], { type: "text/markdown" });
+  const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: `${shorten(name, 60).replace(/[^\p{L}\p{N} _-]/gu, "")}.md` });
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 async function copyLink(id, uuid, toasts) {

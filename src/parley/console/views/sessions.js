@@ -1,14 +1,14 @@
 /* All sessions: what each is doing, what it costs, and a search over what was said. */
 
 import { link } from "../router.js";
-import { nameOf, STATES } from "../stores.js";
+import { nameOf, shownState, STATES } from "../stores.js";
 import { html, memo, useConsole, useEffect, useRef, useState, useStore } from "../ui.js";
 import { formatAge, formatUsd, shorten, visible } from "../text.js";
 import { Dialog } from "../widgets/dialog.js";
 import { Icon } from "../widgets/icon.js";
 import { StatePill } from "../widgets/state.js";
 
-const FILTERS = [["", "All"], ...Object.entries(STATES)];
+const FILTERS = [["", "All"], ...Object.entries(STATES).filter(([state]) => state !== "elsewhere")];
 
 export function View({ isNew }) {
   const { sessions, can, api } = useConsole();
@@ -84,11 +84,11 @@ const Row = memo(
   ({ session, search, now }) => {
     const { match, preview, last_error: failure, open_questions: waiting } = session;
     const excerpt = match || (session.state === "failed" && failure) || preview;
-    return html`<li class="session-row" data-state=${session.state}>
+    return html`<li class="session-row" data-state=${shownState(session)}>
       <a href=${link.session(session.id)} class="session-link">
         <span class="session-top">
           <span class="session-name ellipsis"><bdi>${nameOf(session)}</bdi></span>
-          <${StatePill} state=${session.state} detail=${waiting > 1 ? waiting : null} />
+          <${StatePill} state=${shownState(session)} detail=${waiting > 1 ? waiting : null} />
         </span>
         ${excerpt && html`<span class=${match ? "session-text match" : "session-text"} dir="auto">${match ? drawMatch(match, search) : shorten(withoutMarks(excerpt), 180)}</span>`}
         <span class="session-facts">

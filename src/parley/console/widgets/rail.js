@@ -3,9 +3,10 @@
 import { formatAge, formatCount, formatDuration, formatNumber, shorten, visible } from "../text.js";
 import { html, useConsole, useEffect, useState } from "../ui.js";
 import { Icon } from "./icon.js";
+import { Changes } from "./review.js";
 import { Todos } from "./todos.js";
 
-export function Rail({ sessionId, conversation, onJump, onClose }) {
+export function Rail({ sessionId, conversation, isComplete, onJump, onClose }) {
   const tasks = conversation.rootTasks().filter((task) => task.isBackground || task.agent || task.status === "running");
   return html`<aside class="rail" aria-label="About this session">
     <button class="icon-button rail-close" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button>
@@ -23,6 +24,7 @@ export function Rail({ sessionId, conversation, onJump, onClose }) {
         <${TaskTree} tasks=${tasks} conversation=${conversation} sessionId=${sessionId} onJump=${onJump} />
       </section>`
     }
+    <${Changes} conversation=${conversation} isComplete=${isComplete} onJump=${onJump} />
     <${Context} sessionId=${sessionId} conversation=${conversation} />
     <${Requests} sessionId=${sessionId} conversation=${conversation} />
     <${JumpList} sessionId=${sessionId} conversation=${conversation} onJump=${onJump} />
@@ -85,16 +87,18 @@ function TaskTree({ tasks, conversation, sessionId, onJump }) {
 function Context({ sessionId, conversation }) {
   const { api } = useConsole();
   const [usage, setUsage] = useState(null);
+  const [problem, setProblem] = useState("");
   const [isOpen, setOpen] = useState(false);
   const turns = conversation.costUsd; /* it changes with every turn */
   useEffect(() => {
     if (!isOpen) return;
-    api.control(sessionId, { subtype: "get_context_usage" }).then(setUsage, () => setUsage(null));
+    setProblem("");
+    api.control(sessionId, { subtype: "get_context_usage" }).then(setUsage, (error) => (setUsage(null), setProblem(error.message)));
   }, [isOpen, turns, conversation.state === "idle"]);
   return html`<section>
     <details onToggle=${(event) => setOpen(event.target.open)}>
       <summary><h2>Context window</h2></summary>
-      ${usage ? html`<${ContextBar} usage=${usage} />` : html`<p class="muted small">Asking the session…</p>`}
+      ${usage ? html`<${ContextBar} usage=${usage} />` : html`<p class="muted small" role="status">${visible(problem) || "Asking the session…"}</p>`}
     </details>
   </section>`;
 }

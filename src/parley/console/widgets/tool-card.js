@@ -1,10 +1,10 @@
 /* A tool call: what was called, how it goes, and what came out, in the form that fits the tool. */
 
-import { diffLines, fromPatch, toHunks } from "../diff.js";
 import { languageOf } from "../highlight.js";
 import { formatDuration, formatNumber, shorten, stripAnsi, visible } from "../text.js";
 import { html, useRefresh, useState } from "../ui.js";
 import { safeHref } from "../markdown.js";
+import { editHunks } from "../review.js";
 import { Diff } from "./diff.js";
 import { Icon } from "./icon.js";
 import { CodeBlock, CopyButton, Markdown } from "./markdown.js";
@@ -138,14 +138,6 @@ export function Output({ content, label = "Output" }) {
     }
     ${!text && !images.length && html`<p class="muted small">No output</p>`}
   `;
-}
-
-function editHunks(result, input) {
-  const patch = result?.details?.structuredPatch;
-  if (Array.isArray(patch) && patch.length) return fromPatch(patch);
-  if (typeof input.content === "string") return toHunks(diffLines(result?.details?.originalFile ?? "", input.content));
-  const edits = Array.isArray(input.edits) ? input.edits : [input];
-  return edits.flatMap((edit) => toHunks(diffLines(String(edit?.old_string ?? ""), String(edit?.new_string ?? ""))));
 }
 
 function EditBody({ input, result }) {

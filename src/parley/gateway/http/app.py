@@ -250,6 +250,18 @@ class Api(ServerApi):
         await self._hub.delete(principal, request.path_params["session_id"])
         return Response(status_code=204)
 
+    @route.post("/sessions/{session_id}/take", SessionInfo, scope=Scope.PROMPT)
+    async def take_session(self, request: Request, principal: Principal) -> Response:
+        """Let the session run here, also if another process runs it, which can then no longer write."""
+        self._hub.take(principal, request.path_params["session_id"])
+        return json_response(self._hub.describe(principal, request.path_params["session_id"]))
+
+    @route.post("/sessions/{session_id}/release", SessionInfo, scope=Scope.PROMPT)
+    async def release_session(self, request: Request, principal: Principal) -> Response:
+        """End the engine of an idle session, so that another process can continue it."""
+        await self._hub.release(principal, request.path_params["session_id"])
+        return json_response(self._hub.describe(principal, request.path_params["session_id"]))
+
     @route.post("/sessions/{session_id}/prompts", AcceptedPrompt, scope=Scope.PROMPT, takes=PromptRequest, status=202)
     async def send_prompt(self, request: Request, principal: Principal) -> Response:
         """Send a prompt."""

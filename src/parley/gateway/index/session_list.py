@@ -62,6 +62,8 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     """Where its files are, if they are not simply on the server."""
     match: str | UnsetType = UNSET
     """Where a search found what it looked for."""
+    is_elsewhere: bool | UnsetType = UNSET
+    """True if another process runs it: it can be watched, and taken over."""
 
 
 class SessionQuery(Struct, frozen=True, kw_only=True):
@@ -96,7 +98,9 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
         return " AND ".join(parts), values
 
 
-def describe_session(row: Row, live: LiveSession | None, match: str | None = None) -> SessionInfo:
+def describe_session(
+    row: Row, live: LiveSession | None, match: str | None = None, *, is_elsewhere: bool = False
+) -> SessionInfo:
     """`row`: of SELECT_SESSIONS."""
     is_loaded = live is not None and live.engine is not None
     state = "requires_action" if row["open_questions"] else "idle"
@@ -111,6 +115,7 @@ def describe_session(row: Row, live: LiveSession | None, match: str | None = Non
         "last_line": None if live is None else live.log.last,
         "workspace": read_workspace(row["workspace"]) or UNSET,
         "match": UNSET if match is None else match,
+        "is_elsewhere": is_elsewhere or UNSET,
     }
     return SessionInfo(**made, **{name: row[name] for name in SessionInfo.__struct_fields__ if name not in made})
 

@@ -152,10 +152,13 @@ class SessionLog:
             if type(record) is LineRecord:
                 self._positions.append(position)
 
-    def add_line(self, line: bytes, *records: AnyRecord) -> int:
-        """Store a line with the records that belong to it, and return its number. Raises SessionError."""
+    def add_line(self, line: bytes, *records: AnyRecord, at: float | None = None) -> int:
+        """Store a line with the records that belong to it, and return its number. Raises SessionError.
+
+        `at`: when it was said, if not now.
+        """
         number = self.last + 1
-        self.record(LineRecord(number=number, at=time.time(), data=line), *records)
+        self.record(LineRecord(number=number, at=time.time() if at is None else at, data=line), *records)
         return number
 
     # Read.

@@ -259,7 +259,7 @@ def read_console_settings(given: GivenArgs, demo: Path | None) -> HubSettings:
     """`demo`: the folder of the demo. Raises UsageError."""
     settings = read_hub_settings(given, "console")
     if demo is None:
-        return settings
+        return msgspec.structs.replace(settings, shows_stored=True)
     from parley.gateway.demo.seed import prepare_folder
 
     return msgspec.structs.replace(
