@@ -292,6 +292,8 @@ class TerminalSession:
         if self.target.is_resumed and not self.target.server and self.target.at is None:
             await self._show_past()
         await client.connect()
+        mode = (client.server_info or {}).get("current_permission_mode")
+        self.mode = mode if isinstance(mode, str) else self.mode  # a resumed session has its own
         self.is_connected = True
         self.ready.set()
         self.run(self._drain(client.receive_messages(), client))

@@ -120,8 +120,11 @@ async def write_setting(view: View, key: str, value: Any) -> None:
     elif key == "editorMode":
         view.interface.set_vi(value == "vim")
     what = "not set" if value is None else describe_value(value)
-    when = "" if KEYS[key].updatable and key != "outputStyle" else " in sessions that start from now on"
-    view.say(f"{key} is {what}{when}.")
+    if key == "statusLine":
+        await view.client.apply_flag_settings({key: value})  # in this session too
+        view.status_line.restart()
+    is_now = key == "statusLine" or (KEYS[key].updatable and key != "outputStyle")
+    view.say(f"{key} is {what}{'' if is_now else ' in sessions that start from now on'}.")
 
 
 async def choose_theme(view: View, argument: str) -> None:
@@ -162,8 +165,6 @@ async def set_status_line(view: View, argument: str) -> None:
     if command:
         value = None if command == OFF else {"type": "command", "command": command}
         await write_setting(view, "statusLine", value)
-        await view.client.apply_flag_settings({"statusLine": value})  # in this session too
-        view.status_line.restart()
 
 
 async def show_hooks(view: View, argument: str) -> None:

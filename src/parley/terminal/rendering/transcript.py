@@ -123,6 +123,8 @@ class TerminalTranscript:
         self._printed = ""
         """What was printed last: `text`, `call`, `prompt`, `output` or `note`."""
         self.has_result = False
+        self._warned = ""
+        """The last remark of the engine in this turn. Its result may say the same."""
         self._is_retrying = False
         self.is_interrupted = False
         """The person interrupted a turn, or left the prompt with Escape."""
@@ -348,7 +350,7 @@ class TerminalTranscript:
             return []
         if traits.work_list and self.work.update(call.input, detail):
             return self.work.lines(self.styles, self._width())
-        if call.id in self.seen_diffs:
+        if call.id in self.seen_diffs and self.calls.shows_time:
             return []
         if changed := changed_lines(detail):
             path = next((str(call.input[name]) for name in traits.path_fields if name in call.input), "")
@@ -377,6 +379,7 @@ class TerminalTranscript:
         self._is_retrying = True
 
     def _show_information(self, message: Informational) -> None:
+        self._warned = message.content
         self.warn(message.content)
 
     def _show_task(self, message: TaskStarted) -> None:
@@ -404,12 +407,14 @@ class TerminalTranscript:
             self.is_interrupted = True
             self.print("note", [self.styles.warning("Interrupted.")])
         elif message.is_error is True:
-            self.print("note", self._in_width(text_of(message), self.styles.bad))
+            if text_of(message).removeprefix("Error: ") != self._warned:
+                self.print("note", self._in_width(text_of(message), self.styles.bad))
         elif text.strip() and not "\n\n".join(self._texts).endswith(text):
             self.print("text", self.render(text))
         self._is_retrying = False
         self.last_answer = "\n\n".join(self._texts) or self.last_answer
         self._texts.clear()
+        self._warned = ""
         self.has_result = True
         self.enter("")
 

@@ -44,6 +44,8 @@ def test_a_resumed_session_looks_as_it_did(tmp_path: Path) -> None:
             send(tmux, prompt)
             tmux.wait_for("asks before changes")
         tmux.wait_for("☐ Ship it")
+        send(tmux, "/plan")
+        tmux.wait_for("plan mode · offline")
         send(tmux, "/rename The great work")
         tmux.wait_for("The session is called The great work.")
         tmux.press("C-d")
@@ -54,6 +56,7 @@ def test_a_resumed_session_looks_as_it_did(tmp_path: Path) -> None:
         shown = tmux.wait_for("☐ Ship it")
         assert "⊘ Running mkdir made · denied: The user denied this call." in shown
         assert "    2 -two\n    2 +2\n" in shown
+        tmux.wait_for("plan mode · offline")
         send(tmux, "/todos")
         tmux.wait_for("> /todos\n\n  ☐ Ship it")
         send(tmux, "say one more")

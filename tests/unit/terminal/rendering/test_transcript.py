@@ -108,3 +108,12 @@ def test_a_call_that_waits_for_an_answer_does_not_spin() -> None:
 
 def test_changed_lines_are_found() -> None:
     assert compare("a\nb", "a\nc")[1:] == [" a", "-b", "+c"]
+
+
+def test_a_result_that_repeats_a_remark_is_shown_once() -> None:
+    viewer = Viewer()
+    viewer.show(type="system", subtype="informational", content="unknown command /x", level="warning")
+    viewer.show(type="result", subtype="success", is_error=True, result="unknown command /x")
+    viewer.show(type="result", subtype="success", is_error=True, result="unknown command /x")
+
+    assert [line.strip() for line in viewer.printed if line] == ["unknown command /x"] * 2
