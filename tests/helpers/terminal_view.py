@@ -16,7 +16,7 @@ from typing import Any, Self
 from parley import Client, Options
 from parley.terminal.base import View
 from parley.terminal.commands import find_command
-from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.dialogs import Picker, Row
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.transcript import TerminalTranscript
 from tests.helpers.terminal import make_environment

@@ -144,7 +144,7 @@ ALLOWED = {
     ("parley.sdk.launch.in_process", "parley.transports.base"): "an entry point chooses its transport",
     ("parley.testing.model_server", "parley.models.replay"): "or a recording",
     ("parley.testing.model_server", "parley.models.fakes"): "or the offline model",
-    ("parley.cli.commands.kit.replay", "parley.transports.stdio"): "an entry point chooses its transport",
+    ("parley.cli.commands.kit.recordings", "parley.transports.stdio"): "an entry point chooses its transport",
     ("parley.fake.serve", "parley.transports.stdio"): "a fake engine has the streams of a process",
     ("parley.fake.in_process", "parley.transports.base"): "or those of a test",
 }

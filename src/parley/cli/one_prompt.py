@@ -30,15 +30,13 @@ from parley.protocol.messages.requests import CanUseTool, Elicitation, Request
 from parley.protocol.messages.result import Result
 from parley.protocol.options import CliOptions
 from parley.sdk.permissions import Signal, build_context, encode_decision
-from parley.terminal.frames import FrameTimer
 from parley.terminal.interfaces.dialogs import LiveDialogs
 from parley.terminal.interfaces.keyboard import Keyboard, KeyPress, can_read_keys
-from parley.terminal.interfaces.screen import Screen
+from parley.terminal.interfaces.screen import FrameTimer, Screen
 from parley.terminal.questions import TerminalQuestions, read_local
 from parley.terminal.rendering.calls import format_seconds
 from parley.terminal.rendering.style import Styles, is_dumb
-from parley.terminal.rendering.tables import format_quantity
-from parley.terminal.rendering.text import reveal_text
+from parley.terminal.rendering.text import format_quantity, reveal_text
 from parley.terminal.rendering.transcript import Answer, PlainAnswer, TerminalTranscript, make_answer
 from parley.version import how_to_install
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from parley.sdk.errors import ClaudeSDKError
 from parley.terminal.base import View
 from parley.terminal.commands import find_command, find_meant
-from parley.terminal.frames import FrameTimer
-from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.dialogs import Picker, Row
+from parley.terminal.interfaces.screen import FrameTimer
 from parley.terminal.prompts import Pastes, PromptLog, ShellCommand, find_folder
 from parley.terminal.rendering.style import THEMES, Styles, is_dumb
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
@@ -87,8 +87,7 @@ class ConversationApplication(View):
             from parley.terminal.interfaces.plain import PlainInterface
 
             return PlainInterface(self, self._environment)
-        from parley.terminal.completion import PromptCompleter
-        from parley.terminal.interfaces.live import LiveInterface
+        from parley.terminal.interfaces.live import LiveInterface, PromptCompleter
 
         reflows = "XTERM_VERSION" not in self._environment
         return LiveInterface(self, self._log, PromptCompleter(self), reflows=reflows)

@@ -1,4 +1,4 @@
-"""What slash commands, the status line and completion use of the application.
+"""What slash commands, the status line and completion use: the application, and other programs (`run_program`).
 
 async def show_cost(view: View, argument: str) -> None:
     view.print(format_cost(await view.client.get_usage(), view.styles))
@@ -6,21 +6,26 @@ async def show_cost(view: View, argument: str) -> None:
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from parley.sdk.errors import ClaudeSDKError
-from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.dialogs import Picker, Row
 from parley.terminal.rendering.style import THEMES, Styles
 from parley.terminal.rendering.text import reveal_text, wrap
 
 if TYPE_CHECKING:
     from parley.sdk.client import Client
     from parley.sdk.options import Options
-    from parley.terminal.frames import FrameTimer
     from parley.terminal.interfaces.live import LiveInterface
     from parley.terminal.interfaces.plain import PlainInterface
+    from parley.terminal.interfaces.screen import FrameTimer
     from parley.terminal.rendering.transcript import TerminalTranscript
     from parley.terminal.session import TerminalSession
     from parley.terminal.status_line import StatusLine
@@ -160,3 +165,49 @@ class SessionStatus:
     branch: str = ""
     """The branch of the git repository; empty outside of one."""
     session_id: str = ""
+
+
+MAX_OUTPUT_BYTES = 64_000_000
+
+
+async def run_program(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    timeout_seconds: float,
+    *,
+    cwd: str | None = None,
+    data: bytes = b"",
+    with_errors: bool = False,
+    max_bytes: int = MAX_OUTPUT_BYTES,
+) -> tuple[int, bytes]:
+    """Run a program with this input; returns its exit code and output. One that prints too much is stopped, with 0.
+
+    It is a process group of its own, of which nothing is left when this returns. Raises OSError, TimeoutError.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        cwd=cwd,
+        env=environment,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=STDOUT if with_errors else DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
+                process.stdin.write(data)
+                await process.stdin.drain()
+            process.stdin.close()
+            output = bytearray()
+            while chunk := await process.stdout.read(1 << 16):
+                output += chunk
+                if len(output) >= max_bytes:
+                    return 0, bytes(output[:max_bytes])
+            return await process.wait(), bytes(output)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

@@ -26,7 +26,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.settings.secret_variables import without_secrets
-from parley.terminal.programs import run_program
+from parley.terminal.base import run_program
 from parley.workspace.search_path import find_trusted, with_trusted_path
 
 MAX_LINES = 8

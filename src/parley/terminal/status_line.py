@@ -21,8 +21,7 @@ from typing import Any
 from parley.protocol.base import Json, encode_json
 from parley.sdk.errors import ClaudeSDKError
 from parley.settings.secret_variables import without_secrets
-from parley.terminal.base import SessionStatus, View
-from parley.terminal.programs import run_program
+from parley.terminal.base import SessionStatus, View, run_program
 from parley.terminal.rendering.style import RESET, Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, shorten
 from parley.version import __version__

@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 
 from parley.terminal.commands import find_command
 from parley.terminal.commands.overview import draw_bar
-from parley.terminal.completion import PromptCompleter
+from parley.terminal.interfaces.live import PromptCompleter
 from tests.helpers.terminal_view import PersonView
 
 

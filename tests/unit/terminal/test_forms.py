@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.terminal.forms import Field, read_fields
+from parley.terminal.questions import Field, read_fields
 
 
 def read_field(is_required: bool = True, **schema: Any) -> Field:

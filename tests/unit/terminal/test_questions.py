@@ -14,7 +14,7 @@ from parley.sdk.permissions import (
     PermissionUpdate,
     ToolPermissionContext,
 )
-from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.dialogs import Picker, Row
 from parley.terminal.questions import TerminalQuestions, build_choices
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.transcript import TerminalTranscript

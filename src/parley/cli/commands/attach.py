@@ -30,7 +30,7 @@ from parley.protocol.base import Json
 from parley.sdk.attach import IDLE_RATIO, POLL_SECONDS, encode_entry
 from parley.settings.base import printable
 from parley.stores.base import Store
-from parley.terminal.rendering.tables import format_table
+from parley.terminal.rendering.text import format_table
 from parley.version import how_to_install
 
 TOKEN_VARIABLE = "PARLEY_TOKEN"

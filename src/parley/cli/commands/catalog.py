@@ -244,7 +244,7 @@ parley console [session options]
     --state DIR         The directory for the server's own files (default: console in the config folder).
 The address has a token that is valid until the server ends. Keep it secret.
 
-# context (context:show_context): Show what each request of a session read from the prompt cache and what it missed.
+# context (sessions:show_context): Show what each request of a session read from the prompt cache and what it missed.
 parley context SESSION [session options]
     Print the tokens of each request that were read from the cache, written to it, neither, and missed, and why.
     @json
@@ -279,7 +279,7 @@ parley eval FILE [OTHER]
 Exit codes: 0 if enough runs pass, 1 if not, 2 if FILE or the arguments are invalid, 3 if the budget ended before the
 runs, 130 after Ctrl-C. Commands of a case run outside the sandbox and may run what the agent wrote.
 
-# fake (kit.replay:run_fake): Play a scenario file as an engine, to test a client.
+# fake (kit.recordings:run_fake): Play a scenario file as an engine, to test a client.
 parley fake SCENARIO [ARGUMENT] ...
     Play the scenario on stdin and stdout, as an engine that was started with these arguments.
     --install PATH  Write an executable to PATH that plays the scenario, for clients.
@@ -480,7 +480,7 @@ parley purge [DIR]
     Delete the sessions of DIR, or of this directory, with their file checkpoints and summaries.
     @all @dry-run @yes
 
-# replay (kit.replay:run_replay): Play one side of a recorded conversation, and compare the other side with it.
+# replay (kit.recordings:run_replay): Play one side of a recorded conversation, and compare the other side with it.
 parley replay RECORDING [ARGUMENT] ...
     Play the engine of a recording on stdin and stdout, or with --client its client to an engine. At the first
     difference, print the line of the recording and exit 1.

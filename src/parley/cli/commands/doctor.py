@@ -17,9 +17,8 @@ from typing import Literal
 from parley.cli.commands.mcp import check_servers
 from parley.cli.commands.resident import describe, list_servers, read_idle_seconds
 from parley.cli.commands.setup import find_installation
-from parley.cli.commands.subcommand import GivenArgs, open_launch, write_result
+from parley.cli.commands.subcommand import GivenArgs, choose_style, open_launch, write_result
 from parley.cli.main import RESIDENT
-from parley.cli.style import choose_style
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.permissions import is_bare_root
@@ -32,7 +31,7 @@ from parley.protocol.base import Struct
 from parley.settings.base import printable
 from parley.stores.base import Store
 from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.tables import format_quantity, format_size
+from parley.terminal.rendering.text import format_quantity, format_size
 from parley.version import PROTOCOL_LEVEL, __version__, how_to_install
 from parley.workspace.search_path import find_trusted
 

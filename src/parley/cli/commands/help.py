@@ -8,10 +8,17 @@ from textwrap import fill, wrap
 from typing import Any
 
 from parley.cli.commands.catalog import BY_NAME, COMMANDS, Command, Flag
-from parley.cli.commands.subcommand import GivenArgs, unknown_action, usage_line, write_lines
+from parley.cli.commands.subcommand import (
+    PLAIN,
+    GivenArgs,
+    choose_style,
+    terminal_width,
+    unknown_action,
+    usage_line,
+    write_lines,
+)
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import write
-from parley.cli.style import PLAIN, choose_style, terminal_width
 from parley.errors import UnknownCommand
 from parley.protocol.option_kinds import Option
 from parley.protocol.options import FIELDS, ROWS

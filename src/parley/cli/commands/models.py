@@ -14,8 +14,7 @@ from contextlib import aclosing
 
 from msgspec import to_builtins
 
-from parley.cli.commands.subcommand import GivenArgs, open_launch, write_result
-from parley.cli.style import choose_style
+from parley.cli.commands.subcommand import GivenArgs, choose_style, open_launch, write_result
 from parley.compose.models import ModelFactory
 from parley.compose.setup.model_server import find_limits
 from parley.errors import InvalidArguments, ModelError, UsageError
@@ -24,7 +23,7 @@ from parley.models.base import ModelRequest
 from parley.models.catalog import ALIASES, BUILT_IN, CHECKED, OPUSPLAN, ModelRef, Price, list_backends, read_table
 from parley.models.endpoint import without_userinfo
 from parley.protocol.base import Json
-from parley.terminal.rendering.tables import format_table
+from parley.terminal.rendering.text import format_table
 
 CHECK_SECONDS = 60
 CHECK_TOKENS = 2_048

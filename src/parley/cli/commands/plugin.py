@@ -18,7 +18,7 @@ from parley.compose.setup.plugins import PluginFailure, PluginStore
 from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.settings.base import printable
-from parley.terminal.rendering.tables import format_quantity
+from parley.terminal.rendering.text import format_quantity
 
 
 class PluginCommand(Subcommand):

@@ -1,4 +1,4 @@
-"""`parley sessions`: list, read and manage stored sessions.
+"""`parley sessions`, `purge` and `context`: list, read and manage stored sessions.
 
 The store is chosen as for a session (`--store`, `--db`, PARLEY_STORE). Without one, a session is
 looked up by its id in every supported layout of files.
@@ -12,29 +12,33 @@ from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
-from parley.cli import style
 from parley.cli.commands.subcommand import (
     GivenArgs,
     Subcommand,
+    can_ask,
+    confirm,
     open_launch,
     show_lines,
+    terminal_width,
     write_all,
     write_json,
     write_lines,
+    write_result,
 )
 from parley.cli.stdio import read_stdin
 from parley.compose import memory
 from parley.compose.paths import forget_history
 from parley.compose.stores import SessionStores
 from parley.errors import InvalidArguments, SessionBusy, SessionError, UnknownSession, UsageError
-from parley.protocol.base import Json
+from parley.protocol.base import Json, to_builtins
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 from parley.stores.base import Entry, Info, Store, copy_entries
 from parley.stores.export import import_session, pack, set_labels, unpack
+from parley.stores.request_usage import list_requests
 from parley.stores.search_text import entry_text
 from parley.stores.session_open import is_uuid
-from parley.terminal.rendering.tables import format_age, format_quantity, format_size, format_table
+from parley.terminal.rendering.text import format_age, format_quantity, format_size, format_table
 from parley.workspace import private_files
 
 MAX_NAME_CHARS = 1000
@@ -178,7 +182,7 @@ class SessionsCommand(Subcommand):
         if self.given.has("dry-run"):
             return write_lines([f"Would delete {format_quantity(len(found), 'session')}"])
         question = f"Delete {format_quantity(len(found), 'session')}?"
-        if not self.given.has("yes") and not (style.can_ask() and style.confirm(question)):
+        if not self.given.has("yes") and not (can_ask() and confirm(question)):
             raise SessionError("nothing was deleted (without a terminal, `purge` needs --yes)")
         for info in found:
             self.remove(info.id, store)
@@ -188,10 +192,10 @@ class SessionsCommand(Subcommand):
         """Ask a person at a terminal. A script must give the whole id, or --yes. Raises InvalidArguments."""
         if not store.exists(session_id):
             raise UnknownSession(session_id)
-        if style.can_ask():
+        if can_ask():
             info = store.info(session_id)
             title = "" if info is None else f" ({printable(info.shown_title or 'no title')})"
-            return style.confirm(f"Delete session {session_id}{title}?")
+            return confirm(f"Delete session {session_id}{title}?")
         if name != session_id:
             raise InvalidArguments(
                 f"without a terminal, `delete` needs --yes or the complete id of session {session_id}"
@@ -320,7 +324,7 @@ def format_sessions(found: Sequence[Info], *, with_folder: bool, descriptor: int
         header,
         [[printable(cell) for cell in row] for row in rows],
         right=("SIZE",),
-        width=style.terminal_width(MAX_COLUMNS, descriptor) if is_terminal else None,
+        width=terminal_width(MAX_COLUMNS, descriptor) if is_terminal else None,
     )
 
 
@@ -354,3 +358,16 @@ def format_speech(entry: Entry) -> Iterator[str]:
         first, *more = text.split("\n")
         yield f"[{entry.seq}] {entry.kind}: {first}"
         yield from (f"    {next}" for next in more)
+
+
+def show_context(given: GivenArgs) -> int:
+    sessions = SessionStores(open_launch(given.options))
+    session_id = sessions.find(given.words[0])
+    requests = [*list_requests(sessions.store(session_id).read(session_id))]
+    rows = [
+        (str(number), each.at[11:19], each.model, *map(str, each.tokens), each.reason)
+        for number, each in enumerate(requests, 1)
+    ]
+    names = ("READ", "WRITTEN", "FRESH", "MISSED")
+    table = format_table(("REQUEST", "TIME", "MODEL", *names, "WHY"), rows, right=("REQUEST", *names))
+    return write_result(given, {"requests": to_builtins(requests)}, [*show_lines(table)])

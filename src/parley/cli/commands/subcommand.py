@@ -8,7 +8,8 @@
         def show(self, name: str) -> int: ...
 
 All subcommands behave alike. Without arguments, a command that needs some prints its help. Wrong usage is an error
-with one line of usage. An unknown word is refused with the nearest known one.
+with one line of usage. An unknown word is refused with the nearest known one. Output has colours if stdout is a
+terminal that can show them; `NO_COLOR` turns them off, `FORCE_COLOR` turns them on.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from __future__ import annotations
 import gc
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
@@ -25,15 +27,17 @@ import msgspec
 
 from parley.cli.commands.catalog import ACTION_ALIASES, BY_NAME, FLAG_GROUPS, Action, Command
 from parley.cli.nearest import find_nearest
-from parley.cli.stdio import warn, write
+from parley.cli.stdio import reveal, warn, write
 from parley.errors import InvalidArguments, UnknownCommand, UsageError
 from parley.protocol.base import Struct, encode_json
 from parley.protocol.options import BY_FLAG, CliOptions, is_flag, parse
 from parley.settings.base import MAX_SHOWN, SettingsWriteError, printable
+from parley.terminal.rendering.style import Styles, Theme
 from parley.version import how_to_install
 
 if TYPE_CHECKING:
     from parley.compose.launch_context import LaunchContext
+
 
 MAX_DIGITS = 15
 MAX_USAGE_FLAGS = 10
@@ -324,3 +328,36 @@ def write_all(parts: Iterable[bytes]) -> bool:
 def show_lines(lines: Iterable[str], *, is_whole: bool = False) -> Iterator[str]:
     """The lines without effect on a terminal. They are shortened, unless they are the content."""
     return (printable(line, max(MAX_SHOWN, is_whole * len(line))) for line in lines)
+
+
+ON, PLAIN = Styles(theme=Theme("subcommands", bad="31")), Styles(attributes=False)
+
+
+def choose_style(environment: Mapping[str, str] = os.environ, descriptor: int = 1) -> Styles:
+    """The style for a stream of this process."""
+    if environment.get("NO_COLOR"):
+        return PLAIN
+    if environment.get("FORCE_COLOR", "0") not in ("", "0"):
+        return ON
+    return ON if os.isatty(descriptor) and environment.get("TERM", "dumb") != "dumb" else PLAIN
+
+
+def terminal_width(most: int, descriptor: int = 1) -> int:
+    """The columns of the terminal, at most this many; this many if the stream is not a terminal."""
+    if not os.isatty(descriptor):
+        return most
+    import shutil
+
+    return min(most, shutil.get_terminal_size().columns)
+
+
+def can_ask() -> bool:
+    """Whether a person can be asked: stdin and stderr are terminals."""
+    return os.isatty(0) and os.isatty(2)
+
+
+def confirm(question: str) -> bool:
+    """Ask a person at the terminal; only `y` or `yes` confirms."""
+    sys.stderr.write(f"{reveal(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

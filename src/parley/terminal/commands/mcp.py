@@ -7,7 +7,7 @@ from typing import Any
 
 from parley.protocol.base import Json
 from parley.terminal.base import View
-from parley.terminal.interfaces.picker import Row
+from parley.terminal.interfaces.dialogs import Row
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten, wrap
 
 MARKS = {"connected": "✓", "failed": "✗", "needs-auth": "!", "pending": "…", "disabled": "○"}

@@ -10,14 +10,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from parley.protocol.base import Json
-from parley.terminal.base import View
+from parley.terminal.base import View, run_program
 from parley.terminal.commands import COMMANDS
-from parley.terminal.interfaces.picker import Row
-from parley.terminal.programs import run_program
+from parley.terminal.interfaces.dialogs import Row
 from parley.terminal.rendering.calls import format_seconds
 from parley.terminal.rendering.style import Styles
-from parley.terminal.rendering.tables import format_count, format_table, pad
-from parley.terminal.rendering.text import cell_width, reveal_line, shorten, wrap
+from parley.terminal.rendering.text import cell_width, format_count, format_table, pad, reveal_line, shorten, wrap
 from parley.workspace.search_path import with_absolute_python_path
 
 RUN_SECONDS = 60

@@ -13,7 +13,7 @@ from parley.permissions.rule import split_rule
 from parley.protocol.base import Json
 from parley.sdk.permissions import PermissionUpdate
 from parley.terminal.base import View
-from parley.terminal.interfaces.picker import Row
+from parley.terminal.interfaces.dialogs import Row
 from parley.terminal.rendering.requests import PLACES, format_decision
 from parley.terminal.rendering.text import reveal_line, wrap
 from parley.tools.catalog import find_traits

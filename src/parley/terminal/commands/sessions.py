@@ -20,10 +20,9 @@ from parley.sdk.sessions import SDKSessionInfo, fork_session, get_session_messag
 from parley.stores.search_text import block_texts
 from parley.terminal.base import View
 from parley.terminal.commands.overview import is_local, local_folder
-from parley.terminal.interfaces.picker import Row
+from parley.terminal.interfaces.dialogs import Row
 from parley.terminal.rendering.details import paint_diff
-from parley.terminal.rendering.tables import format_age
-from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, shorten, wrap
+from parley.terminal.rendering.text import cell_width, format_age, reveal_line, reveal_text, shorten, wrap
 from parley.workspace import private_files
 
 MAX_SESSIONS = 500

@@ -17,7 +17,7 @@ from parley.sdk.permissions import PermissionUpdate
 from parley.settings.keys.table import FLAG, KEYS, MANAGED, nearest
 from parley.terminal.base import View
 from parley.terminal.commands.overview import is_local, list_pairs, run_parley
-from parley.terminal.interfaces.picker import Row
+from parley.terminal.interfaces.dialogs import Row
 from parley.terminal.rendering.requests import PLACES
 from parley.terminal.rendering.style import THEMES
 from parley.terminal.rendering.text import reveal_line

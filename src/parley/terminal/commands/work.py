@@ -15,7 +15,7 @@ from parley.sdk.errors import ControlError
 from parley.settings.secret_variables import without_secrets
 from parley.terminal.base import View
 from parley.terminal.commands.overview import describe_file, is_local
-from parley.terminal.interfaces.picker import Row
+from parley.terminal.interfaces.dialogs import Row
 from parley.terminal.rendering.details import HUNK, paint_diff, split_lines
 from parley.terminal.rendering.text import reveal_line, reveal_text, shorten
 from parley.workspace import private_files

@@ -7,6 +7,8 @@
 The live lines are the open end of the answer, the running calls, the queue, the input and the status line; a question
 takes the place of the input. `Screen` draws them. `prompt_toolkit` reads the keys and edits the input.
 
+`PromptCompleter` completes a `/command` at the start of a prompt, and an `@path` anywhere in it.
+
 See also: `keys.py` for the keys, `dialogs.py` for questions.
 """
 
@@ -14,16 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import Completer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import History
@@ -32,10 +36,12 @@ from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import DummyStyle
 
+from parley.sdk.errors import ClaudeSDKError
 from parley.settings.secret_variables import without_secrets
-from parley.terminal.interfaces.dialogs import LiveDialogs, lay_out
+from parley.terminal.base import View
+from parley.terminal.commands import COMMANDS
+from parley.terminal.interfaces.dialogs import LiveDialogs, Picker, Row, lay_out
 from parley.terminal.interfaces.keyboard import ESCAPE_SECONDS, PASTES_OFF, PASTES_ON, KeyPress
-from parley.terminal.interfaces.picker import Picker, Row
 from parley.terminal.interfaces.screen import Screen
 from parley.terminal.prompts import PromptLog
 from parley.terminal.rendering.text import reveal_line, shorten
@@ -43,6 +49,7 @@ from parley.workspace.search_path import environment_for
 
 if TYPE_CHECKING:
     from parley.terminal.application import ConversationApplication
+
 
 PAUSE_SECONDS = 0.7
 """A question waits until nothing was typed for this long, so that a key for the prompt does not answer it."""
@@ -309,3 +316,63 @@ class LiveInterface(LiveDialogs):
         self._pressed_at = monotonic()
         if not self.is_asking:
             self._typed_at = monotonic()
+
+
+COMMAND = re.compile(r"/([\w:-]*)")
+MENTION = re.compile(r"""(?:^|(?<=[\s(]))@("?)([^\s"`]*)$""")
+MAX_META_CELLS = 60
+OWN = (("exit", "Quit"),)
+"""Commands of the application itself."""
+
+
+class PromptCompleter(Completer):
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """Commands only: files are known to the engine, which is asked without blocking."""
+        typed = COMMAND.fullmatch(document.text_before_cursor)
+        if typed is None:
+            return
+        name = typed[1].lower()
+        for command, summary in sorted(self._list_commands().items()):
+            if command.lower().startswith(name):
+                yield Completion(
+                    f"/{command}",
+                    start_position=-len(typed[0]),
+                    display=f"/{reveal_line(command)}",
+                    display_meta=shorten(reveal_line(summary), MAX_META_CELLS),
+                )
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        for completion in self.get_completions(document, complete_event):
+            yield completion
+        typed = MENTION.search(document.text_before_cursor)
+        if typed is None:
+            return
+        for path in await self._find_files(typed[2]):
+            yield Completion(
+                quote_mention(path), start_position=-len(typed[1] + typed[2]) - 1, display=reveal_line(path)
+            )
+
+    def _list_commands(self) -> dict[str, str]:
+        """What each does, by name; those of the terminal hide those of the engine."""
+        try:
+            found = (self._view.client.server_info or {}).get("commands") or ()
+        except ValueError:  # the engine is not ready
+            found = ()
+        theirs = {str(row.get("name")): str(row.get("description", "")) for row in found if isinstance(row, dict)}
+        return {**theirs, **dict(OWN), **{command.name: command.summary for command in COMMANDS}}
+
+    async def _find_files(self, query: str) -> list[str]:
+        try:
+            return [path for path in await self._view.client.file_suggestions(query) if path.isprintable()]
+        except (ClaudeSDKError, ValueError):  # the engine is not ready, or ends: there is nothing to suggest
+            return []
+
+
+def quote_mention(path: str) -> str:
+    """How a prompt names a file, as the engine reads it."""
+    return f'@"{path}"' if re.search(r"\s", path) else f"@{path}"

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from parley.settings.secret_variables import without_secrets
-from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.dialogs import Picker, Row
 from parley.terminal.interfaces.screen import terminal_size
 from parley.terminal.rendering.text import reveal_line
 from parley.workspace.search_path import environment_for

@@ -10,14 +10,18 @@ never wider or taller than the window, so that erasing them finds each where it 
 terminals have wrapped lines that no longer fit; that is counted when they are erased.
 
 A terminal that cannot move its cursor has no live lines.
+
+`FrameTimer` says when to draw: soon after something has changed, and again while the picture moves.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import select
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from parley.terminal.rendering.text import cell_width
 
@@ -148,3 +152,40 @@ def visible_width(line: str) -> int:
 def rows_of(line: str, columns: int) -> int:
     """How many rows a line takes in a window of this width."""
     return max(1, -(-visible_width(line) // columns))
+
+
+FRAME_SECONDS = 0.05
+"""How often text that arrives is drawn."""
+SPIN_SECONDS = 0.1
+PAUSE_FACTOR = 4
+"""After a frame that took long, messages have the loop for this many times as long."""
+
+
+class FrameTimer:
+    def __init__(self, draw: Callable[[], bool]) -> None:
+        self._draw = draw
+        """Draws a frame; returns whether the picture moves by itself."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._pause_seconds = FRAME_SECONDS
+        self._is_closed = False
+
+    def schedule(self) -> None:
+        """Something that is shown may have changed."""
+        self._start(self._pause_seconds)
+
+    def close(self) -> None:
+        """Draw no more frames."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _start(self, seconds: float) -> None:
+        if self._timer is None and not self._is_closed:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._timer, started_at = None, monotonic()
+        is_moving = self._draw()
+        self._pause_seconds = max(FRAME_SECONDS, PAUSE_FACTOR * (monotonic() - started_at))
+        if is_moving:
+            self._start(max(SPIN_SECONDS, self._pause_seconds))

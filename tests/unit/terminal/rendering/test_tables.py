@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.terminal.rendering.tables import format_age, format_size, format_table
-from parley.terminal.rendering.text import cell_width
+from parley.terminal.rendering.text import cell_width, format_age, format_size, format_table
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from parley.cli.commands.subcommand import GivenArgs, write_result
+from parley.cli.commands.subcommand import GivenArgs, choose_style, terminal_width, write_result
 from parley.cli.signals import run_until_signal
 from parley.cli.stdio import warn
-from parley.cli.style import choose_style, terminal_width
 from parley.errors import InvalidArguments, UsageError
 from parley.evals.results import (
     FILE_NAME,
@@ -35,7 +34,7 @@ from parley.evals.statistics import Interval, PassRate, RateChange, compare_resu
 from parley.evals.suite import EvalBudget, EvalSuite, digest_suite, plan_runs, read_suite
 from parley.protocol.base import Json
 from parley.sdk.batch import ProgressBar
-from parley.terminal.rendering.tables import format_table
+from parley.terminal.rendering.text import format_table
 from parley.version import __version__
 
 RESULTS = "eval-results"

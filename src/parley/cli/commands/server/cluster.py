@@ -28,7 +28,7 @@ from parley.cluster.demo import Demo
 from parley.cluster.takeovers import release_session
 from parley.compose.workspace.server import WorkspaceService, read_service, read_workspace_token
 from parley.errors import InvalidArguments, UsageError
-from parley.terminal.rendering.tables import format_table
+from parley.terminal.rendering.text import format_table
 from parley.workspace.process.tree import hide_memory
 from parley.workspace.remote.address import SessionWorkspace, check_address
 from parley.workspace.search_path import find_trusted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.terminal.interfaces.picker import Picker, Row
+from parley.terminal.interfaces.dialogs import Picker, Row
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width
 

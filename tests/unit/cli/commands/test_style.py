@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from parley.cli.style import ON, PLAIN, choose_style
+from parley.cli.commands.subcommand import ON, PLAIN, choose_style
 
 
 def test_a_style_that_is_off_changes_nothing() -> None:
