@@ -38,6 +38,12 @@ async def show_conversation(page: Page) -> None:
     await open_session(page, "Round prices to cents")
 
 
+async def show_timeline(page: Page) -> None:
+    await open_session(page, "Round prices to cents")
+    await page.locator(".item[data-kind=result]").first.get_by_role("button").click()
+    await page.get_by_role("menuitem", name="Where the time went").click()
+
+
 async def show_wire(page: Page) -> None:
     await open_session(page, "Round prices to cents")
     await page.evaluate("location.hash = location.hash + '/wire'")
@@ -70,6 +76,7 @@ PICTURES = (
     Picture("console-sessions", "/"),
     Picture("console-conversation", "/", show_conversation),
     Picture("console-conversation-dark", "/", show_conversation, "dark"),
+    Picture("console-timeline", "/", show_timeline),
     Picture("console-inbox", "/inbox", show_rule),
     Picture("console-costs", "/costs"),
     Picture("console-wire", "/", show_wire, "dark"),
@@ -140,7 +147,7 @@ async def take_report(browser: Browser, home: str) -> None:
 
 
 async def main() -> None:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-headless-shell"))), None)
     if chromium is None:
         raise SystemExit("console_pictures: there is no chromium; install the package chromium")
     with tempfile.TemporaryDirectory() as home:

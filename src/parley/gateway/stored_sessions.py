@@ -18,8 +18,9 @@ from parley.gateway.hub import SERVER, SessionHub, is_below, shorten_title
 from parley.gateway.security.quotas import read_use
 from parley.gateway.session_log.records import CopiedRecord, CreatedRecord, LineRecord
 from parley.gateway.session_log.session_log import SessionLog
-from parley.gateway.transcript import logged_uuids, make_line, open_stores
+from parley.gateway.transcript import logged_uuids, open_stores
 from parley.protocol.base import Struct
+from parley.sdk.attach import encode_entry
 from parley.stores.base import Entry, Info
 from parley.workspace import private_files
 
@@ -81,7 +82,7 @@ class StoredSessions:
         """The messages after an entry, and the number of the last entry. Raises SessionError."""
         entries = list(self._store.read(session_id, after))
         last = entries[-1].seq if entries else after
-        return [entry for entry in entries if make_line(entry) is not None], last
+        return [entry for entry in entries if encode_entry(entry) is not None], last
 
     def _read_known(self, session_id: str) -> set[str]:
         with self._hub.open_log(session_id) as log:
@@ -93,7 +94,7 @@ class StoredSessions:
         if live.engine is not None:
             return  # it was loaded meanwhile, and has added them
         for entry in entries:
-            if (line := make_line(entry)) is not None:
+            if (line := encode_entry(entry)) is not None:
                 live.publish_missing(line, read_time(entry.at))
 
 
@@ -107,7 +108,7 @@ def write_log(path: Path, info: Info, entries: list[Entry]) -> None:
         title=shorten_title(info.title or ""),
         at=read_time(info.created),
     )
-    lines = [(read_time(entry.at), line) for entry in entries if (line := make_line(entry)) is not None]
+    lines = [(read_time(entry.at), line) for entry in entries if (line := encode_entry(entry)) is not None]
     frames = [[LineRecord(number=number, at=at, data=line)] for number, (at, line) in enumerate(lines, 1)]
     results = [entry.message for entry in entries if entry.kind == "result"]
     paid = read_use(results[-1] if results else {})

@@ -25,18 +25,16 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.security.quotas import read_use
 from parley.gateway.session_log.records import CopiedRecord, CreatedRecord, LineRecord
 from parley.gateway.session_log.session_log import SessionLog
-from parley.protocol.base import Json, Struct, convert, encode_json
-from parley.protocol.messages.conversation import Assistant, User
-from parley.protocol.messages.result import Result
+from parley.protocol.base import Json, Struct
 from parley.protocol.options import parse
 from parley.protocol.peek import Head, peek
+from parley.sdk.attach import encode_entry
 from parley.stores.base import Entry, Store, copy_entries
 from parley.stores.export import import_session
 from parley.stores.request_usage import RequestUsage, list_requests
 from parley.stores.session_open import entries_about_answers, entries_before_cut
 from parley.workspace import private_files
 
-KINDS = {"user": User, "assistant": Assistant, "result": Result}
 STAYS = frozenset({"question", "answered", "deferred", "elicitation", "elicited", "schedule", "worktree"})
 """The entries about what the process of a session waits for or owns. They stay with the session."""
 OF_THE_MOMENT = frozenset({"control_request", "control_cancel_request", "gateway"})
@@ -67,19 +65,8 @@ def missing_lines(entries: Iterator[Entry], log: SessionLog) -> Iterator[bytes]:
     """The messages of the transcript that are not in the log: the process died before they were sent."""
     known = logged_uuids(log)
     for entry in entries:
-        if entry.message.get("uuid") not in known and (line := make_line(entry)) is not None:
+        if entry.message.get("uuid") not in known and (line := encode_entry(entry)) is not None:
             yield line
-
-
-def make_line(entry: Entry) -> bytes | None:
-    """The message of an entry as clients see it; None if it is none."""
-    cls = KINDS.get(entry.kind)
-    if cls is None:
-        return None
-    try:
-        return encode_json(convert(entry.message, cls))
-    except msgspec.ValidationError:
-        return encode_json(entry.message)
 
 
 def logged_uuids(log: SessionLog) -> set[str]:

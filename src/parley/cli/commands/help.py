@@ -180,8 +180,7 @@ def join(command: Command, parts: list[str], takes_options: bool, width: int) ->
 
 # The manual page, in roff.
 
-COLUMNS = 70
-"""Lines of the source have at most 80 characters, with their escapes."""
+PAGE_WIDTH = 72
 EXIT_CODES = {
     "0": "The last result was successful.",
     "1": "The last result is an error; or the command line, settings, session or stdout cannot be used.",
@@ -211,66 +210,40 @@ def write_page(given: GivenArgs) -> int:
 
 
 def format_page() -> Iterator[str]:
+    """The page: the lines of the help, which roff does not fill again."""
+    variables = KEYS | {row.variable: row.help for row in FIELDS.values() if row.variable}
+    sections = {
+        "NAME": "parley - an engine for the agent wire protocol of Claude Code",
+        "SYNOPSIS": USAGE,
+        "DESCRIPTION": fill(f"{ABOUT} It follows the protocol of Claude Code {PROTOCOL_LEVEL}.", PAGE_WIDTH),
+        "OPTIONS": "".join(part for heading, rows in list_options() for part in page_entries(heading, rows)),
+        "COMMANDS": "".join(map(page_command, COMMANDS.values())),
+        "EXIT STATUS": "".join(page_entries("", EXIT_CODES.items())),
+        "ENVIRONMENT": "".join(page_entries("", variables.items())),
+        "FILES": "".join(page_entries("", FILES.items())),
+        "EXAMPLES": FOOT.partition("Examples:\n")[2],
+    }
     yield f'.TH PARLEY 1 "" "Parley {__version__}" "User Commands"'
-    yield from section("NAME", r"parley \- an engine for the agent wire protocol of Claude Code")
-    yield ".SH SYNOPSIS"
-    yield ".B parley\n[\\fIoptions\\fR] [\\fIprompt\\fR]\n.br\n.B parley\n\\fICOMMAND\\fR [\\fIarguments\\fR]"
-    yield from section("DESCRIPTION", paragraph(ABOUT), f"It follows the protocol of Claude Code {PROTOCOL_LEVEL}.")
-    yield ".SH OPTIONS"
-    for heading, entries in list_options():
-        yield f".SS {escape(heading)}"
-        for term, text in entries:
-            yield from entry(term, text)
-    yield ".SH COMMANDS"
-    for command in COMMANDS.values():
-        yield from page_command(command)
-    yield from list_section("EXIT STATUS", EXIT_CODES)
-    variables = {row.variable: row.help for row in FIELDS.values() if row.variable}
-    yield from list_section("ENVIRONMENT", KEYS | variables)
-    yield from list_section("FILES", FILES)
-    yield ".SH EXAMPLES"
-    yield ".nf"
-    yield from (escape(line.strip()) for line in FOOT.splitlines()[2:])
-    yield ".fi"
+    for title, text in sections.items():
+        yield from (f".SH {title}", ".nf", *map(escape, text.strip("\n").split("\n")), ".fi")
 
 
-def page_command(command: Command) -> Iterator[str]:
-    yield f".SS parley {escape(command.name)}"
-    yield paragraph(command.help)
-    for name, action in command.actions.items():
-        yield from entry(usage_line(command, name), action.help)
-    for flag in command.flags:
-        yield from entry(flag.term, flag.help)
-    if command.notes:
-        yield ".PP"
-        yield paragraph(command.notes)
+def page_entries(heading: str, entries: Iterable[tuple[str, str]]) -> list[str]:
+    return format_entries(heading, entries, PLAIN, PAGE_WIDTH)[not heading :]
 
 
-def list_section(title: str, rows: dict[str, str]) -> Iterator[str]:
-    yield f".SH {title}"
-    for name, text in rows.items():
-        yield from entry(name, text)
-
-
-def section(title: str, *paragraphs: str) -> Iterator[str]:
-    yield f".SH {title}"
-    yield "\n.PP\n".join(paragraphs)
-
-
-def entry(term: str, text: str) -> Iterator[str]:
-    yield ".TP"
-    # The term is one line of the page; `\c` joins the lines of a long one.
-    yield "\\fB" + " \\c\n".join(paragraph(term).split("\n")) + "\\fR"
-    yield paragraph(text)
-
-
-def paragraph(text: str) -> str:
-    return "\n".join(map(escape, wrap(text, COLUMNS, break_on_hyphens=False, break_long_words=False)))
+def page_command(command: Command) -> str:
+    actions = [
+        (" ".join(filter(None, ("parley", command.name, name, action.arguments))), action.help)
+        for name, action in command.actions.items()
+    ]
+    flags = [(flag.term, flag.help) for flag in command.flags]
+    notes = f"{fill(command.notes, PAGE_WIDTH)}\n" if command.notes else ""
+    return "".join([*page_entries(f"parley {command.name}", [*actions, *flags]), notes])
 
 
 def escape(text: str) -> str:
     """Text as roff shows it: no control lines, and hyphens that can be copied."""
-    safe = (
-        text.replace("\\", "\\e").replace("-", "\\-").replace("~", "\\(ti").replace("^", "\\(ha").replace("`", "\\(ga")
-    )
-    return f"\\&{safe}" if safe.startswith((".", "'")) else safe
+    for char, name in (("\\", "\\e"), ("-", "\\-"), ("~", "\\(ti"), ("^", "\\(ha"), ("`", "\\(ga")):
+        text = text.replace(char, name)
+    return f"\\&{text}" if text.startswith((".", "'")) else text

@@ -104,7 +104,7 @@ function Conversation({ id, uuid, connection }) {
   const actions = (item) => {
     if (item.kind === "result") {
       const timeline = timelineOf(conversation.items, item);
-      const run = () => setDialog({ kind: "timeline", timeline, result: item });
+      const run = () => setDialog({ kind: "timeline", timeline });
       return timeline ? [{ label: "Where the time went", icon: "clock", run }] : [];
     }
     if (!item.uuid || (item.kind !== "prompt" && item.kind !== "text")) return [];

@@ -10,7 +10,7 @@ import { Diff } from "./diff.js";
 const KINDS = { model: "Model", tool: "Tools", agent: "Subagents", question: "Waiting for an answer", rest: "Everything else" };
 const ONE = { model: "model", tool: "tool", agent: "subagent", question: "question" };
 
-export function Timeline({ timeline, result, onJump, onClose }) {
+export function Timeline({ timeline, onJump, onClose }) {
   const length = timeline.until - timeline.from || 1;
   const sums = Object.entries(sumTimeline(timeline)).filter(([, seconds]) => seconds > 0);
   const place = (span) => ({
@@ -20,10 +20,10 @@ export function Timeline({ timeline, result, onJump, onClose }) {
   return html`<${Dialog} title="Where the time of this turn went" isWide onClose=${onClose}>
     <ul class="timeline-sums small">
       ${sums.map(([kind, seconds]) => html`<li key=${kind}><span class="swatch" data-span=${kind}></span>${KINDS[kind]} <strong>${formatDuration(1000 * seconds)}</strong></li>`)}
-      <li>Whole turn <strong>${formatDuration(result.durationMs ?? 1000 * length)}</strong></li>
+      <li>Whole turn <strong>${formatDuration(1000 * length)}</strong></li>
     </ul>
     <div class="table-frame" tabindex="0" role="region" aria-label="Steps of the turn"><table class="cost-table timeline">
-      <thead><tr><th scope="col">Step</th><th scope="col">Time</th><th scope="col">Tokens in</th><th scope="col">Cached</th><th scope="col">Out</th></tr></thead>
+      <thead><tr><th scope="col">Step</th><th scope="col">Time</th><th scope="col">Tokens in</th><th scope="col">Cached</th></tr></thead>
       <tbody>${timeline.spans.map((span, index) => {
         const tokens = readTokens(span);
         return html`<tr key=${index}>
@@ -39,10 +39,10 @@ export function Timeline({ timeline, result, onJump, onClose }) {
 }
 
 function readTokens({ usage, item, kind }) {
-  if (kind === "agent") return [item.task?.usage?.total_tokens ?? null, null, null];
-  if (!usage) return [null, null, null];
+  if (kind === "agent") return [item.task?.usage?.total_tokens ?? null, null];
+  if (!usage) return [null, null];
   const { input_tokens: fresh = 0, cache_creation_input_tokens: written = 0, cache_read_input_tokens: read = 0 } = usage;
-  return [fresh + written + read, read, usage.output_tokens ?? 0];
+  return [fresh + written + read, read];
 }
 
 export function Changes({ conversation, isComplete, onJump }) {
