@@ -14,7 +14,7 @@ WORKERS ?= $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2))
 RUN := $(BIN)/python -m tests.run
 PYTEST := $(RUN) -n $(WORKERS) --dist worksteal
 
-.PHONY: hello check lint types test failed $(TIERS) compiled shuffled drift parity bench bench-original plots docs site pictures house mutants dist lock clean
+.PHONY: hello check lint types test failed $(TIERS) compiled shuffled drift programs parity bench bench-original plots docs site pictures house mutants dist lock clean
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -58,6 +58,11 @@ parity: .venv/ready
 # of the compat tier fail, as one page. Not part of `make check`, so that a release of theirs never breaks our main branch.
 drift: compiled
 	$(BIN)/python scripts/drift.py --newest --run -q -n $(WORKERS) --dist worksteal
+
+# Programs from the registries that drive `claude`, import the SDKs or read transcripts, each with a real task, as a table.
+# Some of them: make programs NAMES="acpx agno". The newest releases: make programs NEWEST=1
+programs: compiled
+	$(BIN)/python -m tests.programs $(NAMES) $(if $(NEWEST),--newest)
 
 # A wheel and a source distribution of each package, and proof that each works in a clean environment outside the checkout.
 dist: .venv/ready
