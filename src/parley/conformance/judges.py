@@ -80,6 +80,18 @@ def prefixes(log: ScenarioLog) -> None:
             need(changed is None, f"`{field}` has changed: {old[changed or 0]}")
 
 
+def caches_for_an_hour(log: ScenarioLog) -> None:
+    markers = CACHE_MARKER.findall(str(log.main_requests()))
+    need(markers and all("'ttl': '1h'" in marker for marker in markers), markers or log.summary())
+
+
+def sandbox_held(log: ScenarioLog) -> None:
+    """A command wrote in its folder and not out of it; or it did not run, and somebody was told why."""
+    need("../outside.txt" not in log.files, "the command wrote out of its folder")
+    said = log.stderr + str(log.received())
+    need("inside.txt" in log.files or "sandbox" in said.lower(), log.summary())
+
+
 def replays(log: ScenarioLog, *prompts: str) -> None:
     """The replayed user lines are these prompts."""
     found = [line["message"]["content"] for line in log.all("user") if line.get("isReplay") is True]

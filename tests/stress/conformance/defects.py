@@ -824,3 +824,53 @@ add("usage-wrong", "a count of tokens is wrong", out=on("result", add_to_usage))
 add("model-usage-wrong", "a count of modelUsage is wrong", out=on("result", double_model_usage))
 add("duration-wrong", "a duration is wrong", out=on("result", put(duration_ms=10**9)))
 add("kept-anyway", "--no-session-persistence is ignored", argv=without("--no-session-persistence", values=0))
+
+
+def clear_first(line: Line, proxy: Proxy) -> list[Line | bytes]:
+    """Forget the conversation before the second prompt."""
+    if line.get("type") != "user":
+        return [line]
+    proxy.memory["prompts"] = proxy.memory.get("prompts", 0) + 1
+    clear = {**line, "message": {"role": "user", "content": "/clear"}}
+    return [clear, line] if proxy.memory["prompts"] == 2 else [line]
+
+
+def command_as_prompt(argv: list[str]) -> list[str]:
+    return [f"Please: {word}" if word.startswith("/no-such") else word for word in argv]
+
+
+def lose_early_prompt(line: Line, proxy: Proxy) -> list[Line | bytes]:
+    proxy.memory["begun"] = proxy.memory.get("begun") or is_request(line, "initialize")
+    return [] if line.get("type") == "user" and not proxy.memory["begun"] else [line]
+
+
+def status_of_servers(status: str) -> Callable[[Line, Proxy], None]:
+    def change(line: Line, proxy: Proxy) -> None:
+        for server in (line["response"].get("response") or {}).get("mcpServers") or []:
+            server["status"] = status
+
+    return change
+
+
+def load_lazily(argv: list[str]) -> list[str]:
+    return [word.replace('"alwaysLoad": true', '"alwaysLoad": false') for word in argv]
+
+
+def refuse_deferred(line: Line, proxy: Proxy) -> None:
+    for block in blocks(line):
+        if block.get("tool_use_id") == "toolu_add":
+            block.update(content="No such tool available", is_error=True)
+
+
+add("history-edited", "the second request of a session does not begin with the first", into=clear_first)
+add("command-as-prompt", "an unknown slash command is sent to the model", argv=command_as_prompt)
+add("text-on-stdin-lost", "text on stdin is lost", raw_in=lambda data, proxy: data if data.startswith(b"{") else b"")
+add("early-prompt-lost", "a prompt before `initialize` is lost", into=lose_early_prompt)
+add("server-failed", "every MCP server is `failed`", out=on("control_response", status_of_servers("failed")))
+add(
+    "server-pending", "every MCP server is `pending` for ever", out=on("control_response", status_of_servers("pending"))
+)
+add("late-server-failed", "an MCP server that is ready late is `failed`", env=lambda: {"MCP_TIMEOUT": "50"})
+add("always-load-ignored", "`alwaysLoad` of an MCP server is ignored", argv=load_lazily)
+add("deferred-refused", "a tool cannot be called in the turn that finds it", out=on("user", refuse_deferred))
+add("hour-ignored", "the cache never lasts an hour", env=lambda: {"ENABLE_PROMPT_CACHING_1H": "0"})

@@ -51,7 +51,10 @@ LIKELY = {
     "reminders-sent-back": "hidden-texts",
     "agent-result-lost": "silent-agent", "image-unchecked": "broken-image", "agents-flag-ignored": "many-agents",
     "sources-ignored": "no-settings", "usage-wrong": "numbers", "model-usage-wrong": "numbers",
-    "duration-wrong": "numbers", "kept-anyway": "not-kept",
+    "duration-wrong": "numbers", "kept-anyway": "not-kept", "command-as-prompt": "unknown-command",
+    "text-on-stdin-lost": "prompt-on-stdin", "early-prompt-lost": "reopened", "server-failed": "http-server",
+    "server-pending": "silent-server", "late-server-failed": "late-servers",
+    "always-load-ignored": "always-loaded-server", "deferred-refused": "deferred-tool", "hour-ignored": "long-cache",
 }  # fmt: skip
 """Where to look first, to save time: the other scenarios follow if no check of this one fails. Default: two-turns."""
 PROXY = Path(__file__).with_name("broken_engine.py")
@@ -66,9 +69,10 @@ def broken(defect: str) -> tuple[str, ...]:
 
 
 async def failing(defect: str, plan: Plan) -> list[str]:
-    """The checks of a plan that fail with a defect."""
+    """The checks of a plan that fail with a defect. Advice counts if the plan names it."""
     outcome = await run_suite(broken(defect), plan)
-    return [check.id for check in outcome.checks if check.status == "failed" and not check.is_advice]
+    failed = [check for check in outcome.checks if check.status == "failed"]
+    return [check.id for check in failed if not check.is_advice or check.id in plan.only]
 
 
 async def find_defect(defect: str, excluded: Collection[str] = (), only: tuple[str, ...] = (), workers: int = 2) -> str:
@@ -76,7 +80,7 @@ async def find_defect(defect: str, excluded: Collection[str] = (), only: tuple[s
     first = only or (LIKELY.get(defect, "two-turns"), "every.*")
     plan = Plan(only=first, workers=workers, deadline_seconds=DEADLINE_SECONDS, stops_at_failure=True)
     for found in await failing(defect, plan):
-        if found not in excluded and found in await failing(defect, plan):
+        if found not in excluded and found in (only or [found]) and found in await failing(defect, plan):
             return found
     if only:
         return ""
