@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from parley.errors import UsageError
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 from parley.sdk.spelling import hint
 
 KeyPath = tuple[str | int, ...]
@@ -31,16 +31,27 @@ TOKEN = re.compile(
 AT = re.compile(r"(?P<text>.*?) - at `\$(?P<path>.*)`", re.DOTALL)
 
 
-def convert_toml(text: str, name: str, kind: type[S]) -> S:
-    """Parse a file. Raises UsageError."""
+def parse_toml(text: str, name: str) -> Json:
+    """Raises UsageError."""
     try:
-        data = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as exc:
         place = re.search(r" \(at line (\d+), column (\d+)\)$", str(exc))
-        where = f"{name}:{place[1]}" if place else name
-        raise UsageError(f"{where}: not valid TOML: {str(exc).split(' (at ')[0]}") from None
+        line = int(place[1]) if place else text.count("\n") + 1
+        raise UsageError(f"{name}:{line}: not valid TOML: {str(exc).split(' (at ')[0]}") from None
+
+
+def convert_toml(text: str, name: str, kind: type[S]) -> S:
+    """Parse a file. Raises UsageError."""
+    return convert_data(parse_toml(text, name), text, name, kind)
+
+
+def convert_data(data: Json, text: str, name: str, kind: type[S]) -> S:
+    """The same from what a file contains. Raises UsageError."""
     for path, known in find_unknown_keys(data, kind):
-        raise key_error(text, name, path, f"unknown key{hint(str(path[-1]), known)}")
+        choices = [key for key in known if not key.startswith("@")]
+        more = hint(str(path[-1]), choices) or f" (choose from {', '.join(choices)})"
+        raise key_error(text, name, path, f"unknown key{more}")
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as exc:
@@ -62,18 +73,20 @@ def find_unknown_keys(data: Any, kind: type[Struct], at: KeyPath = ()) -> Iterat
         if key not in known:
             yield (*at, key), list(known)
         elif (inner := find_struct(known[key])) is not None:
-            rows = enumerate(value) if isinstance(value, list) else [(None, value)]
+            rows: Iterable[tuple[Any, Any]] = [(None, value)]
+            if isinstance(value, list):
+                rows = enumerate(value)
+            elif getattr(known[key], "__origin__", None) is dict and isinstance(value, dict):
+                rows = value.items()
             for index, row in rows:
                 if isinstance(row, dict):
                     yield from find_unknown_keys(row, inner, (*at, key) if index is None else (*at, key, index))
 
 
 def find_struct(kind: Any) -> type[Struct] | None:
-    """The structure that a declared type contains, except in a table of arbitrary keys."""
+    """The structure that a declared type contains."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind
-    if getattr(kind, "__origin__", None) is dict:
-        return None
     return next((found for part in get_args(kind) if (found := find_struct(part)) is not None), None)
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from parley.errors import ParleyError
 from parley.fake.link import INITIALIZED, ClientLink, FakeMessages, FakeOptions, failure, success
-from parley.fake.scenario import MAX_LINE_BYTES, PlacedTurn, Scenario, Step
+from parley.fake.scenario import MAX_LINE_BYTES, Scenario, ScenarioTurn, Step
 from parley.models.script import text_in
 from parley.protocol.base import Json
 from parley.protocol.framing import Framer
@@ -57,8 +57,8 @@ class FakeEngine:
         self._transport = transport
         self._options = options or FakeOptions()
         self._stderr = stderr
-        self._session_id = self._options.session_id or scenario.file.session_id
-        self._make = FakeMessages(scenario.file, self._options.cwd, self._session_id)
+        self._session_id = self._options.session_id or scenario.session_id
+        self._make = FakeMessages(scenario, self._options.cwd, self._session_id)
         self._link = ClientLink(transport, self._make, self._options)
         self._prompts: asyncio.Queue[str | None] = asyncio.Queue()
         self._heard: dict[str, asyncio.Event] = {}
@@ -93,7 +93,7 @@ class FakeEngine:
         finally:
             await self._cancel(*tasks, self._turn, *self._answers)
             await self._transport.drain()
-        code = self._scenario.file.exit_code
+        code = self._scenario.exit_code
         return int(self._last_is_error) if code is None else code
 
     async def _cancel(self, *tasks: asyncio.Task[None] | None) -> None:
@@ -138,7 +138,7 @@ class FakeEngine:
         subtype = str(request.get("subtype"))
         if subtype == "initialize":
             self._link.register(request)
-        rule = self._scenario.file.on.get(subtype)
+        rule = self._scenario.on.get(subtype)
         if rule is not None and rule.delay_ms:
             await asyncio.sleep(rule.delay_ms / 1000)
         if self._hanging.is_set() or (rule is not None and rule.silent):
@@ -157,19 +157,19 @@ class FakeEngine:
     # Turns.
 
     async def _play(self) -> None:
-        turns = list(self._scenario.turns)
+        turns = list(self._scenario.turn)
         while (prompt := await self._prompts.get()) is not None:
             if not turns:
-                count = len(self._scenario.turns)
+                count = len(self._scenario.turn)
                 raise ScenarioMismatch(
                     f"{self._scenario.name}: found prompt {prompt[:SHOWN_CHARS]!r}, expected no more prompts: the "
                     f'scenario has {count} turn(s) (`at_end = "repeat"` repeats the last one)'
                 )
-            turn = turns[0] if len(turns) == 1 and self._scenario.file.at_end == "repeat" else turns.pop(0)
+            turn = turns[0] if len(turns) == 1 and self._scenario.at_end == "repeat" else turns.pop(0)
             self._turn = asyncio.create_task(self._play_turn(turn, prompt))
             await self._turn
 
-    async def _play_turn(self, turn: PlacedTurn, prompt: str) -> None:
+    async def _play_turn(self, turn: ScenarioTurn, prompt: str) -> None:
         if turn.prompt is not None and turn.prompt not in prompt:
             raise ScenarioMismatch(
                 f"{self._scenario.name}:{turn.line}: found prompt {prompt[:SHOWN_CHARS]!r}, expected one that contains "
@@ -309,7 +309,7 @@ class FakeEngine:
 
     async def _hooks(self, event: str, input: Json, *, always: bool = False) -> list[Json]:
         """Run the hooks of the client for an event; their replies."""
-        if not (always or self._scenario.file.auto_hooks):
+        if not (always or self._scenario.auto_hooks):
             return []
         about = {"session_id": self._session_id, "transcript_path": "", "cwd": self._options.cwd}
         return await self._link.run_hooks(

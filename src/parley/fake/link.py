@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from parley.fake.scenario import ScenarioFile, Step
+from parley.fake.scenario import Scenario, Step
 from parley.models.event_synthesis import event_objects, message_json
 from parley.protocol.base import Json, Struct
 from parley.transports.base import Transport
@@ -41,8 +41,8 @@ CHUNK_CHARS = 40
 class FakeMessages:
     """Makes messages. Ids are numbers that count up."""
 
-    def __init__(self, file: ScenarioFile, cwd: str, session_id: str) -> None:
-        self._file = file
+    def __init__(self, scenario: Scenario, cwd: str, session_id: str) -> None:
+        self._scenario = scenario
         self._cwd = cwd
         self._session_id = session_id
         self._numbers = count(1)
@@ -59,13 +59,13 @@ class FakeMessages:
             "type": "system",
             "subtype": "init",
             "cwd": self._cwd,
-            "tools": list(self._file.tools),
+            "tools": list(self._scenario.tools),
             "mcp_servers": [],
-            "model": self._file.model,
+            "model": self._scenario.model,
             "permissionMode": "default",
             "slash_commands": [],
             "apiKeySource": "none",
-            "claude_code_version": self._file.version.partition(" ")[0],
+            "claude_code_version": self._scenario.version.partition(" ")[0],
             "output_style": "default",
             "agents": [],
             "skills": [],
@@ -75,7 +75,7 @@ class FakeMessages:
 
     def assistant(self, block: Json, *, partial: bool) -> Iterator[Json]:
         """A message with one block; with `partial`, between the events that stream it."""
-        message = message_json([block], id=self.new_id("msg_"), model=self._file.model, usage=USAGE)
+        message = message_json([block], id=self.new_id("msg_"), model=self._scenario.model, usage=USAGE)
         whole = self._message("assistant", {**message, "stop_reason": None})
         if not partial:
             yield whole

@@ -19,40 +19,29 @@ See also: `engine.py`, which plays a scenario.
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import signal
-import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from parley.errors import UsageError
-from parley.evals.toml_errors import KeyLines, KeyPath, parse_path
+from parley.evals.toml_errors import KeyLines, KeyPath, convert_data, key_error, parse_toml
 from parley.protocol.base import Json, Struct
 from parley.version import PROTOCOL_LEVEL
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 MAX_LINE_BYTES = 256 * 1024 * 1024
-NAMES = {
-    "str": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "object": "a table",
-    "array": "a list",
-}
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A step. Its first key that is in `STEPS` says what it does."""
 
-    line: int = 0
-    """Its line in the file; given here, not there."""
-    kind: str = ""
+    line: int = msgspec.field(name="@line", default=0)
+    """Its line in the file. This and `kind` are given here, not there."""
+    kind: str = msgspec.field(name="@kind", default="")
 
     say: str = ""
     """The assistant says a text."""
@@ -132,9 +121,10 @@ class ScenarioTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     prompt: str | None = None
     """The prompt must contain this text."""
-    steps: list[Json] = []
+    steps: list[Step] = []
     result: Json | bool = True
     """Fields of the result that ends the turn; false: the turn has no result."""
+    line: int = msgspec.field(name="@line", default=0)
 
 
 class RequestRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -149,9 +139,11 @@ class RequestRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Never answer."""
 
 
-class ScenarioFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A scenario as it is written in a file."""
+class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario, ready to play."""
 
+    name: str = msgspec.field(name="@name", default="")
+    """That of its file."""
     version: str = f"{PROTOCOL_LEVEL} (Claude Code)"
     model: str = "fake-model"
     tools: tuple[str, ...] = ("Bash", "Edit", "Read", "Write")
@@ -160,28 +152,10 @@ class ScenarioFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Run the hooks of prompts, tools and the end of a turn by themselves."""
     at_end: Literal["error", "repeat"] = "error"
     exit_code: int | None = None
-    start: list[Json] = []
+    start: list[Step] = []
     """Steps before anything is read."""
     on: dict[str, RequestRule] = {}
     turn: list[ScenarioTurn] = []
-
-
-class PlacedTurn(Struct, frozen=True):
-    """A turn, ready to play."""
-
-    line: int
-    prompt: str | None
-    steps: list[Step]
-    result: Json | bool
-
-
-class Scenario(Struct, frozen=True):
-    """A scenario, ready to play."""
-
-    name: str
-    file: ScenarioFile
-    start: list[Step]
-    turns: list[PlacedTurn]
 
 
 def load_scenario(path: str | os.PathLike[str]) -> Scenario:
@@ -198,89 +172,41 @@ def load_scenario(path: str | os.PathLike[str]) -> Scenario:
 
 def read_scenario(text: str, name: str = "scenario") -> Scenario:
     """Raises UsageError that names the line."""
-    try:
-        found = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as exc:
-        place = re.search(r"\(at line (\d+), column (\d+)\)", str(exc))
-        reason = str(exc).partition(" (at ")[0]
-        where = f":{place[1]}:{place[2]}" if place else f":{text.count(chr(10)) + 1}"
-        raise UsageError(f"{name}{where}: {reason}; expected TOML") from None
-    return make_scenario(found, name, KeyLines(text))
+    return make_scenario(parse_toml(text, name), name, text)
 
 
-def make_scenario(data: Json, name: str, lines: KeyLines | None = None) -> Scenario:
-    """A scenario from what a file contains. Raises UsageError."""
-    lines = lines or KeyLines("")
-    try:
-        file = msgspec.convert(data, ScenarioFile)
-    except msgspec.ValidationError as exc:
-        raise UsageError(explain(exc, name, lines)) from None
-    start = read_steps(file.start, name, lines, ("start",))
-    turns = [
-        PlacedTurn(
-            line=lines.find(("turn", at)),
-            prompt=turn.prompt,
-            steps=read_steps(turn.steps, name, lines, ("turn", at, "steps")),
-            result=turn.result,
-        )
-        for at, turn in enumerate(file.turn)
-    ]
-    return Scenario(name, file, start, turns)
+def make_scenario(data: Json, name: str, text: str = "") -> Scenario:
+    """A scenario from what a file contains. `text`: the file, for the lines of errors. Raises UsageError."""
+    lines = KeyLines(text)
+    for at, table in list_tables(data):
+        table["@line"] = lines.find(at)
+        if at[0] == "start" or "steps" in at:
+            table["@kind"] = next((key for key in table if key in STEPS), "")  # of several, the first one is meant
+    scenario = convert_data({**data, "@name": name}, text, name, Scenario)
+    for at, table in list_tables(data):
+        if "@kind" in table and (problem := find_problem(table)):
+            raise key_error(text, name, at, problem)
+    return scenario
 
 
-def read_steps(steps: Sequence[Json], name: str, lines: KeyLines, where: KeyPath) -> list[Step]:
-    """Raises UsageError."""
-    placed = []
-    for at, step in enumerate(steps):
-        line = lines.find((*where, at))
-        kinds = [key for key in step if key in STEPS]
-        if not kinds:
-            keys = ", ".join(f"`{key}`" for key in step) or "an empty step"
-            guess = next((nearest(key, STEPS) for key in step if nearest(key, STEPS)), "")
-            raise UsageError(f"{name}:{line}: found {keys}, expected a step with one of {', '.join(STEPS)}{guess}")
-        kind = kinds[0]  # of several kinds, the first one in the file is meant
-        known = (kind, *STEPS[kind])
-        unknown = next((key for key in step if key not in known), None)
-        try:
-            found = msgspec.convert({key: step[key] for key in step if key in known}, Step)
-        except msgspec.ValidationError as exc:
-            raise UsageError(f"{name}:{line}: step `{kind}`: {explain_reason(exc)}") from None
-        if unknown is not None:
-            raise UsageError(f"{name}:{line}: step `{kind}`: {describe_unknown(unknown, known)}")
-        placed.append(msgspec.structs.replace(found, line=line, kind=kind))
-    return placed
+def list_tables(data: Json) -> Iterator[tuple[KeyPath, Json]]:
+    """The turns and steps of a file, which may have any mistake."""
+
+    def tables(at: KeyPath, rows: Any) -> Iterator[tuple[KeyPath, Json]]:
+        for number, row in enumerate(rows if isinstance(rows, list) else ()):
+            if isinstance(row, dict):
+                yield (*at, number), row
+
+    yield from tables(("start",), data.get("start"))
+    for at, turn in tables(("turn",), data.get("turn")):
+        yield at, turn
+        yield from tables((*at, "steps"), turn.get("steps"))
 
 
-def explain(exc: msgspec.ValidationError, name: str, lines: KeyLines) -> str:
-    """The message for an error outside the steps."""
-    path = parse_path(str(exc).partition(" - at `$")[2].rstrip("`"))
-    text = str(exc)
-    found = re.search(r"unknown field `(.*?)`", text)
-    key = found[1] if found else None
-    line = lines.find(path if key is None else (*path, key))
-    kinds: dict[Any, type[Struct]] = {"turn": ScenarioTurn, "on": RequestRule}
-    if key is None:
-        return f"{name}:{line}: {explain_reason(exc)}"
-    kind = kinds.get(path[0] if path else None, ScenarioFile)
-    return f"{name}:{line}: {describe_unknown(key, [field.encode_name for field in msgspec.structs.fields(kind)])}"
-
-
-def describe_unknown(key: str, known: Sequence[str]) -> str:
-    return f"found unknown key `{key}`, expected one of {', '.join(known)}{nearest(key, known)}"
-
-
-def explain_reason(exc: msgspec.ValidationError) -> str:
-    """What is wrong, in the words of the format."""
-    reason, _, path = str(exc).partition(" - at `$.")
-    wrong = re.match(r"Expected `(.*?)(?: \| null)?`, got `(.*)`$", reason)
-    if wrong:
-        return (
-            f"found {NAMES.get(wrong[2], wrong[2])}, expected {NAMES.get(wrong[1], wrong[1])} as `{path.rstrip('`')}`"
-        )
-    return f"{reason} (`{path.rstrip('`')}`)" if path else reason
-
-
-def nearest(word: str, known: Sequence[str] | dict[str, Any]) -> str:
-    """`; did you mean ...?`, or nothing."""
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean `{close[0]}`?" if close else ""
+def find_problem(step: Json) -> str:
+    """What is wrong with a step although each of its keys is known; empty if nothing is."""
+    kind = step["@kind"]
+    if not kind:
+        return f"a step needs one of {', '.join(STEPS)}"
+    unknown = next((key for key in step if key not in (kind, "@line", "@kind", *STEPS[kind])), None)
+    return "" if unknown is None else f"a step `{kind}` has no `{unknown}`, only {', '.join((kind, *STEPS[kind]))}"

@@ -89,7 +89,7 @@ def serve_scenario(
 ) -> int:
     """Play a scenario on stdin and stdout. Returns the exit code; a step may end the process instead."""
     if line.wants_version:
-        os.write(1, scenario.file.version.encode() + b"\n")
+        os.write(1, scenario.version.encode() + b"\n")
         return 0
     code = asyncio.run(play_on_stdio(scenario, line, stderr, recorder))
     if recorder is not None:

@@ -282,5 +282,5 @@ def run_fake(given: GivenArgs) -> int:
 
 
 def describe(scenario: Scenario) -> str:
-    steps = sum(len(turn.steps) for turn in scenario.turns)
-    return f"{scenario.name}: turns: {len(scenario.turns)}, steps: {steps}, version: {scenario.file.version}"
+    steps = sum(len(turn.steps) for turn in scenario.turn)
+    return f"{scenario.name}: turns: {len(scenario.turn)}, steps: {steps}, version: {scenario.version}"
