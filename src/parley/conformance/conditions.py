@@ -2,7 +2,8 @@
 
     need = [{ not_made = "x.txt" }, { tool_fails = ["toolu_touch", "a reason"] }, { ends_with = [], result = "ok" }]
 
-Each function raises `Mismatch` with what came instead, unless the condition holds. A field can be a
+Each function raises `Mismatch` with what came instead, unless the condition holds. A line is named by
+its kind, or as `ScenarioLog.all` has it: `ask:can_use_tool`, `answer:LABEL`, ... A field can be a
 path: `patch.status`, `permission_denials.0.tool_name`. Types are letters (`TYPES`): `s` for a string, `a0` for a list
 or null, `A` for a list that is not empty; with `?` the field may be missing.
 """
@@ -145,16 +146,6 @@ def tool_succeeds(log: ScenarioLog, id: str, *texts: str) -> None:
     tool_says(log, id, *texts)
 
 
-def tool_output(log: ScenarioLog, id: str, *fields: str) -> None:
-    """`tool_use_result` of a call has fields of a type: `tool_output("toolu_read", "type:s")`."""
-    require_fields(output_of(log, id), *fields)
-
-
-def output_has(log: ScenarioLog, id: str, **fields: Any) -> None:
-    """`tool_use_result` of a call has these fields."""
-    need_fields(output_of(log, id), fields, log.summary())
-
-
 def lacks_call(log: ScenarioLog, id: str) -> None:
     need(all(block.get("id") != id for block in log.blocks("tool_use")), f"the call {id} was made")
 
@@ -183,19 +174,9 @@ def file_is(log: ScenarioLog, name: str, text: str) -> None:
     need(log.files.get(name) == text, log.files)
 
 
-def asks_with(log: ScenarioLog, subtype: str, field: str, values: list[Any]) -> None:
-    """The values of a field in the control requests of the engine, in order."""
-    found = [request.get(field) for request in log.asked(subtype)]
-    need(found == values, f"{shown(found)}; {log.summary()}")
-
-
-def asked_times(log: ScenarioLog, subtype: str, count: int) -> None:
-    need(len(log.asked(subtype)) == count, f"{shown(log.asked(subtype))}; {log.summary()}")
-
-
 def asks_for(log: ScenarioLog, *tool_use_ids: str) -> None:
     """The client is asked for permission for these calls, and for no other."""
-    asks_with(log, "can_use_tool", "tool_use_id", list(tool_use_ids))
+    lines_have(log, "ask:can_use_tool", "tool_use_id", list(tool_use_ids))
 
 
 def denials_are(log: ScenarioLog, count: int) -> None:
@@ -211,12 +192,6 @@ def hook_called(log: ScenarioLog, event: str, *present: str, **fields: Any) -> N
     need_fields(calls[0], fields, shown(calls[0]))
 
 
-def hooks_have(log: ScenarioLog, event: str, field: str, values: list[Any]) -> None:
-    """The values of a field in the calls of a hook, in order."""
-    found = [each.get(field) for each in log.hooks(event)]
-    need(found == values, f"{shown(found)}; {log.summary()}")
-
-
 # Control requests of the client.
 
 
@@ -230,14 +205,6 @@ def refused(log: ScenarioLog, *labels: str) -> None:
     for label in labels:
         reply = log.reply(label)
         need(reply.get("subtype") == "error" and isinstance(reply.get("error"), str), reply)
-
-
-def answered_with(log: ScenarioLog, label: str, **fields: Any) -> None:
-    need_fields(log.answer(label), fields, log.summary())
-
-
-def answer_has(log: ScenarioLog, label: str, *fields: str) -> None:
-    require_fields(log.answer(label), *fields)
 
 
 def server_is(log: ScenarioLog, name: str, status: str, label: str = "mcp_status") -> None:
@@ -304,15 +271,6 @@ def calls_no_model(log: ScenarioLog) -> None:
 
 
 # Fields.
-
-
-def output_of(log: ScenarioLog, id: str) -> Json:
-    """The structured output of a successful call, its `tool_use_result`. Raises Mismatch."""
-    tool_succeeds(log, id)
-    found = log.result_line(id).get("tool_use_result")
-    if not isinstance(found, dict):
-        raise Mismatch(f"tool_use_result is {shown(found)}")
-    return found
 
 
 def find_path(value: Any, path: str) -> Any:

@@ -10,7 +10,7 @@ from parley.conformance.scenario_log import Mismatch, ScenarioLog, content_block
 LINE_LIMIT_CHARS = 1 << 20
 """The longest line that the official Python SDK reads by default."""
 REQUIRED = ("subtype", "is_error", "duration_ms", "duration_api_ms", "num_turns", "session_id")
-PLAIN = ("print-text", "prompt-on-stdin", "version", "dialect-")
+PLAIN = ("print-text", "prompt-on-stdin", "version", "open-stdin", "failed-run", "dialect-")
 """Scenarios whose output is not in stream-json."""
 
 

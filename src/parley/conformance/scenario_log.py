@@ -9,7 +9,7 @@ A question that the log cannot answer raises `Mismatch`, which says what is ther
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from parley.protocol.base import Json, Struct
@@ -92,6 +92,10 @@ class ScenarioLog(Struct, kw_only=True):
         return [self.received(run) for run in range(len(self.runs))]
 
     def all(self, kind: str, run: int | None = None) -> list[Json]:
+        """The lines of a kind, or the objects that `SOURCES` names: `answer:LABEL`, `hook:EVENT`, ..."""
+        source, colon, name = kind.partition(":")
+        if colon:
+            return SOURCES[source](self, name)
         return [message for message in self.received(run) if matches(message, kind)]
 
     def first(self, kind: str, run: int | None = None) -> Json:
@@ -173,6 +177,14 @@ class ScenarioLog(Struct, kw_only=True):
         """The control requests of the engine, of one subtype."""
         return [line["request"] for line in self.all(f"control_request/{subtype}", run)]
 
+    def tool_output(self, tool_use_id: str) -> Json:
+        """The structured output of a successful call, its `tool_use_result`. Raises Mismatch."""
+        need(self.tool_result(tool_use_id).get("is_error") is not True, self.tool_result(tool_use_id))
+        found = self.result_line(tool_use_id).get("tool_use_result")
+        if not isinstance(found, dict):
+            raise Mismatch(f"tool_use_result is {shown(found)}")
+        return found
+
     def hooks(self, event: str) -> list[Json]:
         """The inputs of the hook callbacks of an event."""
         inputs = [request.get("input") for request in self.asked("hook_callback")]
@@ -199,6 +211,16 @@ class ScenarioLog(Struct, kw_only=True):
     @property
     def stderr(self) -> str:
         return "\n".join(run.stderr for run in self.runs)
+
+
+SOURCES: dict[str, Callable[[ScenarioLog, str], list[Json]]] = {
+    "ask": lambda log, subtype: log.asked(subtype),
+    "hook": lambda log, event: log.hooks(event),
+    "answer": lambda log, label: [log.answer(label)],
+    "output": lambda log, tool_use_id: [log.tool_output(tool_use_id)],
+    "request": lambda log, _: log.main_requests(),
+}
+"""What is not a line: requests of the engine, inputs of hooks, answers, outputs of calls, requests to the model."""
 
 
 def kind_of(message: Json | None) -> str:

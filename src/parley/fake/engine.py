@@ -84,9 +84,7 @@ class FakeEngine:
             return exc.code
         except ScenarioMismatch as exc:
             self._stderr(str(exc))
-            self._send_result(
-                str(exc), TurnProgress(), is_error=True, subtype="error_during_execution", errors=[str(exc)]
-            )
+            self._link.send(self._make.failure(str(exc)))
             return MISMATCH_EXIT_CODE
         except BrokenPipeError:
             return 1

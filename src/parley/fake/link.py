@@ -127,6 +127,11 @@ class FakeMessages:
             made.setdefault("errors", [])
         return made
 
+    def failure(self, text: str) -> Json:
+        """The result of a turn in which the client did something else than expected."""
+        more: Json = {"subtype": "error_during_execution", "is_error": True, "errors": [text]}
+        return self.result("", num_turns=1, duration_ms=0, denials=[], **more)
+
     def _stamp(self) -> Json:
         return {"session_id": self._session_id, "uuid": self.new_uuid()}
 

@@ -24,6 +24,8 @@ from typing import Any, Literal
 import msgspec
 
 from parley.errors import ParleyError, UsageError
+from parley.fake.link import FakeMessages
+from parley.fake.scenario import Scenario
 from parley.protocol.base import Struct
 from parley.protocol.framing import Framer
 from parley.stores.wire_recording import WireLine, WireRecording, decode_line
@@ -356,7 +358,8 @@ async def replay_engine(
         stderr(str(exc))
         # The client must learn the reason, and a client that waits for its turn must not wait for ever.
         with suppress(BrokenPipeError):
-            transport.write(msgspec.json.encode(make_result(str(exc))) + b"\n")
+            make = FakeMessages(Scenario(), os.getcwd(), Scenario().session_id)
+            transport.write(msgspec.json.encode(make.failure(str(exc))) + b"\n")
             await transport.drain()
         return 1
     has_eof = any(line.eof and line.sender == "client" for line in recording.lines)
@@ -366,25 +369,6 @@ async def replay_engine(
     if recording.exit_code is None:
         stderr(f"{recording.name}: the recording was cut here")
     return 1 if recording.exit_code is None else recording.exit_code
-
-
-def make_result(text: str) -> dict[str, object]:
-    """A result that reports a difference."""
-    return {
-        "type": "result",
-        "subtype": "error_during_execution",
-        "is_error": True,
-        "duration_ms": 0,
-        "duration_api_ms": 0,
-        "num_turns": 0,
-        "session_id": "00000000-0000-4000-8000-000000000001",
-        "total_cost_usd": 0.0,
-        "usage": {"input_tokens": 0, "output_tokens": 0},
-        "modelUsage": {},
-        "permission_denials": [],
-        "errors": [text],
-        "uuid": "00000000-0000-4000-8000-000000000002",
-    }
 
 
 async def replay_client(
