@@ -79,9 +79,9 @@ def make_libraries(client: Client) -> None:
     install(client, *client.version.split())
 
 
-def install(client: Client, *words: str) -> None:
+def install(client: Client, *words: str, python: str = sys.executable) -> None:
     # Our own pip installs: a pip in every environment would take longer than most of the clients.
-    run([sys.executable, "-m", "venv", "--without-pip", str(client.place)])
+    run([python, "-m", "venv", "--without-pip", str(client.place)])
     pip = [sys.executable, "-m", "pip", "--python", str(client.place / client.runs_with)]
     quiet = ["--disable-pip-version-check", "--no-input", "--quiet"]
     patience = ["--retries", "1", "--timeout", "20"]

@@ -6,6 +6,7 @@ A recipe is a Python or JavaScript file. Its first comment declares what is inst
 
     # /// script
     # dependencies = ["pyclaudecli==1.0.6"]
+    # requires-python = ">=3.12"
     # [tool.program]
     # npm = []                  packages from npm; the first package of the first list is the program
     # turns = [{ text = "4" }]  what the model says; without it, the model follows the directives of the prompt
@@ -21,6 +22,7 @@ import argparse
 import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,8 +42,11 @@ from tests.helpers.environment import base_environment
 
 RECIPES = Path(__file__).with_name("recipes")
 HELPERS = Path(__file__).with_name("helpers")
+SOURCE = Path(__file__).parents[2] / "src"
 ENGINE = Path(sys.executable).with_name("parley")
 RUN_SECONDS = 240
+NEWEST_MINOR = 14
+"""The newest Python that programs are expected to run with."""
 UNREACHABLE = "http://127.0.0.1:9"
 """A proxy that nothing listens on."""
 VARIABLES = (
@@ -61,6 +66,8 @@ class Recipe:
     pip: tuple[str, ...]
     npm: tuple[str, ...]
     turns: tuple[ScriptedTurn, ...]
+    oldest_python: str = ""
+    """For example 3.12; empty if the Python of the tests will do."""
 
     @property
     def name(self) -> str:
@@ -80,7 +87,7 @@ class Recipe:
     def _make(self, client: Client) -> None:
         """Raises Unavailable."""
         if self.pip:
-            install(client, *WITHOUT_ENGINE, *self.pip)
+            install(client, *WITHOUT_ENGINE, *self.pip, python=find_python(self.oldest_python))
         if self.npm:
             check_node()
             client.place.mkdir(exist_ok=True)
@@ -97,6 +104,18 @@ class Recipe:
             return next(path.name.removesuffix(".dist-info").rpartition("-")[2] for path in found)
         manifest = client.place / "node_modules" / package / "package.json"
         return str(msgspec.json.decode(manifest.read_bytes())["version"])
+
+
+def find_python(oldest: str) -> str:
+    """A Python that is at least so new. Raises Unavailable."""
+    minor = int(oldest.partition(".")[2] or 0)
+    if sys.version_info.minor >= minor:
+        return sys.executable
+    for number in range(minor, NEWEST_MINOR + 1):
+        found = shutil.which(f"python3.{number}")
+        if found and not subprocess.run([found, "--version"], capture_output=True, check=False).returncode:
+            return found
+    raise Unavailable(f"there is no Python {oldest} or newer on this machine")
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,8 @@ def read_recipe(path: Path, *, newest: bool = False) -> Recipe:
     if newest:
         pip = tuple(re.sub("==.*", "", spec) for spec in pip)
         npm = tuple(re.sub("(?<=.)@.*", "", spec) for spec in npm)
-    return Recipe(path, pip, npm, msgspec.convert(tuple(own.get("turns", ())), tuple[ScriptedTurn, ...]))
+    turns = msgspec.convert(tuple(own.get("turns", ())), tuple[ScriptedTurn, ...])
+    return Recipe(path, pip, npm, turns, declared.get("requires-python", "").removeprefix(">="))
 
 
 def run_recipe(recipe: Recipe, engine: Path = ENGINE) -> Outcome:
@@ -169,6 +189,7 @@ def run_in(recipe: Recipe, client: Client, folder: Path, url: str, engine: Path)
         "IS_SANDBOX": "1",
         "PYTHONPATH": str(HELPERS),
         "PROGRAM": str(client.place),
+        "PARLEY_SOURCE": str(SOURCE),
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": "a-key-for-tests",
         **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), UNREACHABLE),
