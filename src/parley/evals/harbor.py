@@ -1,6 +1,6 @@
 """Parley as an agent of Harbor, which runs Terminal-Bench, SWE-bench and many other benchmarks.
 
-    harbor run -d terminal-bench@2.0 --agent-import-path parley.evals.harbor:Parley -m anthropic/claude-sonnet-4-5
+    harbor run -d terminal-bench@2.0 --agent parley.evals.harbor:Parley -m anthropic/claude-sonnet-4-5
 
 Parley has the command line and the transcripts that Harbor's own `claude-code` agent expects. Only the installation is
 another one: `claude` in the environment is Parley.
