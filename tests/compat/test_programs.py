@@ -7,7 +7,7 @@ import pytest
 from tests.compat.harness import installed
 from tests.programs.__main__ import RECIPES, read_recipe, read_recipes, run_recipe
 
-HANDFUL = ("mcp_memory.py", "pyclaudecli.py")
+HANDFUL = ("claude_cli_sdk.py", "claude_code_mcp.py", "mcp_memory.py", "pyclaudecli.py")
 
 
 @pytest.mark.parametrize("name", HANDFUL)
