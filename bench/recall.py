@@ -30,7 +30,7 @@ import msgspec
 from parley.compose.composer import Composer
 from parley.engine.context.history import estimate_tokens, tokens_from_chars
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.hub import Hub
+from parley.engine.session.session import Session
 from parley.memory.base import Recall
 from parley.memory.session_memory import SessionMemory
 from parley.memory.worker import LocalMemoryWorker
@@ -209,9 +209,9 @@ class LocalSession:
         environment = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TMPDIR": str(folder), "PARLEY_FSYNC": "off"}
         composer = Composer(CliOptions(**{**defaults, **options}), environment, str(folder), warn=write)
         config: SessionConfig = composer.make_config()
-        self.host, self._hub = CollectingHost(), Hub()
+        self.host = CollectingHost()
         replace = msgspec.structs.replace
-        self.session = self._hub.open(replace(config, model=replace(config.model, open=lambda ref: model)), self.host)
+        self.session = Session(replace(config, model=replace(config.model, open=lambda ref: model)), self.host)
         self._running = asyncio.create_task(self.session.run_turns())
 
     async def ask(self, text: str) -> Result:
@@ -221,7 +221,7 @@ class LocalSession:
     async def end(self) -> None:
         self.session.close_input()
         await self._running
-        self._hub.close(self.session)
+        self.session.journal.close()
 
     @property
     def memory(self) -> SessionMemory:

@@ -13,12 +13,10 @@ import msgspec
 from pages import fill, main, table
 
 from parley.engine import goal
-from parley.engine.agents import progress, registry
-from parley.engine.context import history, mentions, summary, system_prompt, tool_deferral
-from parley.engine.recovery import recover
-from parley.engine.session import parts
-from parley.engine.side import suggestion
-from parley.engine.turn import missing_answer, model_call, turn
+from parley.engine.agents import registry, run
+from parley.engine.context import compactor, conversation, history, mentions, system_prompt, tool_deferral
+from parley.engine.session import recover, suggestion
+from parley.engine.turn import model_call, turn
 from parley.memory import curator, summarizer
 from parley.models.catalog import CHARS_PER_TOKEN
 from parley.protocol.base import Json
@@ -67,9 +65,11 @@ FACTS = (
 )
 NOTES = (
     Part(
-        f"{parts.PLAN_RULE} {parts.PLAN_END}", "plan mode begins during a session", "`planModeInstructions` adds to it"
+        f"{conversation.PLAN_RULE} {conversation.PLAN_END}",
+        "plan mode begins during a session",
+        "`planModeInstructions` adds to it",
     ),
-    Part(parts.PLAN_OVER, "plan mode ends without ExitPlanMode", ""),
+    Part(conversation.PLAN_OVER, "plan mode ends without ExitPlanMode", ""),
     Part("The work list: ...", "after a compaction, if work is left", "`--disallowedTools TodoWrite`"),
     Part(
         tool_deferral.INTRODUCTION,
@@ -85,19 +85,19 @@ NOTES = (
     ),
     Part(read.UNCHANGED, "a file that has not changed is read again", ""),
     Part(mentions.HEADING, "memory files beside a file that was read", "`claudeMdExcludes`"),
-    Part(missing_answer.EMPTY, "once, after an answer without content", ""),
-    Part(missing_answer.ONLY_REASONING, "once, after an answer with only reasoning", ""),
-    Part(missing_answer.UNCLEAR, "once, after a call as text that is not clear", ""),
-    Part(missing_answer.ANNOUNCED, "once, if an announced call does not come; not to Claude models", ""),
+    Part(turn.EMPTY, "once, after an answer without content", ""),
+    Part(turn.ONLY_REASONING, "once, after an answer with only reasoning", ""),
+    Part(turn.UNCLEAR, "once, after a call as text that is not clear", ""),
+    Part(turn.ANNOUNCED, "once, if an announced call does not come; not to Claude models", ""),
     Part(goal.STARTED, "a [goal](commands.md#goals) is set", ""),
     Part(goal.CONTINUE, "the goal is not met yet", "`/goal clear`"),
 )
 CALLS = (
-    Part(summary.SUMMARY_REQUEST, "a [compaction](compaction.md)", "`/compact INSTRUCTIONS` adds to it"),
-    Part(summary.SUMMARY_INTRO, "before the summary, in the conversation", ""),
+    Part(compactor.SUMMARY_REQUEST, "a [compaction](compaction.md)", "`/compact INSTRUCTIONS` adds to it"),
+    Part(compactor.SUMMARY_INTRO, "before the summary, in the conversation", ""),
     Part(goal.QUESTION, "the judge of a goal", ""),
     Part(suggestion.QUESTION, "a suggestion for the next prompt", "off unless the client wants suggestions"),
-    Part(progress.QUESTION, "the summary of what a subagent does", "off unless the client wants them"),
+    Part(run.SUMMARY_QUESTION, "the summary of what a subagent does", "off unless the client wants them"),
     Part(summarizer.INSTRUCTIONS, "summaries of the [long-term memory](memory.md)", "without memory there are none"),
     Part(curator.PROMPT, "keeping the knowledge of the long-term memory", "without memory there is none"),
 )

@@ -63,15 +63,15 @@ class LocalEngine:
         """Serve the session until it ends."""
         from parley.compose.registry import make_dialect
         from parley.engine.clock import Clock
-        from parley.engine.session.hub import Hub
-        from parley.engine.session.no_session import no_session_result
         from parley.engine.session.pump import Pump, serve
+        from parley.engine.session.session import Session
+        from parley.engine.turn.outcome import no_session_result
         from parley.errors import SessionError, StartRefused, UsageError
         from parley.protocol.base import UNSET, Role
         from parley.protocol.connection import Connection
         from parley.protocol.options import parse
 
-        self.exit_code, clock, hub = 1, self._clock or Clock(), Hub()
+        self.exit_code, clock = 1, self._clock or Clock()
         try:
             parsed = parse(self.argv)
             for warning in parsed.warnings:
@@ -80,7 +80,7 @@ class LocalEngine:
             connection = Connection(Role.ENGINE, make_dialect(options, clock))
             pump = Pump(connection, transport, clock.new_uuid)
             config = await self._make_config(options, clock, parsed.warnings)
-            session = self.session = hub.open(self.adapt(config.with_shared_loop()), pump)
+            session = self.session = Session(self.adapt(config.with_shared_loop()), pump)
         except UsageError as exc:
             self.refuse(f"Error: {exc}")
         except (SessionError, OSError) as exc:
@@ -93,7 +93,7 @@ class LocalEngine:
             try:
                 await serve(transport, pump, session)
             finally:
-                hub.close(session)  # release the session for others, even if we are cancelled
+                session.journal.close()  # release the session for others, even if we are cancelled
             last = session.runner.last_result
             self.exit_code = 1 if last is not None and last.is_error is True else 0
 

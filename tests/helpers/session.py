@@ -20,7 +20,6 @@ from parley.compose.composer import Composer
 from parley.compose.registry import make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.protocol.base import Role
@@ -59,7 +58,6 @@ class SessionHarness:
         self.lines: list[Json] = []
         self.raw = b""
         self.stamp = counted()
-        self._hub = Hub()
         self._seen = 0
         self._news = asyncio.Event()
 
@@ -76,7 +74,7 @@ class SessionHarness:
         setup = self.composed()
         self._host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, make_dialect(self.options, self.stamp)), engine, self.stamp.new_uuid)
-        self.session: Session = self._hub.open(setup, pump)
+        self.session: Session = Session(setup, pump)
         self._serving = asyncio.create_task(serve(engine, pump, self.session))
         self._listening = asyncio.create_task(self._listen())
         return self
@@ -90,14 +88,14 @@ class SessionHarness:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self._serving
         self._listening.cancel()
-        self._hub.close(self.session)
+        self.session.journal.close()
 
     async def crash(self) -> None:
         """End the engine at once, wherever it is."""
         self._serving.cancel()
         await asyncio.wait({self._serving})
         self._listening.cancel()
-        self._hub.close(self.session)
+        self.session.journal.close()
 
     def send(self, *lines: Json | bytes) -> None:
         for line in lines:

@@ -29,7 +29,6 @@ import msgspec
 from parley.compose.composer import Composer
 from parley.compose.registry import make_dialect
 from parley.engine.clock import Clock
-from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.models.base import ModelEvent, ModelRequest
@@ -144,7 +143,7 @@ class SimulatedSession:
     async def _play(self, actor: Callable[[SimulatedSession], Awaitable[None]]) -> None:
         self._host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, make_dialect(self._options, self.stamp)), engine, self.stamp.new_uuid)
-        self.session = Session(self._setup, pump, ControlDispatcher)
+        self.session = Session(self._setup, pump)
         async with asyncio.timeout(LONGEST_PLAY_SECONDS), asyncio.TaskGroup() as tasks:
             listening = tasks.create_task(self._listen(tasks))
             serving = tasks.create_task(serve(engine, pump, self.session))

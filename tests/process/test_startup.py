@@ -65,7 +65,6 @@ def test_nothing_of_hooks_is_loaded_where_there_are_none(tmp_path: Path) -> None
     loaded = loaded_for(tmp_path, "--print", "--model", "offline", 'call Bash {"command": "echo one"}')
     assert sorted(name for name in loaded if name.startswith(("parley.hooks", "parley.engine.hooks"))) == [
         "parley.engine.hooks",
-        "parley.engine.hooks.base",
         "parley.engine.hooks.registry",
     ]
 

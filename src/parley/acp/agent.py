@@ -251,5 +251,4 @@ def import_engine() -> None:
     import parley.acp.prompts
     import parley.acp.session
     import parley.compose.composer
-    import parley.engine.session.hub
     import parley.engine.session.pump  # noqa: F401

@@ -127,7 +127,7 @@ def write_replies(messages: Iterator[Message]) -> Message | None:
 
 def reject(connection: Connection, received: Iterable[Message], error: str, session_id: str, clock: Clock) -> None:
     """Answer all messages received so far with the error, without waiting for more."""
-    from parley.engine.session.no_session import no_session_result  # a status is answered without the engine
+    from parley.engine.turn.outcome import no_session_result  # a status is answered without the engine
 
     def answer(messages: Iterable[Message]) -> None:
         for message in messages:
@@ -228,7 +228,7 @@ def receive_initialize(options: CliOptions) -> PendingConnection | None:
         messages = messages if first is None else chain([first], messages)
         return PendingConnection(with_delivered(options, first, received), connection, messages)
     except NotDelivered as exc:
-        from parley.engine.session.no_session import no_session_result
+        from parley.engine.turn.outcome import no_session_result
 
         warn(f"Error: {exc}")
         session_id = options.resume or options.session_id or clock.new_uuid()
@@ -311,7 +311,7 @@ def describe(first: Message | None, received: bytes) -> str:
 @contextmanager
 def answer_interrupts(options: CliOptions) -> Iterator[int]:
     """Yield a descriptor that becomes readable after the signal, because a read that has just started ignores it."""
-    from parley.engine.session.no_session import no_session_result
+    from parley.engine.turn.outcome import no_session_result
 
     clock = Clock()
     connection = Connection(Role.ENGINE, make_dialect(options, clock))

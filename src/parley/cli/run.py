@@ -25,7 +25,6 @@ from parley.compose.launch_context import working_directory
 from parley.compose.registry import get_profile, make_dialect
 from parley.engine.clock import Clock
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.hub import Hub
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.errors import MissingPrompt, SessionError, StartRefused, UsageError
@@ -170,7 +169,7 @@ def with_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tupl
 def open_session(config: SessionConfig, host: Host) -> Session:
     """The session of this process; close its journal at the end. Raises OpenFailed."""
     try:
-        session = Hub().open(config, host)
+        session = Session(config, host)
     except SessionError as exc:
         raise OpenFailed(str(exc)) from None
     # Everything loaded so far lives until the end, including a resumed conversation: exclude it from collection.
@@ -349,7 +348,7 @@ def cannot_open(run: SessionRun, error: str, reason: str | UnsetType = UNSET) ->
 
         reject(run.connection, run.received, error, session_id, clock)
     elif options.output_format in ("stream-json", "message", "json"):
-        from parley.engine.session.no_session import no_session_result
+        from parley.engine.turn.outcome import no_session_result
 
         write(run.connection.send(no_session_result(error, session_id, clock, startup_failure_reason=reason)))
     return 1

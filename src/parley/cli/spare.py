@@ -39,10 +39,10 @@ from parley.cli.run import (
 from parley.cli.stdio import warn
 from parley.compose.composer import Composer
 from parley.compose.launch_context import working_directory
-from parley.engine.control.routes import find_handler
-from parley.engine.session.no_session import no_session_result
+from parley.engine.control.dispatcher import find_handler
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
+from parley.engine.turn.outcome import no_session_result
 from parley.errors import ModelError, NotPossible, SessionError, UsageError
 from parley.protocol.base import UNSET, Message, Refused, Struct, to_builtins
 from parley.protocol.connection import Connection

@@ -31,7 +31,7 @@ from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import ShardKeeper
 from parley.cluster.takeovers import HostsFailed, Takeovers
 from parley.cluster.tenants import TenantLimits
-from parley.engine.recovery.recover import find_interrupted_turn
+from parley.engine.session.recover import find_interrupted_turn
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine, EngineStart
 from parley.gateway.hub import SERVER, HubSettings, SessionHub

@@ -17,7 +17,7 @@ from parley.compose.paths import task_output_directory
 from parley.compose.plugins import PluginLoader
 from parley.compose.registry import OBSERVERS, get_profile, list_problems, load
 from parley.compose.stores import SessionStores
-from parley.engine.clock import Clock
+from parley.engine.clock import Clock, SessionIdentity
 from parley.engine.session.config import (
     AgentConfig,
     ClientConfig,
@@ -28,7 +28,6 @@ from parley.engine.session.config import (
     SessionConfig,
     StorageConfig,
 )
-from parley.engine.session.identity import SessionIdentity
 from parley.errors import ModelForbidden, SessionError, StartRefused, UsageError
 from parley.models.catalog import ModelRef, Prices
 from parley.observer import NULL_OBSERVER, Observer

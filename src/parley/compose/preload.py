@@ -13,7 +13,7 @@ from parley.protocol.options import parse
 
 MODULES = (
     "parley.compose.certificates",
-    "parley.engine.control.handlers.initialize",
+    "parley.engine.control.initialize",
     "parley.engine.turn.structured_output",
     "parley.engine.turn.turn",
     "parley.models.backends.anthropic",
@@ -29,8 +29,8 @@ MODULES = (
 SERVED_MODULES = (
     "parley.compose.workspace.sandbox",
     "parley.engine.control.dispatcher",
-    "parley.engine.recovery.recover",
-    "parley.engine.session.hub",
+    "parley.engine.session.recover",
+    "parley.engine.session.session",
     "parley.permissions.command",
     "parley.permissions.decision",
     "parley.permissions.policy",

@@ -47,7 +47,7 @@ from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
     from parley.compose.workspace.sandbox import ConfigReader
-    from parley.engine.turn.client_tools import ClientToolSpec
+    from parley.engine.session.config import ClientToolSpec
     from parley.hooks.base import Hook, HookServices
     from parley.workspace.remote.client import RemoteFiles, RemoteWorkspace
     from parley.workspace.sandbox.commands import CommandSandbox

@@ -87,3 +87,8 @@ def format_iso(seconds: float) -> str:
 @lru_cache(maxsize=2)
 def format_second(whole: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+
+
+class SessionIdentity:
+    def __init__(self, id: str) -> None:
+        self.id = id

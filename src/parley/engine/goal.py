@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import msgspec
 
+from parley.engine.context.compactor import shorten_text, to_text
 from parley.engine.context.conversation import Conversation
-from parley.engine.context.summary import shorten_text, to_text
 from parley.errors import ModelError, ToolError
-from parley.protocol.base import Json, Message, Struct, sanitize
+from parley.protocol.base import Json, Struct, sanitize
 from parley.protocol.blocks import Text
 from parley.protocol.messages.notices import ActiveGoal
 from parley.protocol.messages.system import Informational
@@ -86,31 +86,18 @@ class SessionGoal:
         self._journal = conversation.journal
         self._tasks = conversation.parts.tasks
         self._queue = conversation.parts.prompt_queue
-        self._reply: Message | None = None
-        """The reply to `/goal CONDITION`, until its turn begins."""
 
     @property
     def is_active(self) -> bool:
         return self._journal.goal is not None
 
-    def start(self, condition: str, reply: Message | None = None) -> None:
-        """Journal a new goal, in place of another one. Raises ToolError, SessionError.
-
-        The turn that begins sends the reply: clients expect `system/init` first.
-        """
+    def start(self, condition: str) -> None:
+        """Journal a new goal, in place of another one. Raises ToolError, SessionError."""
         if len(condition) > MAX_CONDITION_CHARS:
             raise ToolError(f"The goal has {len(condition)} characters; at most {MAX_CONDITION_CHARS} are allowed.")
         set_at = round(self._conversation.clock.seconds() * 1000)
         value = {"condition": condition, "iterations": 0, "set_at": set_at, "tokens_at_start": self._count_tokens()}
         self._journal.append_event(KIND, {"value": value})
-        self._reply = reply
-
-    def begin_turn(self) -> None:
-        """A turn begins, and `system/init` was sent."""
-        reply, self._reply = self._reply, None
-        if reply is not None:
-            self._conversation.send(reply)
-        self.announce()
 
     def set(self, condition: str) -> None:
         """Set the goal during a turn, and tell the user. Raises ToolError, SessionError."""

@@ -24,7 +24,7 @@ from uuid import uuid4
 import msgspec
 
 from parley.compose.stores import SessionStores
-from parley.engine.recovery.recover import find_interrupted_turn
+from parley.engine.session.recover import find_interrupted_turn
 from parley.errors import SessionError, UsageError, explain_os_errors
 from parley.gateway.database import SessionRows, open_projections
 from parley.gateway.engines import Engine, EngineStart, ProcessEngine, TaskEngine

@@ -32,8 +32,8 @@ from uuid import UUID, uuid4
 import msgspec
 
 from parley.engine.clock import Clock
-from parley.engine.control.routes import asks_a_model
-from parley.engine.session.no_session import no_session_result
+from parley.engine.control.dispatcher import asks_a_model
+from parley.engine.turn.outcome import no_session_result
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
 from parley.gateway.own_messages import QuestionDecided

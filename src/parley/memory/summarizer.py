@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
-from parley.engine.context import summary
 from parley.engine.context.cache_markers import mark_prefix
-from parley.engine.context.compactor import Compactor, Summarized
+from parley.engine.context.compactor import LAST_REQUEST, TAGS, Compactor, Summarized, block_text, shorten_text
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import (
     KEPT_SHARE,
@@ -31,9 +30,8 @@ from parley.engine.context.history import (
     message_tokens,
     tokens_from_chars,
 )
-from parley.engine.context.summary import block_text
 from parley.engine.context.system_prompt import system_blocks
-from parley.engine.side.retry import is_about_length
+from parley.engine.turn.retry import is_about_length
 from parley.errors import ModelError, SessionError
 from parley.memory.base import Summary, split_pieces
 from parley.memory.session_memory import SessionMemory
@@ -132,7 +130,7 @@ class Summarizer(Compactor):
             new.append(made)
         await self._store(new)
         request, date = self._reminders(at)
-        last_request = [f"{summary.LAST_REQUEST}\n{summary.shorten_text(request, self._max_chars)}"] if request else []
+        last_request = [f"{LAST_REQUEST}\n{shorten_text(request, self._max_chars)}"] if request else []
         texts = (intro(conversation.tool_names()), *format_summaries(row), *last_request, *([date] if date else []))
         return Summarized(
             text="\n\n".join(format_summaries(row)), texts=texts, more={"distilled": summary_records(row)}
@@ -167,7 +165,7 @@ class Summarizer(Compactor):
             if not is_about_length(exc):
                 raise
             text = material
-        return summary.shorten_text(summary.TAGS.sub("", text).strip(), self._max_chars)
+        return shorten_text(TAGS.sub("", text).strip(), self._max_chars)
 
     def _build_request(self, text: str) -> ModelRequest:
         choice, known = self._model, self._conversation.config.model.get_info(self._model)

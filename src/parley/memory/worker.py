@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import cached_property
 
 from parley.engine.approval.request import input_digest
+from parley.engine.context.compactor import block_text
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import HistoryEntry, tokens_from_chars
-from parley.engine.context.summary import block_text
 from parley.errors import ModelError, SessionError, UsageError
 from parley.memory.base import ConsolidationReport, curator_decision
 from parley.memory.session_memory import SessionMemory

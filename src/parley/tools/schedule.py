@@ -6,7 +6,7 @@ A cron expression has five fields in local time. `*`, lists, ranges, steps and t
 understood. As in cron, a day matches if either the day of the month or the day of the week does, where both are
 restricted. The current time is an argument.
 
-The engine implements `Schedule`, the scheduled prompts of a session, in engine/schedule/scheduler.py.
+The engine implements `Schedule`, the scheduled prompts of a session, in engine/tasks/wakeups.py.
 """
 
 from __future__ import annotations

@@ -171,7 +171,7 @@ async def test_a_model_provider_is_one_file_and_a_row(copy: Path) -> None:
 def test_a_hook_event_is_a_declaration_and_the_line_that_fires_it(copy: Path) -> None:
     [change] = [change for change in CHANGES if "event_types.py" in change]
     assert re.findall(r"^\+\+\+ b/(.*)", change, re.M) == [
-        "src/parley/engine/control/handlers/session.py",
+        "src/parley/engine/control/session.py",
         "src/parley/hooks/event_types.py",
     ]
 

@@ -30,7 +30,7 @@ from uuid import UUID
 
 import msgspec
 
-from parley.engine.context.summary import SUMMARY_REQUEST
+from parley.engine.context.compactor import SUMMARY_REQUEST
 from parley.errors import ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.ledger import Ledger
+from parley.engine.ledger import Ledger
 from parley.engine.turn.model_call import ModelCall
 from tests.stress.models import broken_streams, fault_storm
 

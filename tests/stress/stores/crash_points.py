@@ -25,7 +25,6 @@ import msgspec
 
 from parley.compose.composer import Composer
 from parley.engine.clock import Clock
-from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.protocol.base import Role, Struct
@@ -139,7 +138,7 @@ class Job:
         )
         host, engine = create_pair()
         pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
-        session = Session(setup, pump, ControlDispatcher)
+        session = Session(setup, pump)
         line = {"type": "user", "message": {"role": "user", "content": "go on"}}
         pump.receive(json.dumps(line).encode() + b"\n", session)
         listening = asyncio.create_task(self._listen(host.chunks(), pump, session))

@@ -29,7 +29,6 @@ import msgspec
 
 from parley.compose.composer import Composer
 from parley.compose.tools import make_tool
-from parley.engine.control.dispatcher import ControlDispatcher
 from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.errors import SessionError
@@ -120,7 +119,7 @@ class Job:
             setup = msgspec.structs.replace(setup.with_model_opener(lambda choice: self.worker), tools=self._tools)
             host, engine = create_pair()
             pump = Pump(Connection(Role.ENGINE, StreamJson()), engine, setup.clock.new_uuid)
-            session = Session(setup, pump, ControlDispatcher)
+            session = Session(setup, pump)
         except (SessionError, OSError):
             return False  # the door tells the one result there is
         listening = asyncio.create_task(self._listen(host.chunks()))

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from itertools import count
 from typing import Any
 
-from parley.engine.recovery import recover
+from parley.engine.session import recover
 from parley.errors import ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events

@@ -22,11 +22,10 @@ from parley.compose import limits, memory
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
-from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.request import input_digest
-from parley.engine.context.models import ModelPool, ModelSelection
-from parley.engine.session.identity import SessionIdentity
-from parley.engine.side.query import SideQuery
+from parley.engine.clock import SessionIdentity
+from parley.engine.context.models import ModelPool, ModelSelection, SideQuery
+from parley.engine.ledger import Ledger, SpendingLimits
 from parley.errors import EditRefused, ModelError, SessionError, UnknownSession, UsageError
 from parley.memory.base import (
     CURATOR,

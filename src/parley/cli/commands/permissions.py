@@ -21,7 +21,7 @@ from parley.compose.permissions import may_bypass
 from parley.compose.setup.permission_check import PermissionChecker, UnknownTool
 from parley.compose.stores import SessionStores
 from parley.compose.tools import list_tools
-from parley.engine.approval.explanation import CheckResult
+from parley.engine.control.settings import CheckResult
 from parley.errors import InvalidArguments, SessionError, UsageError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions

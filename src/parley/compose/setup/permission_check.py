@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from parley.compose import permissions
 from parley.compose.composer import Composer
 from parley.compose.tools import list_tools, make_tool, make_workspace
-from parley.engine.approval.explanation import CheckResult, explain
 from parley.engine.approval.gate import evaluate
 from parley.engine.approval.request import permission_request
+from parley.engine.control.settings import CheckResult, explain
 from parley.errors import UsageError
 from parley.permissions.base import ToolRequest
 from parley.protocol.base import Json

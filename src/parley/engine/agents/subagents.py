@@ -9,7 +9,7 @@ the background with its history, also in another process.
 
     Subagents(conversation, commands).calls_of(None)    what the session's own Agent and SendMessage tools call
 
-See also: `registry.py` for the definitions, `run.py` for one run, `progress.py` for what the client receives.
+See also: `registry.py` for the definitions, `run.py` for one run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ import asyncio
 
 import msgspec
 
-from parley.engine.agents.progress import AgentStats
-from parley.engine.agents.run import AgentRun
-from parley.engine.agents.setup import AgentSetup, build_setup
-from parley.engine.agents.task import AgentLaunch, AgentTask, Parent
+from parley.engine.agents.run import AgentLaunch, AgentRun, AgentStats, AgentTask
+from parley.engine.agents.setup import AgentSetup, Parent, build_setup
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation

@@ -5,14 +5,14 @@
 A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
 for another call, or a client that is gone denies the call.
 
-See also: `request.py` builds the request and sends it, `hook_opinion.py` weighs PreToolUse
+See also: `request.py` builds the request and sends it, `hooks/tool_hooks.py` weighs PreToolUse
 hooks against rules, `permissions/decision.py` applies the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -24,7 +24,7 @@ from parley.engine.approval.request import (
     input_digest,
     permission_request,
 )
-from parley.engine.hooks.registry import HookRegistry
+from parley.engine.hooks.registry import HookOpinion, HookRegistry
 from parley.engine.session.config import PermissionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
@@ -37,9 +37,6 @@ from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.protocol.messages.system import Status
 from parley.settings.base import SettingsAccess
 from parley.tools.base import Context, InvalidInput, Tool, always_asks, read_input, server_of
-
-if TYPE_CHECKING:
-    from parley.engine.approval.hook_opinion import HookOpinion
 
 AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
@@ -394,7 +391,7 @@ def evaluate(
     """What rules and mode decide, weighed against the hooks. A guard is asked about every call that would run."""
     decision = policy.decide(request, mode)
     if opinion is not None:
-        from parley.engine.approval.hook_opinion import apply_hook_decision
+        from parley.engine.hooks.tool_hooks import apply_hook_decision
 
         decision = apply_hook_decision(request, decision, opinion, lambda: policy.decide(request, "default"))
     if guarded and isinstance(decision, Allow):
@@ -406,7 +403,7 @@ def check_hook_opinion(decision: Allow, opinion: HookOpinion | None) -> Allow | 
     """The decision on an input that was changed when it was approved: it is not asked about again, nor deferred."""
     if opinion is None or opinion.behavior not in ("deny", "defer"):
         return decision
-    from parley.engine.approval.hook_opinion import deny_by_hook
+    from parley.engine.hooks.tool_hooks import deny_by_hook
 
     return deny_by_hook(opinion)
 

@@ -9,7 +9,7 @@ they are open:
 Entries for a PreToolUse callback also have its `callback_id`. Entries for a call that the client runs have
 `waits_for` (turn/client_tools.py); the result of the call answers them.
 
-When a session is resumed while a request is open, the turn continues where it waited (recovery/recover.py) and
+When a session is resumed while a request is open, the turn continues where it waited (session/recover.py) and
 the same request is sent again under the same id.
 
 See also: `gate.py` decides what to ask and reads the reply.

@@ -242,15 +242,15 @@ class Commands:
 
     async def _set_goal(self, turn: Turn, condition: str) -> TurnOutcome | None:
         """Set the goal and make its condition the prompt. Returns an outcome if that fails."""
-        from parley.engine.goal import STARTED
+        from parley.engine.goal import STARTED, SessionGoal
 
         [prompt] = turn.prompts
         try:
             contexts = await self._check_expansion("goal", condition, "builtin", first_text(prompt))
-            reply = self._reply_message(CommandReply(text=f"Goal set: {condition}"), "goal", condition)
-            self._conversation.goal.start(condition, reply)
+            SessionGoal(self._conversation).start(condition)
         except ToolError as exc:
             return self._fail(turn.prompts, str(exc))
+        turn.reply = self._reply_message(CommandReply(text=f"Goal set: {condition}"), "goal", condition)
         text = {"type": "text", "text": STARTED.format(condition=condition)}
         turn.prompts[:] = [msgspec.structs.replace(prompt, expansion=[text, *prompt.content[1:], *contexts])]
         return None

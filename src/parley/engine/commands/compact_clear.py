@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.engine.context.compactor import make_compactor
+from parley.engine.goal import SessionGoal
 from parley.engine.turn import outcome
 from parley.engine.turn.outcome import StopCause, TurnOutcome
 from parley.engine.turn.turn import Turn
@@ -98,7 +99,7 @@ async def clear(turn: Turn, arguments: str, send_init: Callable[[], None]) -> Tu
         conversation.journal.begin(begin())
         conversation.send(reset)
     if had_goal:
-        conversation.goal.announce()
+        SessionGoal(conversation).announce()
     conversation.ledger.restart()
     conversation.gauge.reset(0)
     conversation.append_contexts(await events.after_clear())

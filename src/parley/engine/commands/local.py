@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parley.engine.accounting.ledger import format_usd
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import tokens_from_chars
+from parley.engine.ledger import format_usd
 from parley.errors import NotPossible
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
 from parley.settings.base import PromptTemplate
@@ -193,7 +193,9 @@ def help(call: CommandCall) -> CommandReply:
 
 def goal(call: CommandCall) -> CommandReply:
     """Show or clear the goal. `/goal CONDITION` is a prompt (commands.py)."""
-    current = call.conversation.goal
+    from parley.engine.goal import SessionGoal
+
+    current = SessionGoal(call.conversation)
     return CommandReply(text=current.clear() if call.arguments else current.describe())
 
 

@@ -1,7 +1,7 @@
 """The conversation of one agent with its model: its configuration, history and messages to the client.
 
 The session has one. Each subagent has another, with its own journal, instructions, tools and model; its messages
-carry the id of the call that started it. The ledger, the model pool and the hooks are shared.
+carry the id of the call that started it. The ledger, the model pool and the hooks are shared (`SessionParts`).
 
     conversation = Conversation(config, journal, send, tool_executor, parts, selection)
     conversation.append_user(Text.of("Hi"))      # written to the journal, then sent
@@ -13,12 +13,13 @@ See also: `turn/model_call.py` for model calls, `turn/turn.py` for turns, `sessi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import cached_property, partial
+from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.engine.approval.gate import ApprovalGate, SessionMode
 from parley.engine.context.cache_markers import mark_messages, mark_prefix
 from parley.engine.context.history import (
     ANSWER_GROWTH,
@@ -32,7 +33,7 @@ from parley.engine.context.history import (
     threshold,
     tokens_from_chars,
 )
-from parley.engine.context.models import ModelSelection
+from parley.engine.context.models import ModelPool, ModelSelection, SideQuery
 from parley.engine.context.system_prompt import (
     DATE,
     MODEL,
@@ -42,9 +43,14 @@ from parley.engine.context.system_prompt import (
     render_excluded,
     system_blocks,
 )
+from parley.engine.hooks.registry import HookRegistry
+from parley.engine.ledger import Ledger
+from parley.engine.mcp.manager import ServerManager
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
-from parley.engine.session.parts import SessionParts
+from parley.engine.session.outbox import Activity, Outbox
+from parley.engine.session.prompts import PromptQueue
+from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import ModelError, NotPossible, UsageError
 from parley.host import SendMessages
@@ -62,9 +68,65 @@ from parley.tools.base import Context
 
 if TYPE_CHECKING:
     from parley.engine.context.tool_deferral import ToolDeferral
-    from parley.engine.goal import SessionGoal
     from parley.engine.turn.structured_output import OutputSchema
     from parley.memory.base import MemoryWorker
+
+
+PLAN_RULE = "You are in plan mode: read and search as much as you need, and change nothing."
+PLAN_END = "When the plan is ready, present it with ExitPlanMode."
+PLAN_OVER = "Plan mode has ended: you may make changes again."
+
+
+class ClientDeclarations:
+    """What the client declared in `initialize` about itself and the session, as far as no other part keeps it."""
+
+    def __init__(self, *, forwards_text: bool, knows_plan: bool = False) -> None:
+        self.forwards_text = forwards_text
+        """The client receives the text of subagents."""
+        self.title = ""
+        """The title of a new session."""
+        self.plan_instructions = ""
+        """What else the model is told of plan mode."""
+        self.summarizes_agents = False
+        """Running subagents report what they do."""
+        self.can_stop_tasks: bool | None = None
+        """Whether the client can stop single tasks; None before the handshake."""
+        self.knows_plan = knows_plan
+        """Whether the model was told that the session is in plan mode."""
+
+    def describe_plan_mode(self, context: Context) -> str:
+        """What the model is told of plan mode, with the client's instructions."""
+        self.knows_plan = True
+        place = f" You may write it to {context.plan_file} first." if context.plan_file else ""
+        return "\n\n".join(filter(None, (PLAN_RULE, self.plan_instructions, f"{PLAN_END}{place}")))
+
+    def mode_news(self, mode: str, context: Context) -> list[str]:
+        """What the model has to know of a mode that was changed without it."""
+        if (mode == "plan") is self.knows_plan:
+            return []
+        if mode == "plan":
+            return [as_note(self.describe_plan_mode(context))]
+        self.knows_plan = False
+        return [as_note(PLAN_OVER)]
+
+
+class SessionParts(Struct, frozen=True, kw_only=True):
+    """What is made before there is a conversation. Subagents work with the parts of their session."""
+
+    config: SessionConfig
+    outbox: Outbox
+    activity: Activity
+    prompt_queue: PromptQueue
+    declared: ClientDeclarations
+    ledger: Ledger
+    models: ModelPool
+    side_query: SideQuery
+    hooks: HookRegistry
+    mode: SessionMode
+    gate: ApprovalGate
+    tasks: TaskManager
+    servers: ServerManager
+
 
 MIN_BUDGET_TOKENS = 1024
 REPLAY = "replay"
@@ -153,13 +215,6 @@ class Conversation:
     def tool_context(self) -> Context:
         """What the tools of this conversation work with."""
         return self.tool_executor.context
-
-    @cached_property
-    def goal(self) -> SessionGoal:
-        """The goal of the session; loaded at the first use."""
-        from parley.engine.goal import SessionGoal
-
-        return SessionGoal(self)
 
     # Model calls.
 
@@ -554,9 +609,9 @@ class Conversation:
         """`shown` is what the client receives. `ending`, `binding`: see append_and_send. Raises SessionError."""
         place = self.parent_tool_use_id
         if self.options.extension_fields:
-            from parley.engine.session import extension_fields
+            from parley.engine.session.dialect_fields import extension_fields
 
-            fields |= extension_fields.extension_fields(self)
+            fields |= extension_fields(self)
         message = Assistant(message=inner, parent_tool_use_id=place, timestamp=self.clock.now(), **fields)
         self.append_and_send(message, shown, ending, binding)
 
@@ -588,7 +643,7 @@ class Conversation:
         for call, tool in self.journal.history.open_calls().items():
             if call in continued:
                 continue
-            from parley.engine.recovery.recover import outcome_text
+            from parley.engine.session.recover import outcome_text
 
             text = outcome_text(
                 tool,

@@ -1,25 +1,26 @@
 """Answers control requests of the client: each exactly once, also while a turn runs.
 
-Most handlers answer at once. A slow one runs in a task of its own, so the reader never waits:
+A request is answered by the function with the name of its subtype, in the module of its area. It takes the session and
+the request, and returns the payload of the success reply, or raises NotPossible. The module is imported with its first
+request. Most handlers answer at once. A slow one is a coroutine function and runs in a task of its own, so the reader
+never waits:
 
     changes of files    one after the other, in order; no turn starts before they are done
     anything else       answered as soon as it is done
-
-See also: `routes.py` for the table of handlers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.control.routes import LongAnswer, explain_refusal, find_handler
 from parley.engine.session.prompts import RejectedPrompt
 from parley.errors import ModelError, NotPossible, SessionError, ToolError
-from parley.protocol.base import UNSET, Json, Refused, to_builtins
+from parley.protocol.base import UNSET, Json, Refused, Struct, to_builtins
 from parley.protocol.messages import requests
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -30,10 +31,12 @@ from parley.protocol.messages.control import (
     Success,
 )
 from parley.protocol.messages.dialects import SystemFault
+from parley.protocol.messages.requests import find_request
 from parley.protocol.messages.system import ApiRetry
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
+
 
 PENDING: dict[str, type[requests.Request]] = {
     "pending_permission_requests": requests.CanUseTool,
@@ -211,3 +214,55 @@ class ControlDispatcher:
             # A bug of ours fails this request, not the session.
             self._session.config.warn("".join(traceback.format_exception(error)))
             self.refuse(request_id, f"internal error: {type(error).__name__}: {error}", "internal_error")
+
+
+LOGIN = "Parley has no login of its own: set ANTHROPIC_API_KEY, apiKeyHelper or the key of another backend"
+FEEDBACK = "feedback goes to a service of the vendor; Parley does not send any"
+CHROME = "the browser extension belongs to the vendor; connect a browser through an MCP server instead"
+NOT_OURS: dict[str, str] = {
+    "remote_control": "remote control runs through servers of the vendor",
+    "channel_enable": "channels run through servers of the vendor",
+    "claude_authenticate": LOGIN,
+    "claude_oauth_callback": LOGIN,
+    "claude_oauth_wait_for_completion": LOGIN,
+    "submit_feedback": FEEDBACK,
+    "submit_survey_feedback": FEEDBACK,
+    "message_rated": FEEDBACK,
+    "ultrareview_launch": "the review runs on servers of the vendor",
+    "set_chrome_browser_hints": CHROME,
+    "get_chrome_dialog": CHROME,
+    "get_chrome_browsers": CHROME,
+    "select_chrome_browser": CHROME,
+}
+"""Why requests that need a service of the vendor are refused."""
+
+
+class LongAnswer(Struct, frozen=True):
+    """What a handler returns whose work takes long: the dispatcher reports its progress to the client."""
+
+    run: Callable[[Callable[[Any], None]], Awaitable[Any]]
+    """Gets the function that reports an `ApiRetry`, and returns the answer."""
+
+
+def asks_a_model(subtype: str) -> bool:
+    """Whether a request may cost money: the handlers of all that do are in one module."""
+    found = find_request(subtype)
+    return found is not None and found.area == "side"
+
+
+def explain_refusal(subtype: str) -> str:
+    """Why no handler exists for a request."""
+    reason = NOT_OURS.get(subtype)
+    if reason is None:
+        return f"Unsupported control request subtype: {subtype}"
+    return f"{subtype} is not available: {reason}"
+
+
+def find_handler(subtype: str) -> Callable[[Any, Any], Any] | None:
+    """The handler of a request; None if the request is not supported."""
+    found = find_request(subtype)
+    if found is None or not found.area:
+        return None
+    module = import_module(f"parley.engine.control.{found.area}")
+    handler: Callable[[Any, Any], Any] = getattr(module, subtype)
+    return handler

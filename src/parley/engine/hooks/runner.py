@@ -6,7 +6,7 @@ The hooks of an event run concurrently, each with its own timeout. A hook that f
 reported on stderr and in its `hook_response`; its `onFailure` says what follows. Cancelling `fire`
 cancels all of them.
 
-See also: `parley.hooks` for what a hook is, `base.py` for the events.
+See also: `parley.hooks` for what a hook is, `registry.py` for the events.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 
 from parley.engine.commands.commands import Commands
 from parley.engine.context.conversation import Conversation
-from parley.engine.hooks.base import SessionEvents
+from parley.engine.hooks.registry import SessionEvents
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompts import PromptIntake
 from parley.hooks.base import (
@@ -44,7 +44,7 @@ from parley.protocol.messages.system import Informational
 ALWAYS_REPORTED = frozenset({"SessionStart"})
 """Events whose command hooks are reported without --include-hook-events."""
 HOOK_AGENT = "hook-agent"
-"""The type of the agent that an agent hook runs (verifier.py)."""
+"""The type of the agent that an agent hook runs (services.py)."""
 MAX_REPORT_CHARS = 30_000
 MAX_REPORTED_KEYS = 256
 """Limits how many unknown keys are remembered, because they come from outside."""
@@ -70,14 +70,8 @@ class HookRunner(SessionEvents):
         self.services = services
         self.warn = self.config.warn
         self.new_id = self.config.clock.new_uuid
+        self.registry = conversation.hooks
         self._transcript_path = self.config.storage.transcript_path()
-        self.callbacks: Sequence[Hook] = ()
-        self.commands: Sequence[Hook] = ()
-        """Those of settings."""
-        self.extensions: Sequence[Hook] = ()
-        """Those of other packages."""
-        self.agent_hooks: dict[str, Sequence[Hook]] = {}
-        """The hooks of subagents, by agent id."""
         self.prompt_id = ""
         """The id of the current or last turn's prompt."""
         self._background: set[asyncio.Task[object]] = set()
@@ -90,19 +84,13 @@ class HookRunner(SessionEvents):
 
     # Lookup.
 
-    def list_hooks(self) -> list[Hook]:
-        return [*self.callbacks, *self.extensions, *self.commands]
-
-    def list_reachable(self) -> list[Hook]:
-        """The hooks that can run at the end of a session: callbacks need a connected client."""
-        return [*(self.callbacks if not self.outbox.is_client_gone else ()), *self.extensions, *self.commands]
-
     def has_hooks(self, event: str, agent: Json | None = None) -> bool:
         return any(hook.event == event for hook in self.hooks_for(agent))
 
     def hooks_for(self, agent: Json | None) -> list[Hook]:
         """The hooks for an event of a subagent, or of the session itself."""
-        return [*self.list_hooks(), *(self.agent_hooks.get(agent.get("agent_id", ""), ()) if agent is not None else ())]
+        own = self.registry.agent_hooks.get(agent.get("agent_id", ""), ()) if agent is not None else ()
+        return [*self.registry.list_hooks(), *own]
 
     def has_guard(self, event: str, subjects: tuple[str, ...], agent: Json | None) -> bool:
         """Whether a hook with `onFailure: block` matches the event."""
@@ -112,7 +100,6 @@ class HookRunner(SessionEvents):
         )
 
     def can_guarantee(self, hooks: Mapping[str, Sequence[HookMatcher]]) -> bool:
-        """Whether every callback with `onFailure: block` is for an event that is fired here."""
         never = {event: guess_event(event) for event in hooks if event not in EVENTS}
         if never:
             self.warn(f"hooks for these events are never called: {', '.join(never)}")
@@ -120,7 +107,7 @@ class HookRunner(SessionEvents):
             why = f" (did you mean {meant}?)" if meant is not None else f": {NEVER_FIRED.get(event, 'unknown event')}"
             text = f"hooks for the event {event!r:.100} are never called{why}"
             self.outbox.send(Informational(content=text, level="warning"))
-        for error in {hook.matcher.problem for hook in self.callbacks} - {None}:
+        for error in {hook.matcher.problem for hook in self.registry.callbacks} - {None}:
             self.warn(f"hooks: {error}")
         return not any(
             parse_failure_policy(entry.onFailure, meant or "") == "block"
@@ -199,7 +186,7 @@ class HookRunner(SessionEvents):
         }
         if kind.includes_mode:
             common["permission_mode"] = conversation.mode()
-        common |= agent or self.conversation.hooks.main_agent
+        common |= agent or self.registry.main_agent
         if kind.includes_effort and conversation.effort is not None:
             common["effort"] = {"level": conversation.effort}
         return {**common, "hook_event_name": event}
@@ -212,7 +199,7 @@ class HookRunner(SessionEvents):
     async def _run(self, hook: Hook, fired: HookInvocation) -> HookRun:
         """Run one hook and report on it. Raises only CancelledError."""
         is_reported = self.config.options.include_hook_events or (
-            fired.event.name in ALWAYS_REPORTED and hook not in self.callbacks
+            fired.event.name in ALWAYS_REPORTED and hook not in self.registry.callbacks
         )
         report = HookReport(self.outbox, fired, is_sent=is_reported)
         report.send_started()

@@ -1,5 +1,11 @@
 """The hooks around what a session does beside its turns: commands, models, MCP questions, worktrees, files, settings.
 
+    watch = FileWatch(notify)                # notify(path, "change" | "add" | "unlink")
+    watch.set_paths("hooks", ["/p/.env"])    # replaces the paths of that owner
+
+Files of FileChanged hooks are watched by looking at them now and then. A folder stands for the files directly in it.
+Sessions without watched paths have no task.
+
 See also: `runner.py` runs the hooks.
 """
 
@@ -8,20 +14,184 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
-from parley.engine.hooks.base import SwitchSource
-from parley.engine.hooks.cache_facts import find_last_response, switch_facts
-from parley.engine.hooks.file_watch import FileWatch
-from parley.engine.hooks.runner import HookRunner
+from parley.engine.hooks.registry import SwitchSource
+from parley.engine.hooks.tool_hooks import ToolHooks
 from parley.errors import NotPossible, ToolError
 from parley.hooks.base import format_context
 from parley.hooks.merge import HookVerdict
 from parley.hooks.output import shorten
-from parley.models.catalog import ModelRef
-from parley.protocol.base import UNSET, Json
+from parley.models.catalog import BUILT_IN_SOURCE, ModelRef, Prices
+from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages.requests import Elicitation
+from parley.stores.base import USAGE, Log
+
+CACHE_TTL = "5m"
+CACHE_SECONDS = 300
+COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+
+
+class LastResponse(Struct, frozen=True, kw_only=True):
+    """The last answer of the model in a log."""
+
+    seconds: float
+    """When, in seconds since the epoch."""
+    tokens: int
+    """Its input and output, cached or not."""
+
+
+def find_last_response(log: Log) -> LastResponse | None:
+    found: LastResponse | None = None
+    for entry in log.entries():
+        if entry.kind == "conversation_reset":
+            found = None
+        elif entry.kind == "assistant" and isinstance(entry.message.get("message"), dict):
+            usage = entry.message["message"].get("usage")
+            if isinstance(usage, dict) and entry.message["message"].get("model") != "<synthetic>":
+                found = LastResponse(seconds=parse_time(entry.at), tokens=count_tokens(usage))
+        elif entry.kind == USAGE and found is not None and isinstance(entry.message.get("usage"), dict):
+            found = LastResponse(seconds=parse_time(entry.at), tokens=count_tokens(entry.message["usage"]))
+    return found
+
+
+def parse_time(at: str) -> float:
+    try:
+        return datetime.fromisoformat(at).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def count_tokens(usage: Json) -> int:
+    return sum(value for name in COUNTS if isinstance(value := usage.get(name), int))
+
+
+def write_cost_usd(prices: Prices, model: ModelRef, tokens: int) -> float:
+    """The estimated cost of writing tokens to the cache of a model; 0 if its price is unknown."""
+    return prices.cost_usd(model.display_name, {"cache_creation_input_tokens": tokens}) or 0.0
+
+
+def resume_facts(last: LastResponse | None, now: float, model: ModelRef, prices: Prices) -> Json:
+    """The fields of SessionStart in a resumed session."""
+    if last is None:
+        return {}
+    age = max(0.0, now - last.seconds)
+    return {
+        "seconds_since_last_response": round(age),
+        "context_tokens": last.tokens,
+        "prompt_cache_likely_expired": age > CACHE_SECONDS,
+        "estimated_cache_write_usd": write_cost_usd(prices, model, last.tokens),
+    }
+
+
+def switch_facts(last: LastResponse | None, now: float, model: ModelRef, prices: Prices) -> Json:
+    """The fields of PreModelSwitch and PostModelSwitch."""
+    tokens = 0 if last is None else last.tokens
+    known = prices.find(model.display_name)
+    return {
+        "context_tokens": tokens,
+        "prompt_cache_warm": last is not None and now - last.seconds <= CACHE_SECONDS,
+        "cache_ttl": CACHE_TTL,
+        "estimated_cache_write_usd": write_cost_usd(prices, model, tokens),
+        "pricing": "default" if known is None else "catalog" if known.source == BUILT_IN_SOURCE else "configured",
+    }
+
+
+POLL_SECONDS = 0.5
+MAX_FILES = 1000
+"""How many files are looked at."""
+Stamp = tuple[int, int, int]
+
+
+class FileWatch:
+    def __init__(self, notify: Callable[[str, str], None], warn: Callable[[str], None]) -> None:
+        self._notify = notify
+        self._warn = warn
+        self._paths: dict[str, tuple[str, ...]] = {}
+        """The watched paths of each owner."""
+        self._seen: dict[str, Stamp] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._has_warned = False
+
+    @property
+    def has_owners(self) -> bool:
+        return bool(self._paths)
+
+    def set_paths(self, owner: str, paths: Iterable[str]) -> None:
+        """Replace the paths of an owner. Files that exist now are not reported as added.
+
+        Under paths that were watched before, what changed since the last look is still reported by the next one.
+        """
+        before = self._list_paths()
+        self._paths[owner] = tuple(dict.fromkeys(map(os.path.normpath, paths)))
+        after = self._list_paths()
+        kept = {path: stamp for path, stamp in self._seen.items() if covers(after, path)}
+        new = {path: stamp for path, stamp in self._stat_all().items() if not covers(before, path)}
+        self._seen = kept | new
+        if any(self._paths.values()) and self._task is None:
+            self._task = asyncio.create_task(self._poll())
+
+    def accept(self, paths: Iterable[str]) -> None:
+        """Do not report the changes of these files so far."""
+        now = self._stat_all()
+        for path in paths:
+            if path in now:
+                self._seen[path] = now[path]
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            self.check()
+
+    def check(self) -> None:
+        """Report what changed since the last look."""
+        now, before = self._stat_all(), self._seen
+        self._seen = now
+        for path in dict.fromkeys([*before, *now]):
+            if path not in before:
+                self._notify(path, "add")
+            elif path not in now:
+                self._notify(path, "unlink")
+            elif before[path] != now[path]:
+                self._notify(path, "change")
+
+    def _stat_all(self) -> dict[str, Stamp]:
+        found: dict[str, Stamp] = {}
+        for path in self._files():
+            with suppress(OSError):
+                stat = os.stat(path)
+                found[path] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if len(found) >= MAX_FILES:
+                if not self._has_warned:
+                    self._warn(f"watchPaths: too many files; only the first {MAX_FILES} are watched")
+                self._has_warned = True
+                break
+        return found
+
+    def _list_paths(self) -> dict[str, None]:
+        return dict.fromkeys(path for paths in self._paths.values() for path in paths)
+
+    def _files(self) -> Iterator[str]:
+        for path in self._list_paths():
+            if not os.path.isdir(path):
+                yield path
+                continue
+            with suppress(OSError):
+                yield from sorted(entry.path for entry in os.scandir(path) if entry.is_file())
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+
+def covers(paths: Collection[str], path: str) -> bool:
+    """Whether watching these paths includes a file."""
+    return path in paths or os.path.dirname(path) in paths
+
 
 MEMORY_MARK = r"^Contents of (/.*):$"
 """The line before the text of a memory file."""
@@ -37,7 +207,7 @@ CONFIG_SOURCES = {
 """The `source` of ConfigChange, by the name of a settings file."""
 
 
-class SessionHooks(HookRunner):
+class SessionHooks(ToolHooks):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._watch = FileWatch(self._on_change, self.warn)
@@ -194,7 +364,6 @@ class SessionHooks(HookRunner):
     # Watched files.
 
     def start_watching(self) -> None:
-        """Watch what the registered hooks are about: the settings files, and the files that matchers name."""
         if self.has_hooks("ConfigChange"):
             remote = ("project", "local") if self.config.is_remote else ()
             found = [layer for layer in self.config.settings.layers() if layer.source not in remote]
@@ -209,7 +378,7 @@ class SessionHooks(HookRunner):
 
     def watch_named_files(self) -> None:
         """Watch the files in the working directory that matchers of FileChanged hooks name."""
-        hooks = [hook for hook in self.list_hooks() if hook.event == "FileChanged"]
+        hooks = [hook for hook in self.registry.list_hooks() if hook.event == "FileChanged"]
         texts = [hook.matcher.text for hook in hooks]
         names = [name.strip() for text in texts if is_names(text) for name in text.split("|") if name.strip()]
         if names or self._watch.has_owners:

@@ -1,33 +1,76 @@
 """The hooks around one tool call: before the decision, while permission is requested, after the call.
 
-A PreToolUse hook finishes before the call starts. Context from hooks is appended after the results of
-all calls of the answer, where model backends accept it.
+A PreToolUse hook finishes before the call starts. Its decision is weighed against rules and mode:
+
+    deny rule > hook > ask rule > allow rule > mode > the client
+
+A hook may deny any call, or have the client asked about it. Its allow only replaces a question of the mode: it does not
+override a deny rule, an ask rule, a safety check, or a tool that asks the user.
+
+Context from hooks is appended after the results of all calls of the answer, where model backends accept it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from parley.engine.approval.hook_opinion import HOOK, HookOpinion
-from parley.engine.approval.request import PendingCall, build_can_use_tool, input_digest, permission_request
-from parley.engine.hooks.base import BeforeTool, HookEffect
+from parley.engine.approval.request import (
+    BINDING_REASONS,
+    PendingCall,
+    build_can_use_tool,
+    input_digest,
+    permission_request,
+)
+from parley.engine.hooks.registry import BeforeTool, HookEffect, HookOpinion
 from parley.engine.hooks.runner import HookRunner
-from parley.engine.turn.tool_executor import ToolOutcome
 from parley.errors import ToolError
 from parley.hooks.base import Hook, format_context
 from parley.hooks.events import EVENTS
 from parley.hooks.merge import STRENGTH, HookResult, HookVerdict, input_of, permission_of
-from parley.permissions.base import Allow, Ask, Deny
+from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.protocol.base import UNSET, Json, encode_json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, ToolOutput, server_of
 from parley.tools.catalog import SHELL, find_traits, model_name
+
+HOOK = "hook"
+"""The source and the reason type of a decision by a hook."""
+
+
+def apply_hook_decision(
+    request: ToolRequest, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
+) -> Decision:
+    """The decision in view of the hooks. `decide_default` gives the decision of the default mode."""
+    if isinstance(decision, Deny) and decision.source == "rule":
+        return decision
+    if opinion.behavior == "deny":
+        return deny_by_hook(opinion)
+    if opinion.behavior in ("ask", "defer"):  # a call that cannot be deferred is asked about
+        if isinstance(decision, Deny):
+            return decision  # this mode never asks
+        return Ask(reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
+    if isinstance(decision, Allow):
+        return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
+    default = decide_default()
+    if request.asks_user or not isinstance(default, Ask | Allow) or is_binding(default):
+        return decision
+    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=default.scope)
+
+
+def deny_by_hook(opinion: HookOpinion) -> Deny:
+    why = opinion.reason or f"{'deferred' if opinion.behavior == 'defer' else 'denied'} without a reason"
+    return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
+
+
+def is_binding(decision: Ask | Allow) -> bool:
+    return isinstance(decision, Ask) and decision.reason_type in BINDING_REASONS
+
 
 MCP = "mcp__"
 CLIENT_DECIDED = ("host", "prompt_tool", "internal")
@@ -148,24 +191,24 @@ class ToolHooks(HookRunner):
         return [format_context(f"PermissionDenied:{known[0]}", retry)] if verdict.fields.get("retry") else []
 
     async def after_tool(
-        self, call: ToolUse, tool: Tool, outcome: ToolOutcome, seconds: float, agent: Json | None, context: Context
+        self, ran: ToolUse, tool: Tool, output: ToolOutput, seconds: float, agent: Json | None, context: Context
     ) -> HookEffect:
-        input, result, known = outcome.executed_input or {}, outcome.output, tool_names(call, tool)
+        input, known = ran.input, tool_names(ran, tool)
         common: Json = {"tool_name": known[0], "tool_input": input, **server_fields(tool)}
         duration = {"duration_ms": round(seconds * 1000)}
-        if result.is_error:
+        if output.is_error:
             event = "PostToolUseFailure"
-            error = {"error": join_text(result.content), "is_interrupt": False}
-            details = {**common, "tool_use_id": call.id, **error, **duration}
+            error = {"error": join_text(output.content), "is_interrupt": False}
+            details = {**common, "tool_use_id": ran.id, **error, **duration}
         else:
             event = "PostToolUse"
-            response = result.content if result.detail is None else result.detail
-            details = {**common, "tool_response": response, "tool_use_id": call.id, **duration}
+            response = output.content if output.detail is None else output.detail
+            details = {**common, "tool_response": response, "tool_use_id": ran.id, **duration}
         verdict = await self.fire(
             event,
             details,
             subjects=known,
-            tool_use_id=call.id,
+            tool_use_id=ran.id,
             agent=agent,
             get_call=lambda: permission_request(tool, input, context),
         )
@@ -175,7 +218,7 @@ class ToolHooks(HookRunner):
         new = verdict.updated_output
         if new is UNSET and any(name.startswith(MCP) for name in known):
             new = verdict.updated_mcp_output
-        replaced = None if new is UNSET else replace_output(result, new)
+        replaced = None if new is UNSET else replace_output(output, new)
         return HookEffect(output=replaced, contexts=contexts, stop_reason=stopped)
 
     def guards_output(self, call: ToolUse, tool: Tool, agent: Json | None) -> bool:

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from parley.engine.hooks.base import HookEffect
-from parley.engine.hooks.cache_facts import find_last_response, resume_facts
-from parley.engine.hooks.session_hooks import SessionHooks
+from parley.engine.hooks.registry import HookEffect
+from parley.engine.hooks.session_hooks import SessionHooks, find_last_response, resume_facts
 from parley.engine.hooks.tool_hooks import model_contexts
 from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.session.prompts import Prompt, join_content
@@ -34,7 +33,9 @@ SESSION_END_SECONDS = 2.0
 MAX_TEXT_CHARS = 1000
 
 
-class TurnHooks(SessionHooks):
+class HookDispatcher(SessionHooks):
+    """The events of a session with hooks."""
+
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._has_started = False
@@ -62,7 +63,7 @@ class TurnHooks(SessionHooks):
     async def _start(self, prompts: list[Prompt]) -> tuple[str, ...]:
         """Fire SessionStart. Callbacks are left out: the client has just started the session itself."""
         source = self.config.storage.start_source
-        among = [*self.extensions, *self.commands]
+        among = [*self.registry.extensions, *self.registry.commands]
         with self._keep_alive():
             verdict = await self.start_session(source, among)
         await self.report_instructions("session_start")
@@ -199,7 +200,10 @@ class TurnHooks(SessionHooks):
     async def end_session(self, reason: str) -> None:
         try:
             async with asyncio.timeout(SESSION_END_SECONDS):
-                await self.fire("SessionEnd", {"reason": reason}, among=self.list_reachable())
+                # Callbacks need a connected client.
+                hooks, is_gone = self.registry, self.outbox.is_client_gone
+                among = [*hooks.extensions, *hooks.commands] if is_gone else hooks.list_hooks()
+                await self.fire("SessionEnd", {"reason": reason}, among=among)
         except TimeoutError:
             self.warn(f"SessionEnd hooks were stopped after {SESSION_END_SECONDS:g} s")
         finally:

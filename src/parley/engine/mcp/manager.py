@@ -4,9 +4,6 @@ Servers connect concurrently in the background, after `initialize` is answered; 
 client runs start earlier, as in recordings of Claude Code. A turn waits briefly for servers that are
 still connecting, longer if the input has ended, and for a required server until it has connected or
 failed. Changes are reported to the client as messages, to the user on stderr, and to the model as tools.
-
-See also: `elicitation.py`, `resources.py`, `server_tool.py`; one server is
-`parley.mcp.server_connection.McpServer`.
 """
 
 from __future__ import annotations
@@ -30,9 +27,8 @@ from parley.protocol.messages import requests
 from parley.protocol.messages.system import ServerState
 
 if TYPE_CHECKING:
-    from parley.engine.mcp.login import Logins
-    from parley.engine.mcp.manifests import ParkedManifests
-    from parley.engine.mcp.resources import ResourceReader, StatusNotifier
+    from parley.engine.mcp.requests import Logins, ParkedManifests
+    from parley.engine.mcp.server_tool import ResourceReader, StatusNotifier
     from parley.mcp.server_connection import McpServer
 
 RESOURCE_TOOLS = ("ListMcpResourcesTool", "ReadMcpResourceTool")
@@ -108,7 +104,7 @@ class ServerManager:
                 self._add(spec)
 
     def _add(self, spec: ServerSpec) -> McpServer:
-        from parley.engine.mcp.resources import StatusNotifier
+        from parley.engine.mcp.server_tool import StatusNotifier
 
         self._notifier = self._notifier or StatusNotifier(self._outbox.send, self._config.warn)
         if not spec.problem and (reason := self._name_conflict(spec.name, self.names())):
@@ -118,7 +114,7 @@ class ServerManager:
 
     def make_server(self, spec: ServerSpec, on_change: Callable[[McpServer], None]) -> McpServer:
         """Create a server that is not started and not listed here."""
-        from parley.engine.mcp.elicitation import ServerRequests
+        from parley.engine.mcp.requests import ServerRequests
         from parley.mcp.server_connection import McpServer
 
         if spec.tool_policies:
@@ -190,7 +186,7 @@ class ServerManager:
         self.parked = {}
         if not isinstance(entries, dict) and self._manifests is None:
             return
-        from parley.engine.mcp.manifests import ParkedManifests
+        from parley.engine.mcp.requests import ParkedManifests
 
         self._manifests = self._manifests or ParkedManifests()
         self.parked = self._manifests.park(entries or {}, named, self._servers)
@@ -271,7 +267,7 @@ class ServerManager:
         """The instructions of the servers, for the system prompt."""
         if self._notifier is None:
             return ""
-        from parley.engine.mcp.resources import instructions
+        from parley.engine.mcp.server_tool import instructions
 
         return instructions(self)
 
@@ -279,7 +275,7 @@ class ServerManager:
         """The instructions of each server, as they are in the system prompt."""
         if self._notifier is None:
             return {}
-        from parley.engine.mcp.resources import quote_instructions
+        from parley.engine.mcp.server_tool import quote_instructions
 
         return {server.spec.name: quote_instructions(server) for server in self if server.instructions}
 
@@ -357,7 +353,7 @@ class ServerManager:
         """The prompts of servers, as slash commands."""
         if not any(server.prompts for server in self._servers.values()):
             return []
-        from parley.engine.mcp.resources import list_commands
+        from parley.engine.mcp.server_tool import list_commands
 
         return list_commands(self)
 
@@ -365,7 +361,7 @@ class ServerManager:
         """Expand a prompt that is a command of a server. Raises ToolError."""
         if not any(server.prompts for server in self._servers.values()):
             return prompt
-        from parley.engine.mcp.resources import expand_prompt
+        from parley.engine.mcp.server_tool import expand_prompt
 
         return await expand_prompt(prompt, self, self._hooks)
 
@@ -475,7 +471,7 @@ class ServerManager:
     def logins(self) -> Logins:
         """The logins to servers; loaded at the first use."""
         if self._logins is None:
-            from parley.engine.mcp.login import Logins
+            from parley.engine.mcp.requests import Logins
 
             self._logins = Logins(self._sources, self._config.warn)
         return self._logins

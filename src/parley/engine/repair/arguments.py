@@ -1,26 +1,337 @@
-"""Arguments that nearly match the schema of a tool: another spelling of a key, a number as a string. Pure.
+"""What a model means by a call that is nearly right: its JSON, the name of its tool, its arguments. Pure.
 
+    read_arguments('{"path": "a.txt",}')       -> {"path": "a.txt"}, ["removed a trailing comma"]
+    read_arguments('{"path": "a.t')            raises NotRepairable: the string that starts at column 10 does not end
+    find_name("functions.read_file", names)    -> "Read"
+    find_name("create_issue", names)           -> "mcp__github__create_issue", if only one server has it
     fit_arguments({"filePath": "a.txt", "limit": "5"}, schema)
         -> {"file_path": "a.txt", "limit": 5}, ["filePath -> file_path", "limit: string -> integer"]
 
-A value is changed only if nothing is lost: its new form means the same, and the old one does not match the schema.
+A repair never adds content: text that ends before its value does was cut off, and is refused. So is everything that
+could mean two things; if two tools come into question, the model is asked. A value is changed only if nothing is lost:
+its new form means the same, and the old one does not match the schema.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from parley.engine.repair.lenient_json import NotRepairable, read_arguments
-from parley.engine.repair.names import find_parameter
 from parley.protocol.base import Json
+
+MAX_LEVELS = 100
+MAX_ENCODINGS = 3
+"""How often an object may be encoded as a string."""
+EXCERPT_CHARS = 24
+LITERALS = {"true": True, "false": False, "null": None}
+OTHER_LITERALS = {"True": True, "False": False, "None": None, "undefined": None}
+QUOTES = {'"': '"', "'": "'", "\u201c": "\u201d"}
+ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+SPACE = re.compile(r"[\s\ufeff\u200b]*")
+LABEL = re.compile(r"\s*[A-Za-z][\w ,.']{0,60}[:=]\s*(?=\{)")
+"""Words before an object, such as `arguments:`."""
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.])")
+WORD = re.compile(r"[A-Za-z_][\w-]*")
+HEX = re.compile(r"[0-9a-fA-F]{4}")
+FENCE = re.compile(r"\s*```[\w-]*[ \t]*\n?(.*?)(?:```)?\s*", re.S)
+TAIL = re.compile(r"[\s,;]*(?:\s|</[\w:.-]+>|<\|[^|<>]*\|>|</s>)*")
+"""What may follow: the end of a tag, or special tokens of a chat template."""
+
+
+class NotRepairable(Exception):
+    """The text is not JSON, and it is not clear what was meant."""
+
+    def __init__(self, cause: str, text: str, at: int) -> None:
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        excerpt = text[max(0, at - EXCERPT_CHARS) : at + EXCERPT_CHARS]
+        super().__init__(f"{cause} at line {line}, column {column}, near {excerpt!r}")
+
+
+def read_arguments(text: str) -> tuple[Json, list[str]]:
+    """The object that a text means, and what was changed. Raises NotRepairable."""
+    changes: dict[str, None] = {}
+    value: Any = text
+    for encoding in range(MAX_ENCODINGS):
+        text = value
+        if (fenced := FENCE.fullmatch(text)) is not None:
+            changes["removed a code fence"] = None
+            text = fenced[1]
+        reader = LenientReader(text)
+        value = reader.read_whole()
+        changes |= reader.changes
+        if encoding:
+            changes["decoded JSON inside a string"] = None
+        if isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict):
+            changes["took the object out of a list"] = None
+            value = value[0]
+        if value is None:
+            changes["took null as no arguments"] = None
+            value = {}
+        if not isinstance(value, str):
+            break
+    if not isinstance(value, dict):
+        raise NotRepairable("expected an object", text, 0)
+    return value, list(changes)
+
+
+class LenientReader:
+    """Reads values from a text, from `at` on."""
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        self.text = text
+        self.at = at
+        self.changes: dict[str, None] = {}
+        self._level = 0
+
+    def read_whole(self) -> Any:
+        """The only value of the text. Raises NotRepairable."""
+        if (label := LABEL.match(self.text)) is not None:
+            self.changes["removed words before the object"] = None
+            self.at = label.end()
+        value = self.read_value()
+        self._skip_space()
+        end = self.at
+        if self.text.startswith(("{", "["), end) and self.read_value() == value:
+            self.changes["removed a repetition"] = None
+            end = self.at
+        if TAIL.fullmatch(self.text, end) is None:
+            raise NotRepairable("unexpected text after the value", self.text, end)
+        if self.text[end:].strip():
+            self.changes["removed tags after the value"] = None
+        return value
+
+    def read_value(self) -> Any:
+        """Raises NotRepairable."""
+        self._skip_space()
+        first = self._peek()
+        if first in ("{", "["):
+            self._level += 1
+            if self._level > MAX_LEVELS:
+                raise self._error("the JSON is nested too deeply")
+            value = self._read_object() if first == "{" else self._read_list()
+            self._level -= 1
+            return value
+        if first in QUOTES:
+            return self._read_string()
+        if (number := NUMBER.match(self.text, self.at)) is not None:
+            self.at = number.end()
+            return msgspec.json.decode(number[0])
+        if (word := WORD.match(self.text, self.at)) is not None and word[0] in (known := LITERALS | OTHER_LITERALS):
+            if word[0] in OTHER_LITERALS:
+                self.changes[f"read {word[0]} as JSON"] = None
+            self.at = word.end()
+            return known[word[0]]
+        raise self._error("expected a value" if first else "the JSON ends too early")
+
+    def _read_object(self) -> Json:
+        found: Json = {}
+        self.at += 1
+        while not self._ends_with("}", has_items=bool(found)):
+            if self._peek() in QUOTES:
+                key = self._read_string()
+            elif (word := WORD.match(self.text, self.at)) is not None:
+                self.changes["added quotes around a key"] = None
+                key, self.at = word[0], word.end()
+            else:
+                raise self._error("expected a key in quotes")
+            self._skip_space()
+            if self._peek() != ":":
+                raise self._error("expected a colon")
+            self.at += 1
+            if key in found:
+                raise self._error(f"the key {key!r:.50} is given twice,")
+            found[key] = self.read_value()
+        return found
+
+    def _read_list(self) -> list[Any]:
+        found: list[Any] = []
+        self.at += 1
+        while not self._ends_with("]", has_items=bool(found)):
+            found.append(self.read_value())
+        return found
+
+    def _ends_with(self, end: str, *, has_items: bool) -> bool:
+        """Move past the comma before the next item, or past the end. Raises NotRepairable."""
+        self._skip_space()
+        has_comma = has_items and self._peek() == ","
+        if has_comma:
+            self.at += 1
+            self._skip_space()
+        if not self._peek():
+            raise self._error("the JSON ends too early")
+        if self._peek() != end:
+            if has_items and not has_comma:
+                raise self._error(f"expected a comma or {end!r}")
+            return False
+        if has_comma:
+            self.changes["removed a trailing comma"] = None
+        self.at += 1
+        return True
+
+    def _read_string(self) -> str:
+        """A string ends at its first closing quote. What follows shows whether that was meant."""
+        start, end = self.at, QUOTES[self.text[self.at]]
+        if end != '"':
+            self.changes["changed the quotes"] = None
+        self.at += 1
+        pieces: list[str] = []
+        while (char := self._peek()) != end:
+            if not char:
+                raise NotRepairable("the JSON ends inside the string that starts", self.text, start)
+            self.at += 1
+            if char == "\\":
+                char = self._read_escape()
+            elif char < " ":
+                self.changes["escaped control characters in a string"] = None
+            pieces.append(char)
+        self.at += 1
+        return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+    def _read_escape(self) -> str:
+        char = self._peek()
+        self.at += 1
+        if char == "u" and (code := HEX.match(self.text, self.at)) is not None:
+            self.at = code.end()
+            return chr(int(code[0], 16))
+        if char not in ESCAPES:
+            self.changes["escaped a backslash"] = None
+            return f"\\{char}"
+        if char == "'":
+            self.changes["removed a backslash before a quote"] = None
+        return ESCAPES[char]
+
+    def _peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def _skip_space(self) -> None:
+        while True:
+            start, self.at = self.at, SPACE.match(self.text, self.at).end()  # type: ignore[union-attr]
+            if self.text[start : self.at].strip(" \t\r\n"):
+                self.changes["removed unusual spaces"] = None
+            if (comment := COMMENT.match(self.text, self.at)) is None:
+                return
+            self.changes["removed a comment"] = None
+            self.at = comment.end()
+
+    def _error(self, cause: str) -> NotRepairable:
+        return NotRepairable(cause, self.text, self.at)
+
+
+TOKENS = re.compile(r"<[|｜]?[^<>]*[|｜]?>.*", re.S)
+"""Special tokens of a chat template, and what follows them."""
+PREFIX = re.compile(r"^(?:functions?|tools?|default_api|api|assistant)(?:[.:/]|__)(?=\w)", re.I)
+SUFFIX = re.compile(r"(?::\d+|\(\s*\))$")
+QUOTING = " \t\r\n\"'`*"
+WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+SHELL = frozenset({"command", "cmd", "shell", "terminal", "console"})
+"""Words that mean Bash if a name has no others."""
+FILLERS = SHELL | {"file", "tool", "run", "execute", "exec", "function", "call"}
+"""Words that say nothing about which tool is meant."""
+SERVER_MARK = "__"
+MIN_TYPO_CHARS = 4
+PARAMETERS = {
+    "cmd": "command",
+    "script": "command",
+    "code": "command",
+    "path": "file_path",
+    "file": "file_path",
+    "filename": "file_path",
+    "text": "content",
+    "data": "content",
+    "body": "content",
+    "regex": "pattern",
+    "glob": "pattern",
+    "uri": "url",
+    "link": "url",
+}
+"""Other words for parameters."""
+
+
+def find_name(called: str, names: Mapping[str, str]) -> str | None:
+    """The tool that a name stands for, by all names that tools have; None if there is none, or more than one."""
+    clean = SUFFIX.sub("", TOKENS.sub("", called).strip(QUOTING)).strip(QUOTING)
+    while clean not in names and (shorter := PREFIX.sub("", clean)) != clean:
+        clean = shorter
+    if clean in names:
+        return names[clean]
+    if not squeeze(clean):
+        return None
+    near = (is_without_server, is_same_but_for_fillers, is_typo)
+    for steps in ((is_same,), near):
+        if found := {tool for name, tool in names.items() if any(means(clean, name) for means in steps)}:
+            return found.pop() if len(found) == 1 else None
+    return None
+
+
+def find_parameter(given: str, missing: Iterable[str], required: Iterable[str]) -> str | None:
+    """The parameter that a key stands for, among those without a value; None if there is none, or several."""
+    known, needed = list(missing), list(required)
+    steps: tuple[tuple[Callable[[str, str], bool], list[str]], ...] = (
+        (is_same, known),
+        (lambda key, name: PARAMETERS.get(squeeze(key)) == name, needed),
+        (lambda key, name: squeeze(name).startswith(squeeze(key)) or squeeze(key).startswith(squeeze(name)), needed),
+        (is_typo, needed),
+        (lambda key, name: bool(split_words(key) & split_words(name)), needed),
+    )
+    for means, names in steps:
+        if squeeze(given) and (found := [name for name in names if means(given, name)]):
+            return found[0] if len(found) == 1 else None
+    return None
+
+
+def squeeze(name: str) -> str:
+    """A name without what differs between spellings."""
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+def split_words(name: str) -> frozenset[str]:
+    return frozenset(word.lower() for word in WORDS.findall(name))
+
+
+def is_same(called: str, name: str) -> bool:
+    return squeeze(called) == squeeze(name)
+
+
+def is_without_server(called: str, name: str) -> bool:
+    """Whether only the prefix of an MCP server is missing, or part of it."""
+    parts = name.split(SERVER_MARK)
+    return len(parts) > 2 and squeeze(called) in (squeeze("".join(parts[2:])), squeeze("".join(parts[1:])))
+
+
+def is_same_but_for_fillers(called: str, name: str) -> bool:
+    words, given = split_words(name) - FILLERS, split_words(called)
+    if name == "Bash" and given & SHELL and not given - FILLERS:
+        return True
+    return bool(words) and SERVER_MARK not in name and given - FILLERS == words
+
+
+def is_typo(called: str, name: str) -> bool:
+    """Whether one letter is missing, doubled or too many, or two are swapped.
+
+    A letter in place of another is no typo: `get` is not `set`.
+    """
+    given, meant = squeeze(called), squeeze(name)
+    if min(len(given), len(meant)) < MIN_TYPO_CHARS:
+        return False
+    if len(given) == len(meant):
+        different = [at for at, (a, b) in enumerate(zip(given, meant, strict=True)) if a != b]
+        return (
+            len(different) == 2
+            and different[1] == different[0] + 1
+            and given[different[0]] == meant[different[1]]
+            and given[different[1]] == meant[different[0]]
+        )
+    longer, shorter = max(given, meant, key=len), min(given, meant, key=len)
+    is_one_more = len(longer) == len(shorter) + 1
+    return is_one_more and any(longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer)))
+
 
 WRAPPERS = ("arguments", "parameters", "input", "args", "kwargs")
 INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.0+)?")
-NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?")
 TYPES: dict[type, str] = {
     str: "string",
     bool: "boolean",
@@ -30,7 +341,7 @@ TYPES: dict[type, str] = {
     list: "array",
     type(None): "null",
 }
-WORD = re.compile(r"[A-Za-z*][\w.*/-]*")
+ITEM = re.compile(r"[A-Za-z*][\w.*/-]*")
 """A text that is one item of a list, and not several."""
 BOOLEANS = {"true": True, "false": False}
 
@@ -165,7 +476,7 @@ def convert(value: Any, schema: Json) -> Iterator[Any]:
             yield msgspec.json.encode(value).decode()
         case "string", [str(only)]:
             yield only
-        case "array", str() if WORD.fullmatch(value):
+        case "array", str() if ITEM.fullmatch(value):
             yield [value]
         case (("array" | "object"), str()):
             yield from decode(value, list if kind == "array" else dict)

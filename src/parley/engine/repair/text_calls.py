@@ -8,7 +8,7 @@ list of Python calls), Mistral (`[TOOL_CALLS]`), harmony channels, `<invoke>`, D
 Nemotron, Command A, Gemma (`tool_code`), and JSON in a fence.
 
 Text is a call only if nothing but calls follows: in the middle of an explanation it is an example. JSON without tags
-must name a tool. Arguments that were cut off stay as they are, and `lenient_json.py` refuses them.
+must name a tool. Arguments that were cut off stay as they are, and `arguments.py` refuses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from parley.engine.repair.lenient_json import LenientReader, NotRepairable
+from parley.engine.repair.arguments import LenientReader, NotRepairable
 from parley.engine.repair.marks import HARMONY, NAMESPACE, TAGGED
 from parley.protocol.base import Json, Struct
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from parley.engine.agents.registry import AgentRegistry
-from parley.engine.clock import Clock
+from parley.engine.clock import Clock, SessionIdentity
 from parley.engine.context.history import CompactionPolicy
 from parley.engine.context.system_prompt import Instructions
-from parley.engine.session.identity import SessionIdentity
 from parley.engine.session.outbox import INTERVAL_SECONDS
 from parley.mcp.base import ServerSources, ServerSpec
 from parley.models.base import Model
@@ -26,8 +25,6 @@ from parley.tools.base import ToolRegistry, Workspace
 from parley.workspace.process.processes import OutputDirectory
 
 if TYPE_CHECKING:
-    from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.client_tools import ClientToolSpec
     from parley.engine.turn.structured_output import OutputSchema
     from parley.hooks.base import Hook, HookServices
     from parley.host import Host
@@ -168,6 +165,14 @@ class PermissionConfig(Struct, frozen=True, kw_only=True):
     """Calls that need approval are refused, unless a hook of managed settings approves them."""
 
 
+class ClientToolSpec(Struct, frozen=True, kw_only=True):
+    """A tool as a client declares it. Names follow the rules of the model API."""
+
+    name: Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
+    description: str = ""
+    input_schema: Json = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
+
+
 class ClientConfig(Struct, frozen=True, kw_only=True):
     """What the client understands, and its tools."""
 
@@ -259,8 +264,8 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
     compaction: CompactionPolicy = CompactionPolicy()
     open_memory: Callable[[], Recall] | None = None
     """Opens the long-term memory for the tools; None if the session has none."""
-    make_memory: Callable[[Conversation], MemoryWorker] | None = None
-    """Makes the long-term memory, which opens its files when first needed; None if the session has none."""
+    make_memory: Callable[[Any], MemoryWorker] | None = None
+    """Makes the long-term memory of a `Conversation`. Its files are opened when first needed. None if there is none."""
     output_schema: OutputSchema | None = None
     """The schema of structured output."""
     clock: Clock = Clock()
@@ -289,6 +294,16 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
             begin_session=None if begin is None else lambda: wrap(begin()),
         )
         return msgspec.structs.replace(self, storage=storage)
+
+    def with_mirrors(self, send: Callable[[Message], None]) -> SessionConfig:
+        """The same session with logs that are mirrored to a client which stores the transcript itself."""
+        storage = self.storage
+
+        def open_agent_log(agent_id: str, meta: Json | None) -> Log:
+            return storage.mirror_agent_log(agent_id, meta, storage.open_agent_log(agent_id, meta), send)
+
+        config = msgspec.structs.replace(self, storage=msgspec.structs.replace(storage, open_agent_log=open_agent_log))
+        return config.with_wrapped_log(lambda log: storage.mirror_log(log, send))
 
     def with_shared_loop(self) -> SessionConfig:
         """The same session on an event loop that it must not block, because others use it."""

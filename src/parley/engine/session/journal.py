@@ -1,21 +1,103 @@
 """The journal of a session: its log, and the state that follows from it.
 
 Messages are journalled before they are sent. State is a fold over the log: it is the same for an entry that was just
-written and for one that is read after a restart.
+written and for one that is read after a restart. Permissions that the client granted are part of it:
+
+    grant   {"updates": [...], "session_id", "cwd"}      the updates of a reply whose destination is the session
+    mode    {"mode", "before", "session_id", "cwd"}      the new mode, and the mode before it
+
+A grant belongs to one session in one working directory. In a fork, or in another directory, only updates that
+restrict the session apply. Updates for settings files are stored in those files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from parley.engine.approval.grants import Grants
-from parley.engine.clock import Clock
+from parley.engine.clock import Clock, SessionIdentity
 from parley.engine.context.history import History
 from parley.engine.context.system_prompt import find_date
 from parley.errors import SessionError
-from parley.protocol.base import Json, Message, to_builtins
+from parley.permissions.base import InvalidUpdate, Policy
+from parley.protocol.base import Json, Message, convert, to_builtins
 from parley.stores.base import FOREIGN, USAGE, Entry, Log, later_time
+
+if TYPE_CHECKING:
+    from parley.tools.schedule import ScheduledJob
+
+SESSION_DESTINATIONS = ("session", "cliArg")
+SCHEDULE = "schedule"
+"""The kind of the entries about scheduled prompts."""
+STRICT_MODES = frozenset({"default", "plan", "dontAsk"})
+"""Modes that approve nothing in advance."""
+
+
+class Grants:
+    def __init__(self, identity: SessionIdentity, cwd: str) -> None:
+        self._identity = identity
+        self._cwd = cwd
+        self._updates: list[list[Json]] = []
+        self.mode: str | None = None
+        """The journalled mode; None if none applies here."""
+        self.previous_mode = "default"
+
+    def apply(self, entry: Entry) -> None:
+        """Fold one entry of the log."""
+        match entry.kind:
+            case "grant":
+                updates = [update for update in entry.message["updates"] if is_session_update(update)]
+                is_own = self._is_own(entry.message)
+                self._updates.append([update for update in updates if is_own or restricts(update)])
+            case "mode":
+                self.mode = self._effective_mode(entry.message, entry.message["mode"])
+                self.previous_mode = self._effective_mode(entry.message, entry.message["before"]) or "default"
+
+    def restore(self, policy: Policy, warn: Callable[[str], None]) -> None:
+        """Apply the grants of a resumed session."""
+        for update in (update for updates in self._updates for update in updates):
+            try:
+                policy.update([update])  # one by one: an invalid update must not drop those that restrict the session
+            except InvalidUpdate as exc:
+                warn(f"a permission grant in the session's log is invalid and is ignored: {exc}")
+
+    def updates_record(self, updates: Sequence[Json]) -> Json | None:
+        """The updates to journal; None if none of them is for the session."""
+        own = [update for update in updates if is_session_update(update)]
+        return {"updates": own, **self._given_to} if own else None
+
+    def mode_record(self, mode: str, before: str) -> Json:
+        return {"mode": mode, "before": before, **self._given_to}
+
+    def take_records(self) -> list[tuple[str, Json]]:
+        """The kinds and records that give the next session the same permissions. What is folded is forgotten."""
+        records: list[tuple[str, Json]] = [
+            ("grant", {"updates": updates, **self._given_to}) for updates in self._updates if updates
+        ]
+        if self.mode is not None:
+            records.append(("mode", self.mode_record(self.mode, self.previous_mode)))
+        self._updates, self.mode = [], None
+        return records
+
+    @property
+    def _given_to(self) -> Json:
+        return {"session_id": self._identity.id, "cwd": self._cwd}
+
+    def _effective_mode(self, record: Json, mode: str) -> str | None:
+        return str(mode) if mode in STRICT_MODES or self._is_own(record) else None
+
+    def _is_own(self, record: Json) -> bool:
+        return all(record.get(key) == value for key, value in self._given_to.items())
+
+
+def is_session_update(update: Json) -> bool:
+    """Whether an update is journalled as a grant. The mode has its own records."""
+    return update.get("destination", "session") in SESSION_DESTINATIONS and update.get("type") != "setMode"
+
+
+def restricts(update: Json) -> bool:
+    return update.get("type") == "addRules" and update.get("behavior") in ("deny", "ask")
+
 
 SYNC_ALWAYS, SYNC_TURN, SYNC_OFF = "always", "turn", "off"
 """When the log is synced to the device: at every entry, before effects and at the end of a turn, or never."""
@@ -31,8 +113,37 @@ def callback_id(entry: Entry) -> str:
     return str(entry.message.get("callback_id") or "")
 
 
-if TYPE_CHECKING:
-    from parley.engine.schedule.scheduler import ScheduleLog
+class ScheduleLog:
+    def __init__(self) -> None:
+        self.jobs: dict[str, ScheduledJob] = {}
+        self._queued: dict[str, str] = {}
+        """The jobs that fire once and whose prompt has no turn yet, by the id of the prompt."""
+
+    def apply(self, entry: Entry) -> None:
+        message = entry.message
+        if entry.kind == "user":
+            for uuid in (message.get("uuid"), *(message.get("user_message_uuids") or ())):
+                self.jobs.pop(self._queued.pop(str(uuid), ""), None)
+        elif "job" in message:
+            from parley.tools.schedule import ScheduledJob
+
+            job = convert(message["job"], ScheduledJob)
+            self.jobs[job.id] = job
+        elif "removed" in message:
+            self.jobs.pop(str(message["removed"]), None)
+        elif "fired" in message:
+            self._queued[str(message["uuid"])] = str(message["fired"])
+
+    def forget_queued(self) -> None:
+        """The prompts of an earlier process are gone with it."""
+        self._queued.clear()
+
+    def is_queued(self, id: str) -> bool:
+        return id in self._queued.values()
+
+    def records(self) -> list[tuple[str, Json]]:
+        """What the log of the next session starts with."""
+        return [(SCHEDULE, {"job": to_builtins(job)}) for job in self.jobs.values()]
 
 
 class Journal:
@@ -195,10 +306,8 @@ class Journal:
             self.loaded_tools |= dict.fromkeys(str(block.get("tool_name")) for block in found)
 
     def get_schedule(self) -> ScheduleLog:
-        """The scheduled prompts; loaded with the first."""
+        """The scheduled prompts."""
         if self.schedule is None:
-            from parley.engine.schedule.scheduler import ScheduleLog
-
             self.schedule = ScheduleLog()
         return self.schedule
 
@@ -207,7 +316,7 @@ class Journal:
         self._next_seq = max(self._next_seq, entry.seq + 1)
         self._last_at = max(self._last_at, entry.at)
         self.history.apply(entry)
-        if entry.kind == "schedule" or (self.schedule is not None and entry.kind == "user"):
+        if entry.kind == SCHEDULE or (self.schedule is not None and entry.kind == "user"):
             self.get_schedule().apply(entry)
         if entry.kind == "user":
             self._fold_references(entry.message)

@@ -16,18 +16,13 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from parley.engine.clock import Clock
-from parley.engine.session.identity import SessionIdentity
+from parley.engine.clock import Clock, SessionIdentity
 from parley.errors import SessionError
 from parley.host import Host
 from parley.protocol.base import UNSET, Message
-from parley.protocol.blocks import ToolUse
-from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.system import Informational, SessionStateChanged, Status
 
 INTERVAL_SECONDS = 30
-CHECKS_PER_INTERVAL = 3
-"""How often the timer checks within the longest silence."""
 
 
 class Outbox:
@@ -169,51 +164,3 @@ class StatusHeartbeat(Ticker):
 
     def _beat(self) -> None:
         self._send(Status(status=self._status))
-
-
-class IdleTimer(Ticker):
-    """`with idle_timer:` sends `status: requesting` when nothing was sent for long.
-
-    Old clients accept this message, too. A sender sets `checks` to 0, which costs less than the time of every message.
-    """
-
-    def __init__(self, send: Callable[[Message], None], max_seconds: float | None) -> None:
-        super().__init__(None if max_seconds is None else max_seconds / CHECKS_PER_INTERVAL)
-        self._send = send
-        self.checks = 0
-        """Checks since the last message was sent."""
-
-    def __enter__(self) -> None:
-        self.checks = 0
-        super().__enter__()
-
-    def _beat(self) -> None:
-        self.checks += 1
-        if self.checks == CHECKS_PER_INTERVAL:
-            self.checks = 0
-            self._send(Status(status="requesting"))
-
-
-class ToolHeartbeat(Ticker):
-    """`with ToolHeartbeat(send, call):` reports at every interval that the call still runs."""
-
-    def __init__(
-        self, send: Callable[[Message], None], call: ToolUse, every_seconds: float | None = INTERVAL_SECONDS
-    ) -> None:
-        super().__init__(every_seconds)
-        self._send = send
-        self._tool_use = call
-        self._beats = 0
-
-    def _beat(self) -> None:
-        call, beat = self._tool_use, self._beats
-        self._beats += 1
-        self._send(
-            ToolProgress(
-                tool_use_id=f"{call.id}-heartbeat-{beat}",
-                tool_name=call.name,
-                parent_tool_use_id=call.id,
-                elapsed_time_seconds=(self._every_seconds or 0) * self._beats,
-                heartbeat=True,
-            )
-        )

@@ -15,7 +15,7 @@ next model call; if there is none, they form the next turn together, as in Claud
 Within a priority the order is kept. An unreadable prompt is queued too, so that results arrive in the order of the
 prompts. The notification of a background task is a turn of its own, and its result says so.
 
-See also: `session.py` receives prompts, `turn/runner.py` takes them, `control/handlers/session.py` for what an
+See also: `session.py` receives prompts, `turn/runner.py` takes them, `control/session.py` for what an
 interrupt does to queued prompts.
 """
 
@@ -29,14 +29,13 @@ from typing import Any
 import msgspec
 
 from parley.engine.context.history import is_nonempty
-from parley.engine.recovery.base import ResumedTurnItem
 from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.errors import EmptyPrompt, ModelError
 from parley.models.catalog import CHARS_PER_TOKEN, UNKNOWN_MODEL, ModelInfo, ModelRef
 from parley.protocol.base import UNSET, Json, Struct, convert
-from parley.protocol.blocks import ToolResult, as_json
+from parley.protocol.blocks import ToolResult, ToolUse, as_json
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued
 from parley.protocol.messages.notices import CommandLifecycle
@@ -222,7 +221,7 @@ class PromptIntake:
         uuid = str(message.uuid) if has_uuid else self._outbox.clock.new_uuid()
         content, known = as_json(message.message.content), self._journal.known_uuids
         if message.pasted_content or message.inline_pastes:
-            from parley.engine.session.prompt_context import add_pastes
+            from parley.engine.session.dialect_fields import add_pastes
 
             content = add_pastes(content, message.pasted_content, message.inline_pastes, self._config.warn)
         prompt = Prompt(
@@ -372,3 +371,32 @@ def transcript_content(content: list[Json]) -> str | list[Json]:
     if len(content) == 1 and set(content[0]) == {"type", "text"} and content[0]["type"] == "text":
         return str(content[0]["text"])
     return content
+
+
+class ResumedTurnItem(Struct, frozen=True, kw_only=True):
+    """A turn of an earlier engine that continues with its open calls, or with the model. It goes first."""
+
+    uuid: str
+    calls: list[ToolUse] = []
+    prompt_ids: list[str] = []
+    """The prompts that its result is for, if they are known."""
+    answer: tuple[str, str | None] | None = None
+    """The last text and the stop reason, if only the result is missing."""
+    is_given_up: bool = False
+    """It was continued too often."""
+    priority: int = -1
+
+
+class Recovery(Struct, frozen=True, kw_only=True):
+    """What is to be done before the session is as it was."""
+
+    turn: ResumedTurnItem | None = None
+    """The turn that continues when the client is there."""
+    lost_tasks: list[Json] = []
+    """The records of background tasks without an end: they ended with their engine."""
+    undelivered: list[Json] = []
+    """The records of ends whose messages may not have reached the client (tasks/manager.py)."""
+    unread: list[str] = []
+    """The notifications that the model has not read."""
+    elicitations: list[Json] = []
+    """The questions of MCP servers without an answer. A server ends with its engine, so they are not asked again."""

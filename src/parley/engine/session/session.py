@@ -14,26 +14,23 @@ import os
 from collections.abc import Callable
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from parley.engine.accounting.ledger import Ledger, SpendingLimits
 from parley.engine.approval.gate import ApprovalGate, SessionMode
-from parley.engine.approval.grants import Grants
 from parley.engine.approval.request import ApprovalChannel, Approver, PendingApprovals, RecordingHost
 from parley.engine.commands.commands import Commands
-from parley.engine.context.conversation import Conversation
-from parley.engine.context.models import ModelPool, ModelSelection
-from parley.engine.hooks.registry import HookRegistry
+from parley.engine.context.conversation import ClientDeclarations, Conversation, SessionParts
+from parley.engine.context.models import ModelPool, ModelSelection, SideQuery
+from parley.engine.control.dispatcher import ControlDispatcher
+from parley.engine.hooks.registry import HookRegistry, SessionEvents
+from parley.engine.ledger import Ledger, SpendingLimits
 from parley.engine.mcp.manager import ServerManager
-from parley.engine.recovery.base import Recovery
 from parley.engine.session.config import SessionConfig
-from parley.engine.session.journal import Journal
+from parley.engine.session.journal import Grants, Journal
 from parley.engine.session.outbox import Activity, Outbox
-from parley.engine.session.parts import ClientDeclarations, SessionParts
-from parley.engine.session.prompts import PromptIntake, PromptQueue, has_tool_results
-from parley.engine.side.query import SideQuery
+from parley.engine.session.prompts import PromptIntake, PromptQueue, Recovery, has_tool_results
 from parley.engine.tasks.manager import TaskManager
 from parley.engine.turn.runner import TurnRunner
 from parley.engine.turn.tool_executor import ToolExecutor
@@ -51,34 +48,19 @@ from parley.version import PROTOCOL_LEVEL, __version__
 from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
-    from parley.engine.agents.main_agent import MainAgent
+    from parley.engine.agents.setup import MainAgent
     from parley.engine.agents.subagents import Subagents
     from parley.engine.agents.worktrees import SessionWorktree
-    from parley.engine.hooks.dispatcher import HookDispatcher
-    from parley.engine.schedule.scheduler import Scheduler
-    from parley.engine.side.suggestion import Suggester
+    from parley.engine.goal import SessionGoal
+    from parley.engine.session.suggestion import Suggester
+    from parley.engine.tasks.wakeups import Scheduler
     from parley.engine.turn.client_tools import ClientTools
     from parley.engine.turn.turn import Turn
 
 
-class Control(Protocol):
-    """Answers the client's control requests (control/dispatcher.py)."""
-
-    @property
-    def is_changing(self) -> bool:
-        """Whether a request is changing files."""
-
-    def receive(self, message: ControlRequest) -> None: ...
-    def reject(self, refused: Refused) -> None: ...
-    def cancel(self, message: ControlCancelRequest) -> None: ...
-    def cancel_pending(self) -> None: ...
-    async def wait_changes(self) -> None: ...
-    async def close(self) -> None: ...
-
-
 class Session:
-    def __init__(self, config: SessionConfig, host: Host, make_control: Callable[[Session], Control]) -> None:
-        self.config = config
+    def __init__(self, config: SessionConfig, host: Host) -> None:
+        self.config = config = config.with_mirrors(host.send)
         self.clock = clock = config.clock
         self.limits = config.limits
         self.started_at = clock.monotonic()
@@ -105,7 +87,7 @@ class Session:
         self.journal.grants.restore(config.permissions.policy, config.warn)
         pending = PendingApprovals(self.journal, clock.new_uuid)
         recording = RecordingHost(host, pending, config.limits.max_line_bytes, config.warn)
-        self.hooks = HookRegistry(config, recording, self.outbox, self._open_dispatcher)
+        self.hooks = HookRegistry(config, recording, self.outbox, self._open_events)
         self.tasks = TaskManager(config, self.outbox, self.journal, self.prompt_queue)
         self.servers = ServerManager(
             config, self.outbox, self.journal, self.prompt_queue, self.activity.waiting, self.hooks
@@ -132,7 +114,7 @@ class Session:
         )
         self.commands = Commands(self.conversation, self.prompts, self.send_init, self.started_at)
         self.runner = TurnRunner(self)
-        self.control = make_control(self)
+        self.control = ControlDispatcher(self)
 
         # Parts that few sessions have.
         self.subagents: Subagents | None = None
@@ -176,7 +158,7 @@ class Session:
         if config.options.prompt_suggestions:
             self.enable_suggestions(True)
         if config.agents.main is not None:
-            from parley.engine.agents.main_agent import MainAgent
+            from parley.engine.agents.setup import MainAgent
 
             self.main_agent = MainAgent(self.conversation, self.commands, config.agents.main)
 
@@ -200,7 +182,7 @@ class Session:
             set_mode=self._set_mode,
             open_schedule=lambda: self.scheduler,
             open_worktrees=lambda: self.worktree,
-            open_goal=lambda: conversation.goal,
+            open_goal=self._open_goal,
             describe_plan_mode=self.declared.describe_plan_mode,
             open_memory=config.open_memory,
             in_view=lambda: frozenset((self.id, entry.seq) for entry in self.journal.history.list_entries()),
@@ -209,15 +191,21 @@ class Session:
             must_read_first=lambda: config.model.get_info(conversation.model).must_read_first,
         )
 
+    def _open_goal(self) -> SessionGoal:
+        from parley.engine.goal import SessionGoal
+
+        return SessionGoal(self.conversation)
+
     async def _ask_about_host(self, host: str, port: int) -> bool:
         from parley.engine.approval.hosts import ask_about_host
 
         call_id = f"toolu_{self.config.workspace.new_id()}"
         return await ask_about_host(self.gate, host, port, call_id)
 
-    def _open_dispatcher(self) -> HookDispatcher:
-        from parley.engine.hooks.dispatcher import HookDispatcher
+    def _open_events(self) -> SessionEvents:
+        """What runs the hooks; loaded with the first."""
         from parley.engine.hooks.services import SessionHookServices
+        from parley.engine.hooks.turn_hooks import HookDispatcher
 
         # The agents of hooks ask no one: what rules and mode do not allow is denied.
         silent = self._make_gate(PendingApprovals(self.journal, self.clock.new_uuid), None)
@@ -233,7 +221,7 @@ class Session:
         """An MCP tool, the client, or None if requests are denied."""
         config = self.config.permissions
         if config.prompt_tool is not None:
-            from parley.engine.approval.mcp_prompt_tool import PromptTool
+            from parley.engine.control.mcp import PromptTool
 
             return PromptTool(config.prompt_tool, self.servers)
         return self.outbox.host if config.asks_host else None
@@ -249,7 +237,7 @@ class Session:
     @cached_property
     def scheduler(self) -> Scheduler:
         """The scheduled prompts; loaded at the first use."""
-        from parley.engine.schedule.scheduler import Scheduler
+        from parley.engine.tasks.wakeups import Scheduler
 
         return Scheduler(self.journal, self.prompt_queue, self.clock, self.config.warn)
 
@@ -265,7 +253,7 @@ class Session:
         entries = self.journal.log.entries()
         if (first := next(entries, None)) is None:
             return Recovery()
-        from parley.engine.recovery.recover import recover
+        from parley.engine.session.recover import recover
 
         config = self.config
         is_fork, continues = config.storage.start_source == "fork", config.options.resume_interrupted_turn
@@ -299,7 +287,7 @@ class Session:
         left, self.recovery = self.recovery, Recovery(turn=self.recovery.turn)
         if not (left.undelivered or left.unread or left.lost_tasks or left.elicitations):
             return []
-        from parley.engine.recovery.recover import report_questions, report_tasks
+        from parley.engine.session.recover import report_questions, report_tasks
 
         news = report_tasks(left, self.clock, self.tasks.get_notifications())
         return [*news, *report_questions(left, self.journal, self.outbox)]
@@ -314,7 +302,7 @@ class Session:
 
     def enable_suggestions(self, enabled: bool) -> None:
         """Send suggestions for the next prompt, or stop sending them."""
-        from parley.engine.side.suggestion import Suggester
+        from parley.engine.session.suggestion import Suggester
 
         self.suggester = Suggester(self.conversation) if enabled else None
 
@@ -440,7 +428,7 @@ class Session:
         self.config.warn("a line of the dialect miriad or jsonrpc is ignored: these dialects require --stdio")
 
     def _apply_prompt_context(self, provisions: dialects.Provisions) -> None:
-        from parley.engine.session.prompt_context import apply_prompt_context
+        from parley.engine.session.dialect_fields import apply_prompt_context
 
         apply_prompt_context(self.conversation, provisions)
 

@@ -7,7 +7,7 @@ A command in the foreground becomes a task when the client moves it to the backg
 it is announced as one if it takes longer than a few seconds.
 
 Starts and ends are recorded first, so that after a crash the next process knows what was lost
-(recovery/recover.py).
+(session/recover.py).
 
 See also: `workspace/process/processes.py` for processes, `agents/subagents.py` for subagents, `tools/background.py` for
 the tools that read and stop tasks.
@@ -16,7 +16,7 @@ the tools that read and stop tasks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,9 +27,8 @@ from parley.engine.session.config import SessionConfig
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
 from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
-from parley.engine.tasks.delivery import RUNNING, PendingNotifications, notification_text
 from parley.errors import SessionError, ToolError
-from parley.protocol.base import UNSET, Json, Struct, UnsetType
+from parley.protocol.base import UNSET, Json, Message, Struct, UnsetType, to_builtins
 from parley.protocol.messages.system import (
     BackgroundTasksChanged,
     TaskNotification,
@@ -51,6 +50,7 @@ from parley.workspace.process.processes import (
 
 if TYPE_CHECKING:
     from parley.tools.schedule import ScheduledJob
+
 
 WIRE_STATUS = {"completed": "completed", "failed": "failed", "killed": "stopped"}
 """The final status of a task, as a notification spells it."""
@@ -275,7 +275,7 @@ class TaskManager:
 
     async def start_monitor(self, order: CommandOrder) -> CommandTask:
         """Start a command whose lines are reported to the model. Raises ToolError."""
-        from parley.engine.tasks.monitor import LineReporter, MonitorTask
+        from parley.engine.tasks.wakeups import LineReporter, MonitorTask
 
         info, record = self._new_recorded(order)
         about = {"task_id": info.id, "run_id": info.run_id, "description": info.description}
@@ -597,3 +597,57 @@ def read_output(output: CommandOutput) -> list[bytes]:
         return [output.files.tail(output.path, FILE_CAP_BYTES)[1]]
     except OSError:
         return [bytes(output.kept)]
+
+
+RUNNING = "running"
+"""The status of a task that has not ended."""
+CLOSE_TIMEOUT_SECONDS = 0.5
+"""How long the end of a session waits for a client that does not read."""
+
+
+class PendingNotifications:
+    def __init__(
+        self,
+        append_event: Callable[[str, Json], None],
+        send: Callable[[Message], None],
+        drain: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._append_event = append_event
+        self._send = send
+        self._drain = drain
+        self._marking: set[asyncio.Task[None]] = set()
+
+    def append_and_send(self, end: Json, lines: Sequence[Message]) -> None:
+        """Record the end of a task, then send its messages."""
+        with suppress(SessionError):  # the next write to the log reports the error
+            self._append_event("task", {**end, "lines": [to_builtins(line) for line in lines]})
+        self.send(end, lines)
+
+    def send(self, end: Json, lines: Sequence[Message]) -> None:
+        """Send recorded messages."""
+        for line in lines:
+            self._send(line)
+        mark = {"task_id": end["task_id"], "status": end["status"], "told": getattr(lines[-1], "uuid", None)}
+        marking = asyncio.create_task(self._mark_delivered(mark))
+        self._marking.add(marking)
+        marking.add_done_callback(self._marking.discard)
+
+    async def _mark_delivered(self, mark: Json) -> None:
+        if await self._drain():
+            with suppress(SessionError):
+                self._append_event("task", mark)
+
+    async def close(self) -> None:
+        """Wait until everything is marked, up to a limit."""
+        if self._marking:
+            _, late = await asyncio.wait(self._marking, timeout=CLOSE_TIMEOUT_SECONDS)
+            for marking in late:
+                marking.cancel()
+
+
+def notification_text(text: str, status: str, output_file: str) -> str:
+    """The text for the model about a finished task."""
+    return (
+        f"<task-notification>\n{text}\nStatus: {status}\nOutput file: {output_file}\n</task-notification>\n"
+        "This was sent by the engine, not by the user. Read the output if you need it, and continue with the work."
+    )

@@ -6,24 +6,23 @@
     answered   by a user message with the `tool_result`: several in one message, in any order, or early
 
 An interrupt ends the wait, and so does a client that disconnects. A session that is resumed while a call waits sends
-the call again (recovery/recover.py).
-
+the call again (session/recover.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
 import msgspec
-from msgspec import Meta
 
 from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.tool_hooks import to_content
+from parley.engine.session.config import ClientToolSpec
 from parley.engine.session.prompts import RejectedPrompt
 from parley.errors import SessionError, ToolError, UsageError
-from parley.protocol.base import UNSET, Json, Struct
+from parley.protocol.base import UNSET, Json
 from parley.protocol.blocks import Block, ToolResult
 from parley.protocol.messages.conversation import User
 from parley.tools.base import Context, Tool, ToolOutput
@@ -154,14 +153,6 @@ def parse_result(block: ToolResult, message: User) -> ToolOutput:
         detail=detail,
         is_error=True if block.is_error is True else None,
     )
-
-
-class ClientToolSpec(Struct, frozen=True, kw_only=True):
-    """A tool as a client declares it. Names follow the rules of the model API."""
-
-    name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
-    description: str = ""
-    input_schema: Json = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
 
 
 def parse_client_tools(tools: object) -> list[ClientToolSpec]:

@@ -13,7 +13,7 @@ is a model that refuses to answer: the refused answer is retracted, and the clie
 Without a fallback model the refusal is the answer, and a message says so. The next turn starts with the session's own
 model again.
 
-See also: `context/conversation.py` builds the request, `side/retry.py` calls a model outside the conversation.
+See also: `context/conversation.py` builds the request, `turn/retry.py` calls a model outside the conversation.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.accounting.ledger import total_tokens
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import tokens_from_chars
+from parley.engine.ledger import total_tokens
 from parley.engine.repair.answer import AnswerRepair
-from parley.engine.session.outbox import IdleTimer, Ticker
+from parley.engine.session.outbox import Ticker
 from parley.engine.session.prompts import Prompt
 from parley.engine.turn import outcome
+from parley.engine.turn.retry import REFUSAL, FailureStreak, delay_seconds, retry_message
 from parley.errors import BudgetSpent, ModelError, SessionError, UsageError
 from parley.models.accumulator import MessageAccumulator
 from parley.models.base import Model, ModelEvent
 from parley.models.catalog import ModelRef
-from parley.protocol.base import UNSET, Json, UnsetType
+from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, RedactedThinking, Text, Thinking, ToolUse
-from parley.protocol.messages.system import MODEL_SILENT, ApiRetry, Informational, Status, ThinkingTokens
+from parley.protocol.messages.system import MODEL_SILENT, Informational, Status, ThinkingTokens
 
 if TYPE_CHECKING:
     from parley.engine.repair.text_calls import TextCall
@@ -55,32 +56,12 @@ REPAIRED = "The backend refused the conversation ({error}); it is sent again wit
 PAUSED = "pause_turn"
 """The stop reason of a backend whose own tools take long. It continues when it gets its message back."""
 MAX_PAUSES = 20
-KEY_RETRIES = 2
-MAX_MESSAGE_CHARS = 500
-"""Of a server's error in a retry line."""
-FIRST_DELAY_SECONDS = 0.5
-MAX_DELAY_SECONDS = 30.0
-MAX_DOUBLINGS = 10
-"""More than the longest delay needs; a larger power would overflow."""
-MAX_FAILING_SECONDS = 300.0
-"""After this time no more retries are made."""
-MAX_RETRY_AFTER_SECONDS = 60.0
-"""The longest `retry-after` that is respected."""
 FAILURES_BEFORE = 3
 """Failures before the next model is used. Each is reported as a retry."""
-CUT_OFF = ("connection_failed", "bad_stream", "timeout_error")
-"""The kinds of errors that can end an answer in its middle."""
-SAME_CUT = (
-    "It was cut off at the same place before: the server, or a proxy in front of it, may limit the time or the length "
-    "of an answer."
-)
-SAME_CUT_RETRIES = 2
 UNREACHABLE = ("connection_failed", "timeout_error", "overloaded_error")
 NOT_FOUND = 404
 CALL_MARKS = ("tool_", "toolcall", "function", "invoke", "|channel|", "python_", "action", "arguments", "parameters")
 """Words of calls that are written as text."""
-REFUSAL = "refusal"
-"""The stop reason."""
 
 
 class ModelCall:
@@ -490,6 +471,33 @@ class TurnTimings:
         return fields
 
 
+CHECKS_PER_INTERVAL = 3
+"""How often the timer checks within the longest silence."""
+
+
+class IdleTimer(Ticker):
+    """`with idle_timer:` sends `status: requesting` when nothing was sent for long.
+
+    Old clients accept this message, too. A sender sets `checks` to 0, which costs less than the time of every message.
+    """
+
+    def __init__(self, send: Callable[[Message], None], max_seconds: float | None) -> None:
+        super().__init__(None if max_seconds is None else max_seconds / CHECKS_PER_INTERVAL)
+        self._send = send
+        self.checks = 0
+        """Checks since the last message was sent."""
+
+    def __enter__(self) -> None:
+        self.checks = 0
+        super().__enter__()
+
+    def _beat(self) -> None:
+        self.checks += 1
+        if self.checks == CHECKS_PER_INTERVAL:
+            self.checks = 0
+            self._send(Status(status="requesting"))
+
+
 class SilenceNotice(Ticker):
     """`with silence.watch(model):` tells the client once what is waited for, if the server sends nothing for long."""
 
@@ -513,85 +521,6 @@ class SilenceNotice(Ticker):
             self._conversation.send(Informational(content=text, level="info", tag=MODEL_SILENT))
             self._model = None
         self.is_silent = True
-
-
-class FailureStreak:
-    """Failures in a row. A complete answer ends the streak."""
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self._since: float | None = None
-        self.has_compacted = False
-        """The conversation was compacted because a request was too long."""
-        self.repairs = 0
-        """How often the history was repaired because a backend refused it."""
-        self._last_cut = ("", 0)
-        """The last error within an answer, and the characters that had arrived."""
-
-    def compare(self, error: ModelError, answer: MessageAccumulator) -> None:
-        """Say so if an answer was cut off twice at the same place, and do not retry it as often."""
-        if not answer.started or error.kind not in CUT_OFF:
-            return
-        cut = error.message, answer.content_bytes
-        if cut == self._last_cut:
-            error.advice = SAME_CUT
-            error.max_retries = SAME_CUT_RETRIES
-        self._last_cut = cut
-
-    def record(self, now: float, *, made_progress: bool) -> float:
-        """Count a failure; the seconds since the last progress."""
-        if self._since is None or made_progress:
-            self._since = now
-        self.failures += 1
-        return now - self._since
-
-    def reset(self) -> None:
-        """Start over: the next request differs from the failed one."""
-        self.failures, self._since = 0, None
-
-
-def max_retries_for(error: ModelError, max_retries: int) -> int:
-    """The number of retries for this failure. A rejected key is retried less often."""
-    useful = KEY_RETRIES if error.status == 401 else error.max_retries
-    return max_retries if useful is None else min(max_retries, useful)
-
-
-def delay_seconds(
-    error: ModelError, attempt: int, max_retries: int, random: float, failing_seconds: float = 0
-) -> float | None:
-    """How long to wait before the next retry, or None to give up.
-
-    `attempt` counts from 1, `random` is in [0, 1), `failing_seconds` is the time since the last progress.
-    """
-    if not error.retryable or attempt > max_retries_for(error, max_retries):
-        return None
-    delay = backoff_seconds(error, attempt, random)
-    return None if failing_seconds + delay > MAX_FAILING_SECONDS else delay
-
-
-def backoff_seconds(error: ModelError, attempt: int, random: float) -> float:
-    if error.retry_after_seconds is not None:
-        return min(error.retry_after_seconds, MAX_RETRY_AFTER_SECONDS)
-    doubled = FIRST_DELAY_SECONDS * 2 ** min(attempt - 1, MAX_DOUBLINGS)
-    return float(min(doubled, MAX_DELAY_SECONDS)) * (1 + 0.25 * random)
-
-
-def retry_message(error: ModelError, attempt: int, max_retries: int, delay: float) -> ApiRetry:
-    """What the client is sent before a retry."""
-    return ApiRetry(
-        attempt=attempt,
-        max_retries=max_retries_for(error, max_retries),
-        retry_delay_ms=round(delay * 1000),
-        error_status=error.status,
-        error=outcome.error_name(error),
-        error_message=error.message[:MAX_MESSAGE_CHARS],
-        no_response=describe_wait(error.waited_seconds),
-    )
-
-
-def describe_wait(seconds: float | None) -> Json | UnsetType:
-    """How long a backend was waited for that sent nothing, and how long the retry waits."""
-    return UNSET if seconds is None else dict.fromkeys(("waited_ms", "retry_wait_ms"), round(seconds * 1000))
 
 
 class Fallback:
@@ -740,7 +669,7 @@ def because(accumulator: MessageAccumulator) -> str:
 
 def is_quoted(conversation: Conversation, call: TextCall) -> bool:
     """Whether the same call is in a prompt or in the result of a tool: the model repeats it, and does not make it."""
-    from parley.engine.repair.lenient_json import NotRepairable, read_arguments
+    from parley.engine.repair.arguments import NotRepairable, read_arguments
 
     try:
         values = [value for value in read_arguments(call.arguments)[0].values() if isinstance(value, str)]

@@ -7,8 +7,11 @@ from typing import Any
 
 import msgspec
 
+from parley.engine.clock import Clock
+from parley.engine.ledger import blank_usage
 from parley.errors import BudgetSpent, ModelError
-from parley.protocol.base import UNSET, Json, Struct, UnsetType
+from parley.protocol.base import UNSET, Json, Message, Struct, UnsetType
+from parley.protocol.messages.result import Result
 
 
 class StopCause(enum.Enum):
@@ -281,3 +284,28 @@ def error_text(error: ModelError) -> str:
     if error.status is None:
         return str(error) if error.kind in PLAIN else f"API Error: {error}"
     return f"API Error: {error.status} {error}"
+
+
+def no_session_result(
+    reason: str, session_id: str, clock: Clock, prompt_ids: list[str] | UnsetType = UNSET, **how: Any
+) -> Message:
+    """The zeroed result by which clients know that a session cannot be opened."""
+    return Result(
+        subtype="error_during_execution",
+        is_error=True,
+        duration_ms=0,
+        duration_api_ms=0,
+        num_turns=0,
+        stop_reason=None,
+        session_id=session_id,
+        total_cost_usd=0,
+        usage=blank_usage(),
+        modelUsage={},
+        permission_denials=[],
+        errors=[reason],
+        uuid=clock.new_uuid(),
+        result_index=0,
+        result=UNSET,
+        user_message_uuids=prompt_ids,
+        **how,
+    )

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.recovery.base import ResumedTurnItem
 from parley.engine.session.outbox import StatusHeartbeat
 from parley.engine.session.prompts import (
     Prompt,
     RejectedPrompt,
+    ResumedTurnItem,
     check_not_empty,
     check_size,
     injected_message,
@@ -221,8 +221,12 @@ class TurnRunner:
         session, conversation = self._session, self._session.conversation
         session.send_init()
         session.servers.announce()
+        if turn.reply is not None:
+            conversation.send(turn.reply)
         if session.journal.goal is not None:
-            session.conversation.goal.begin_turn()
+            from parley.engine.goal import SessionGoal
+
+            SessionGoal(conversation).announce()
         if turn.resumed is not None:
             self._continue(turn, turn.resumed)
         else:
@@ -252,7 +256,7 @@ class TurnRunner:
 
     def _continue(self, turn: Turn, resumed: ResumedTurnItem) -> None:
         """Prepare the conversation for the next step of a turn that an earlier engine started. Raises SessionError."""
-        from parley.engine.recovery.recover import CONTINUE, CONTINUED, resend_client_calls
+        from parley.engine.session.recover import CONTINUE, CONTINUED, resend_client_calls
 
         session, conversation = self._session, self._session.conversation
         if resumed.prompt_ids and not turn.resumed_calls:
@@ -454,7 +458,7 @@ def interruptible(turn: Turn) -> Iterator[None]:
 def find_recorded_outcome(turn: Turn) -> TurnOutcome | None:
     """The outcome of a turn of an earlier engine whose last answer was complete, or that is not continued again."""
     if turn.resumed is not None and turn.resumed.is_given_up:
-        from parley.engine.recovery.recover import GIVEN_UP
+        from parley.engine.session.recover import GIVEN_UP
 
         return outcome.failed(GIVEN_UP)
     if turn.resumed is None or turn.resumed.answer is None or turn.conversation.output_schema is not None:

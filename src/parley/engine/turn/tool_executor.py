@@ -169,7 +169,7 @@ class ToolExecutor:
         if name != call.name:
             changes.append(f"{call.name!r:.100} -> {name}")
         if is_unreadable(call):
-            from parley.engine.repair.lenient_json import NotRepairable, read_arguments
+            from parley.engine.repair.arguments import NotRepairable, read_arguments
 
             with suppress(NotRepairable):
                 input, repaired = read_arguments(input[UNREADABLE]["raw"])
@@ -237,7 +237,7 @@ class ToolExecutor:
             return name
         if self._explain_absence(name):
             return None
-        from parley.engine.repair.names import find_name
+        from parley.engine.repair.arguments import find_name
 
         return find_name(name, {spelling: tool for tool in self.tools for spelling in names_of(tool)})
 
@@ -290,7 +290,8 @@ class ToolExecutor:
         if outcome.executed_input is not None:
             if context.state.cwd != old_cwd:
                 await events.cwd_changed(old_cwd, context.state.cwd, self.agent)
-            after = await events.after_tool(call, tool, outcome, seconds, self.agent, context)
+            ran = ToolUse({**call.json, "input": outcome.executed_input})
+            after = await events.after_tool(ran, tool, output, seconds, self.agent, context)
             contexts, stop_reason, output = (*contexts, *after.contexts), after.stop_reason, after.output or output
         return msgspec.structs.replace(outcome, output=output, contexts=contexts, stop_reason=stop_reason)
 
@@ -344,7 +345,7 @@ class ToolExecutor:
 
 def explain_unreadable(call: ToolUse) -> str:
     """Why the input of a call is not JSON, and where."""
-    from parley.engine.repair.lenient_json import NotRepairable, read_arguments
+    from parley.engine.repair.arguments import NotRepairable, read_arguments
 
     text = f"{call.name} was called with input that is not JSON"
     try:

@@ -15,7 +15,7 @@ finish. `runner.py` runs the turns of a session, `agents/run.py` those of a suba
     ToolBatch       the tool calls of one answer; each gets exactly one result
     HookFeedback    what hooks say during the turn: context for its model, and whether it ends or continues
 
-See also: `model_call.py` calls the model, `tool_executor.py` runs one tool call, `hooks/base.py` has the events.
+See also: `model_call.py` calls the model, `tool_executor.py` runs one tool call, `hooks/registry.py` has the events.
 """
 
 from __future__ import annotations
@@ -23,35 +23,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from parley.engine.approval.request import describe_call
 from parley.engine.context.conversation import Conversation
-from parley.engine.recovery.base import ResumedTurnItem
 from parley.engine.session.config import ENVELOPE_BYTES
-from parley.engine.session.outbox import ToolHeartbeat
-from parley.engine.session.prompts import Prompt, PromptQueue
+from parley.engine.session.outbox import INTERVAL_SECONDS, Ticker
+from parley.engine.session.prompts import Prompt, PromptQueue, ResumedTurnItem
 from parley.engine.turn import outcome
-from parley.engine.turn.missing_answer import MissingAnswer
 from parley.engine.turn.model_call import ModelCall
 from parley.engine.turn.outcome import StopCause, TurnOutcome
-from parley.engine.turn.structured_output import OutputSchema
 from parley.errors import BudgetSpent, ModelError, SessionError
 from parley.models.accumulator import is_unreadable
+from parley.models.catalog import claude_version
 from parley.permissions.base import Deny
-from parley.protocol.base import UNSET, Json, UnsetType, encode_json, sanitize, to_builtins
-from parley.protocol.blocks import Text, ToolResult, ToolUse
+from parley.protocol.base import UNSET, Json, Message, UnsetType, encode_json, sanitize, to_builtins
+from parley.protocol.blocks import RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from parley.protocol.messages.conversation import AssistantContent
 from parley.protocol.messages.dialects import AnswerComplete, CallDenied
+from parley.protocol.messages.notices import ToolProgress
 from parley.protocol.messages.result import Denial
 from parley.protocol.messages.system import PermissionDenied
 from parley.tools.base import ToolOutput
 from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
+    from parley.engine.context.conversation import Conversation
+    from parley.engine.turn.model_call import ModelCall
+    from parley.engine.turn.structured_output import OutputSchema
     from parley.engine.turn.tool_executor import ToolOutcome
+
 
 MAX_MALFORMED = 5
 """A model that cannot write the arguments of a call is not asked again after this many answers."""
@@ -98,6 +102,8 @@ class Turn:
         """The model calls when the goal of the session was judged last."""
         self._idle_rounds = 0
         """How often in a row the model stopped without a tool call since then."""
+        self.reply: Message | None = None
+        """What the client is sent when the turn has begun: the reply to the command that starts it."""
         self._outcome: TurnOutcome | None = None
 
     @property
@@ -205,7 +211,9 @@ class Turn:
         is_idle = self.model_call_count - self._judged_calls <= 1
         self._judged_calls = self.model_call_count
         self._idle_rounds = self._idle_rounds + 1 if is_idle else 0
-        return await self.conversation.goal.should_continue(self._idle_rounds)
+        from parley.engine.goal import SessionGoal
+
+        return await SessionGoal(self.conversation).should_continue(self._idle_rounds)
 
     async def _finish_tools(
         self, calls: list[ToolUse], stop_reason: str | None, *, is_stopped: bool
@@ -458,6 +466,31 @@ class ToolBatch:
             self.send_result(call, result, meta)
 
 
+class ToolHeartbeat(Ticker):
+    """`with ToolHeartbeat(send, call):` reports at every interval that the call still runs."""
+
+    def __init__(
+        self, send: Callable[[Message], None], call: ToolUse, every_seconds: float | None = INTERVAL_SECONDS
+    ) -> None:
+        super().__init__(every_seconds)
+        self._send = send
+        self._tool_use = call
+        self._beats = 0
+
+    def _beat(self) -> None:
+        call, beat = self._tool_use, self._beats
+        self._beats += 1
+        self._send(
+            ToolProgress(
+                tool_use_id=f"{call.id}-heartbeat-{beat}",
+                tool_name=call.name,
+                parent_tool_use_id=call.id,
+                elapsed_time_seconds=(self._every_seconds or 0) * self._beats,
+                heartbeat=True,
+            )
+        )
+
+
 class HookFeedback:
     """What hooks say during a turn."""
 
@@ -545,3 +578,71 @@ def longest_json(value: object) -> float:
     if isinstance(value, dict):
         return sum(longest_json(key) + longest_json(item) + 2 for key, item in value.items()) + 2
     return LONGEST_NUMBER if value is None or isinstance(value, int | float) else math.inf
+
+
+INVISIBLE = " \t\r\n\u200b\u2060\ufeff"
+ASKED_BACK = ("end_turn", "tool_use", "max_tokens", None)
+"""The stop reasons after which an answer without content is a mistake."""
+EMPTY = "[Your answer was empty. Answer the user, or call a tool.]"
+ONLY_REASONING = "[Your answer has reasoning only, which the user does not see. Answer the user, or call a tool.]"
+UNCLEAR = "[Your answer contains a tool call as text, which did not run. If you want it to run, make it a tool call.]"
+ANNOUNCED = "[Your answer announces a tool call, but makes none. Make the call now, or answer without it.]"
+PROMISE = (
+    r"(?i)\b(?:I'll|I will|I am going to|I'm going to|let me|let's)\s+"
+    r"(?:(?:now|first|quickly|start by|begin by)\s+)*"
+    r"(?:read|look|check|open|run|search|list|create|write|edit|examine|inspect|use|call|execute|fetch|find|view|start)"
+    r"(?:ing)?\b[^!?]*$"
+)
+CONDITION = r"(?i)\b(?:if|once|when|after|unless|until|would|should|could|want|like|need|later|you)\b|\?"
+"""A sentence with one of these words announces nothing for now."""
+MAX_SENTENCE_CHARS = 300
+
+
+class MissingAnswer:
+    """Finds what is missing in the last answer of a turn."""
+
+    def __init__(self, conversation: Conversation, model_call: ModelCall) -> None:
+        self._conversation = conversation
+        self._model_call = model_call
+        self._asked: set[str] = set()
+
+    def find_advice(self) -> str | None:
+        """What to ask the model, the first time that something is missing."""
+        found = self._find()
+        if found is None or found in self._asked:
+            return None
+        self._asked.add(found)
+        return found
+
+    def describe_problem(self) -> str | None:
+        """Why there is no answer; None if there is one."""
+        if (found := self._find()) not in (EMPTY, ONLY_REASONING):
+            return None
+        model = self._conversation.model.display_name
+        what = "was empty" if found == EMPTY else "contained only reasoning"
+        if self._model_call.accumulator.stop_reason == "max_tokens":
+            return f"The answer of {model} {what} when it reached the maximum number of output tokens"
+        return f"The answer of {model} {what}, also when it was asked again"
+
+    def _find(self) -> str | None:
+        answer, text = self._model_call.accumulator, self._model_call.final_text().strip(INVISIBLE)
+        if not text:
+            if answer.stop_reason not in ASKED_BACK:
+                return None
+            has_thoughts = any(isinstance(block, Thinking | RedactedThinking) for block in answer.blocks)
+            return ONLY_REASONING if has_thoughts else EMPTY
+        if not self._conversation.tool_executor.tools:
+            return None
+        if self._model_call.repair.is_unclear:
+            return UNCLEAR
+        # The models of the vendor do not announce calls that they do not make.
+        if claude_version(self._conversation.model.name) is not None:
+            return None
+        return ANNOUNCED if answer.stop_reason == "tool_use" or announces_call(text) else None
+
+
+def announces_call(text: str) -> bool:
+    """Whether the last sentence of a text says that the model is about to use a tool."""
+    sentence = re.split(r"(?<=[.!?])\s+|\n", text)[-1].strip()
+    is_short = len(sentence) <= MAX_SENTENCE_CHARS
+    return is_short and re.search(PROMISE, sentence) is not None and re.search(CONDITION, sentence) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.control.routes import NOT_OURS
+from parley.engine.control.dispatcher import NOT_OURS
 from parley.models.script import Script, ScriptedTurn
 from parley.protocol.messages.requests import list_requests
 from parley.testing.model_server import running

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from parley.engine.recovery import recover
+from parley.engine.session import recover
 from tests.helpers.environment import base_environment
 from tests.helpers.mcp import own
 from tests.helpers.session import Json, SessionHarness

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.ledger import Ledger, SpendingLimits, Spent, check_budget, find_warnings
-from parley.engine.context.models import ModelPool, ModelSelection
-from parley.engine.session.identity import SessionIdentity
-from parley.engine.side.query import SideQuery
+from parley.engine.clock import SessionIdentity
+from parley.engine.context.models import ModelPool, ModelSelection, SideQuery
+from parley.engine.ledger import Ledger, SpendingLimits, Spent, check_budget, find_warnings
 from parley.errors import BudgetSpent, ModelError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef, Prices

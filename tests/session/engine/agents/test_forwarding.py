@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.engine.agents.progress import SubagentForwarder
-from parley.engine.agents.task import AgentLaunch, AgentTask
-from parley.engine.session.parts import ClientDeclarations
+from parley.engine.agents.run import AgentLaunch, AgentTask, SubagentForwarder
+from parley.engine.context.conversation import ClientDeclarations
 from parley.engine.tasks.manager import TaskInfo
 from parley.protocol.base import Message
 from parley.protocol.messages.dialects import AnswerComplete

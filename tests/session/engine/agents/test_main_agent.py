@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from parley.engine.agents.main_agent import allowed_agents
+from parley.engine.agents.setup import allowed_agents
 from parley.engine.context.system_prompt import DEFAULT, Instructions, render
 from tests.helpers.mcp import own, results, script, visit
 from tests.helpers.session import SessionHarness

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.agents.task import AgentTask
+from parley.engine.agents.run import AgentTask
 from tests.helpers.mcp import visit
 from tests.helpers.session import Json, SessionHarness
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.control.host_calls import MAX_RESULT_CHARS
+from parley.engine.control.mcp import MAX_RESULT_CHARS
 from tests.helpers.session import Json, SessionHarness
 from tests.session.engine.control.test_answers import HELLO, HostServer, payload
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from parley.engine.control.handlers import session as answers
+from parley.engine.control import session as answers
 from parley.engine.session.config import SessionConfig
 from parley.workspace.base import RewindReport
 from parley.workspace.local import LocalFiles

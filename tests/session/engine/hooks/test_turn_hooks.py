@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from parley.engine.hooks import turn_hooks
-from parley.engine.hooks.base import SessionEvents
+from parley.engine.hooks.registry import SessionEvents
 from parley.engine.session.config import LINE_CAP_BYTES
 from tests.helpers.hooks import (
     SILENCE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.recovery import recover
+from parley.engine.session import recover
 from parley.stores.base import Entry
 from parley.workspace.base import Scope
 from tests.helpers.session import Json, SessionHarness

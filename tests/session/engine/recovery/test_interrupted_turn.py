@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.clock import Clock
-from parley.engine.recovery.recover import GIVEN_UP, MOST_CONTINUED, find_interrupted_turn
+from parley.engine.session.recover import GIVEN_UP, MOST_CONTINUED, find_interrupted_turn
 from parley.stores.base import Entry
 from tests.helpers.session import SessionHarness
 

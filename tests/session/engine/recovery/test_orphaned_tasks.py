@@ -7,8 +7,8 @@ from itertools import count
 from pathlib import Path
 
 from parley.engine.clock import Clock
-from parley.engine.recovery.recover import TASK_LOST, Leftovers, report_tasks
-from parley.engine.tasks.delivery import PendingNotifications
+from parley.engine.session.recover import TASK_LOST, Leftovers, report_tasks
+from parley.engine.tasks.manager import PendingNotifications
 from parley.protocol.base import Message, to_builtins
 from parley.stores.base import Entry
 from tests.helpers.session import Json, SessionHarness

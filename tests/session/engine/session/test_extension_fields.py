@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.session.extension_fields import thinking_level
+from parley.engine.session.dialect_fields import thinking_level
 from tests.helpers.session import Json, SessionHarness
 
 TODO = (

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from parley.engine.session.hub import Hub
-from parley.errors import SessionError
 from tests.helpers.session import SessionHarness
 
 
@@ -24,14 +20,3 @@ async def test_two_sessions_in_one_process_keep_apart(tmp_path: Path) -> None:
         results = [await one.receive("result"), await two.receive("result")]
     assert [result["result"] for result in results] == ["A", "B"]
     assert [next(harness.messages("system"))["cwd"] for harness in (one, two)] == [str(folder) for folder in folders]
-
-
-async def test_a_session_is_open_once_and_found_until_it_is_closed(tmp_path: Path) -> None:
-    async with SessionHarness(tmp_path, "") as harness:
-        hub, setup, host = Hub(), harness.session.config, harness.session.outbox.host
-        session = hub.open(setup, host)
-        with pytest.raises(SessionError):
-            hub.open(setup, host)
-        assert (hub.find(session.id), len(hub), list(hub)) == (session, 1, [session])
-        hub.close(session)
-        assert (hub.find(session.id), len(hub)) == (None, 0)

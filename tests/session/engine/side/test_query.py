@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.engine.accounting.ledger import Ledger
-from parley.engine.context.models import ModelPool, ModelSelection
-from parley.engine.session.identity import SessionIdentity
-from parley.engine.side.query import SideQuery
+from parley.engine.clock import SessionIdentity
+from parley.engine.context.models import ModelPool, ModelSelection, SideQuery
+from parley.engine.ledger import Ledger
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest
 from parley.models.catalog import ModelRef, Prices

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from parley.compose.composer import Composer
-from parley.engine.control.dispatcher import ControlDispatcher
-from parley.engine.session.outbox import ToolHeartbeat
 from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
 from parley.engine.session.session import Session
+from parley.engine.turn.turn import ToolHeartbeat
 from parley.host import HostGone
 from parley.protocol.base import Message
 from parley.protocol.blocks import ToolUse
@@ -448,7 +447,7 @@ async def test_a_session_that_is_cancelled_leaves_no_process(tmp_path: Path) -> 
     turns = script(background("echo $$ > task; sleep 600"), ("Bash", {"command": "echo $$ > call; sleep 600"}))
     harness = SessionHarness(tmp_path, turns, allowed_tools=ALLOWED)
     setup = Composer(harness.options, harness.environment, str(tmp_path), harness.stamp).make_config()
-    session = Session(setup, Nobody(), ControlDispatcher)
+    session = Session(setup, Nobody())
     session.handle(User(message=UserContent(content="Go")))
     running = asyncio.create_task(session.run_turns())
     async with asyncio.timeout(90):

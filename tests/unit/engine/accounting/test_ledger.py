@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.accounting.ledger import Ledger, add_usage, blank_usage, find_provider
+from parley.engine.ledger import Ledger, add_usage, blank_usage, find_provider
 from parley.models.catalog import Prices
 from parley.protocol.base import UNSET, Json
 from parley.protocol.messages.result import ModelUsage

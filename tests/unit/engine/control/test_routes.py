@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from parley.engine.control.routes import find_handler
+from parley.engine.control.dispatcher import find_handler
 from parley.protocol.messages.requests import list_requests
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.engine.hooks.file_watch import FileWatch
+from parley.engine.hooks.session_hooks import FileWatch
 
 
 async def test_changes_before_other_paths_are_set_are_still_reported(tmp_path: Path) -> None:

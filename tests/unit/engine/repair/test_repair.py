@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.repair.arguments import fit_arguments
-from parley.engine.repair.names import find_name
+from parley.engine.repair.arguments import find_name, fit_arguments
 from parley.protocol.base import Json
 
 TOOLS = ("Read", "Write", "Edit", "NotebookEdit", "Bash", "mcp__a__create_issue", "mcp__a__get_x", "mcp__b__get_x")

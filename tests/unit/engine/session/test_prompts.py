@@ -7,8 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from parley.engine.recovery.base import ResumedTurnItem
-from parley.engine.session.prompts import Prompt, PromptQueue, RejectedPrompt, join_content
+from parley.engine.session.prompts import Prompt, PromptQueue, RejectedPrompt, ResumedTurnItem, join_content
 from parley.protocol.base import Json
 
 T = TypeVar("T")

@@ -15,14 +15,11 @@ from parley.compose.launch_context import LaunchContext
 from parley.compose.permissions import make_policy
 from parley.compose.tools import make_workspace
 from parley.engine.approval.gate import ApprovalGate, SessionMode
-from parley.engine.approval.grants import Grants
 from parley.engine.approval.request import ApprovalChannel, PendingApprovals, input_digest
-from parley.engine.clock import Clock
-from parley.engine.hooks.dispatcher import HookDispatcher
-from parley.engine.hooks.registry import HookRegistry
+from parley.engine.clock import Clock, SessionIdentity
+from parley.engine.hooks.registry import HookRegistry, SessionEvents
 from parley.engine.session.config import PermissionConfig
-from parley.engine.session.identity import SessionIdentity
-from parley.engine.session.journal import Journal
+from parley.engine.session.journal import Grants, Journal
 from parley.engine.session.outbox import Activity, Outbox
 from parley.engine.turn.tool_executor import CUT_OFF, InFlightCalls, ToolExecutor, ToolOutcome
 from parley.permissions.base import Decision, ToolRequest
@@ -93,7 +90,7 @@ class WatchedLog(WrappedLog):
                 self._on_decision(entry.message)
 
 
-def no_hooks() -> HookDispatcher:
+def no_hooks() -> SessionEvents:
     raise AssertionError("there are no hooks")
 
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.approval.explanation import explain
 from parley.engine.approval.gate import evaluate, prepare_decision
-from parley.engine.approval.request import permission_request
+from parley.engine.approval.request import input_digest, permission_request
 from parley.errors import NotPossible, SessionError
 from parley.models.catalog import EFFORTS
-from parley.permissions.base import InvalidUpdate, is_auto_disabled
+from parley.permissions.base import Allow, Ask, Decision, Deny, InvalidUpdate, ToolRequest, is_auto_disabled
 from parley.permissions.rule import Behavior, MalformedRule, parse_rule
-from parley.protocol.base import UNSET, Json
+from parley.protocol.base import UNSET, Json, Struct
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.messages.occasional import CommandsChanged
 from parley.protocol.messages.system import Informational
 from parley.protocol.options import MODES
-from parley.settings.base import WIRE_NAMES, MergedSettings, SettingsAccess, SettingsWriteError
+from parley.settings.base import WIRE_NAMES, MergedSettings, RuleText, SettingsAccess, SettingsWriteError
 from parley.tools.base import InvalidInput, prepare_input, read_input
 from parley.tools.catalog import canonical_name
 
@@ -306,3 +305,62 @@ def update_permissions(session: Session, request: panel_requests.UpdatePermissio
     except (InvalidUpdate, SessionError) as exc:
         raise NotPossible(str(exc)) from None
     return {"state": session.config.permissions.policy.list_rules()}
+
+
+VERDICTS: dict[type, str] = {Allow: "allow", Ask: "ask", Deny: "deny"}
+
+
+class CheckResult(Struct, frozen=True, kw_only=True):
+    """A decision and its explanation."""
+
+    tool: str
+    input: Json
+    mode: str
+    decision: str
+    outcome: str
+    """What would happen with the call."""
+    source: str
+    reason: str
+    reason_type: str
+    message: str
+    rule: Json | None
+    blocked_path: str | None
+    suggestions: list[Json]
+    input_sha256: str
+
+    def to_json(self) -> Json:
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def explain(
+    decision: Decision, request: ToolRequest, mode: str, rules: Iterable[RuleText], ask_outcome: str
+) -> CheckResult:
+    """`rules`: those of the settings files. `ask_outcome`: what happens if the decision is to ask."""
+    outcome = "runs" if isinstance(decision, Allow) else "denied"
+    return CheckResult(
+        tool=request.tool,
+        input=request.input,
+        mode=mode,
+        decision=VERDICTS[type(decision)],
+        outcome=ask_outcome if isinstance(decision, Ask) else outcome,
+        source=getattr(decision, "source", "rule" if decision.rule is not None else ""),
+        reason=decision.reason,
+        reason_type=decision.reason_type,
+        message=getattr(decision, "message", ""),
+        rule=describe_rule(decision, rules),
+        blocked_path=getattr(decision, "blocked_path", None),
+        suggestions=list(getattr(decision, "suggestions", ())),
+        input_sha256=input_digest(request.input),
+    )
+
+
+def describe_rule(decision: Decision, rules: Iterable[RuleText]) -> Json | None:
+    """The rule that decided, with its file and line."""
+    rule = decision.rule
+    if rule is None:
+        return None
+    found: Json = {"text": rule.text, "behavior": rule.behavior, "source": rule.source}
+    for written in rules:
+        if (written.text.strip(), written.behavior, written.source) == (rule.text, rule.behavior, rule.source):
+            return {**found, "file": written.path, "line": written.line}
+    return found

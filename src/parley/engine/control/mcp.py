@@ -1,19 +1,41 @@
-"""Handlers of requests about MCP servers."""
+"""Requests about MCP servers, and calls of their tools by the client.
+
+A client calls a tool for others, such as a page that it shows. With `check_permissions` the call is decided as one of
+the model is: rules, mode, hooks and, if necessary, the client. The decision is recorded.
+
+A tool of a server can answer permission requests instead of the client (`--permission-prompt-tool mcp__server__tool`).
+It is called with `tool_name`, `input` and `tool_use_id`, and returns a text that is JSON:
+`{"behavior": "allow", "updatedInput": {...}}` or `{"behavior": "deny", "message": "..."}`. The model cannot call it,
+and it needs no permission itself. If it fails, the call is denied.
+
+See also: `requests.py`, `server_tool.py`; one server is `parley.mcp.server_connection.McpServer`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from parley.engine.approval.gate import Approval
 from parley.engine.approval.request import input_digest
+from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import NotPossible, ToolError
+from parley.host import HostError
+from parley.mcp.base import PREFIX
+from parley.mcp.content import convert_result
 from parley.permissions.base import Deny, ToolRequest
-from parley.protocol.base import Json
+from parley.protocol.base import Json, find_duplicate_key
+from parley.protocol.blocks import ToolUse
 from parley.protocol.messages import panel_requests, requests
-from parley.tools.base import server_name
+from parley.protocol.messages.panel_requests import McpCall
+from parley.settings.base import printable
+from parley.tools.base import Context, Tool, ToolOutput, server_name
+from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
+    from parley.engine.mcp.manager import ServerManager
     from parley.engine.session.session import Session
     from parley.mcp.server_connection import McpServer
 
@@ -145,8 +167,6 @@ def set_mcp_permission_mode_override(session: Session, request: panel_requests.S
 
 async def mcp_call(session: Session, request: panel_requests.McpCall) -> Json:
     """A call by the client, which needs no approval unless it asks for one. A deny rule always applies."""
-    from parley.engine.control.host_calls import check_call, check_result, run_checked
-
     check_call(request, session.clock.seconds())
     arguments = request.arguments if isinstance(request.arguments, dict) else {}
     seconds = request.timeout_ms / 1000 if isinstance(request.timeout_ms, int | float) else None
@@ -217,3 +237,139 @@ async def mcp_oauth_callback_url(session: Session, request: panel_requests.McpOa
 async def mcp_clear_auth(session: Session, request: panel_requests.McpClearAuth) -> Json:
     await session.servers.logins().clear(find_server(session, request.serverName))
     return {}
+
+
+MAX_RESULT_CHARS = 10_485_760
+"""The longest result that is not for a model."""
+NOT_RUN = "The tool did not run: "
+PLAN_MODE = "plan mode allows no changes before the plan is approved"
+FOR_COMMAND = "a slash command allows this call, but only during its own turn"
+
+
+def check_call(request: McpCall, now: float) -> None:
+    """Raises NotPossible if the call asks for something that is not there."""
+    for field in ("input_files", "output_files"):
+        if getattr(request, field):
+            raise NotPossible(
+                f"mcp_call.{field} is not supported: files are not synchronized with the client", "unsupported_field"
+            )
+    if request.expires_at and not is_ahead(request.expires_at, now):
+        raise NotPossible("mcp_call.expires_at is in the past or is not a valid time", "expired")
+
+
+def is_ahead(value: Any, now: float) -> bool:
+    try:
+        end = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return False
+    return (end if end.tzinfo else end.replace(tzinfo=UTC)).timestamp() > now
+
+
+def check_result(request: McpCall, answer: Json) -> Json:
+    """Raises NotPossible if a result that no one shortens is too long."""
+    if request.result_not_for_model is True:
+        size = len(msgspec.json.encode(answer).decode())
+        if size > MAX_RESULT_CHARS:
+            raise NotPossible(f"the result has {size} characters; the limit is {MAX_RESULT_CHARS}", "mcp_call_failed")
+    return answer
+
+
+class HostCall:
+    """A tool of a server that keeps its answer as the server gave it."""
+
+    def __init__(self, tool: Any, seconds: float | None) -> None:
+        self._tool = tool
+        self._seconds = tool.timeout_seconds if seconds is None else seconds
+        self.answer: Json = {}
+        self.output: ToolOutput | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tool, name)
+
+    async def run(self, call: Json, context: Context, reach: Scope) -> ToolOutput:
+        """Raises ToolError."""
+        self.answer = await self._tool.server.call(self._tool.own_name, call, meta={}, seconds=self._seconds)
+        self.output = convert_result(self.answer)
+        return self.output
+
+
+async def run_checked(session: Session, name: str, arguments: Json, seconds: float | None) -> Json:
+    """Call a tool after a decision like that on a call of the model. Raises NotPossible."""
+    tool: Any = session.config.tools.get(name)
+    if tool is None or not name.startswith(PREFIX):
+        try:
+            return await session.servers.call_tool(name, arguments, seconds)  # says why there is none
+        except ToolError as exc:
+            raise NotPossible(str(exc), "mcp_call_failed") from None
+    call = ToolUse({"type": "tool_use", "id": f"host-{session.clock.new_uuid()}", "name": name, "input": arguments})
+    refusal = find_refusal(session, tool)
+    if refusal:
+        deny(session, call, tool, refusal)
+    held = HostCall(tool, seconds)
+    context = session.tool_executor.context
+    executor = ToolExecutor({name: cast(Tool, held)}, session.gate, context, session.hooks, session.config.warn)
+    # No one is asked in plan mode.
+    outcome = await executor.run(call, lambda: "dontAsk" if session.mode == "plan" else session.mode)
+    if outcome.denied is not None:
+        raise NotPossible(NOT_RUN + outcome.denied.message, "permission_denied")
+    if outcome.output is held.output:
+        return held.answer
+    if held.output is None:
+        raise NotPossible(str(outcome.output.content), "mcp_call_failed")
+    # A hook replaced the result.
+    content = outcome.output.content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {"content": blocks, **({"isError": True} if outcome.output.is_error else {})}
+
+
+def find_refusal(session: Session, tool: Tool) -> str:
+    """Why a call is refused although a rule may allow it."""
+    if session.mode == "plan" and not tool.reads_only:
+        return PLAN_MODE
+    return FOR_COMMAND if session.commands.allows_for_turn(tool.name, server_name(tool)) else ""
+
+
+def deny(session: Session, call: ToolUse, tool: Tool, reason: str) -> None:
+    """Record the denial. Raises NotPossible."""
+    denial = Deny(message=reason, source="mode", reason=reason, reason_type="other")
+    approval = Approval(
+        call=call,
+        decision=denial,
+        input_sha256=input_digest(call.input),
+        mode=session.mode,
+        cwd=session.tool_executor.context.state.cwd,
+        was_asked=False,
+        wait_seconds=0,
+    )
+    session.gate.record(approval, tool, None)
+    raise NotPossible(NOT_RUN + reason, "permission_denied")
+
+
+class PromptTool:
+    def __init__(self, name: str, servers: ServerManager) -> None:
+        self.name = name
+        self._servers = servers
+
+    async def request(self, asked: requests.CanUseTool, request_id: str | None = None) -> Any:
+        """The reply of the tool. Raises HostError."""
+        await self._servers.wait_ready()
+        arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}
+        try:
+            answer = await self._servers.call_hidden_tool(self.name, arguments)
+        except ToolError as exc:
+            raise HostError(f"the permission prompt tool {self.name} failed: {exc}") from None
+        return self._read(answer)
+
+    def _read(self, answer: Json) -> Any:
+        content = answer.get("content")
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+        if answer.get("isError") is True:
+            raise HostError(f"the permission prompt tool {self.name} failed: {printable(text)}")
+        try:
+            decoded = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            raise HostError(f"the tool {self.name} returned an answer that is not JSON: {printable(text)!r}") from None
+        if (doubled := find_duplicate_key(text)) is not None:
+            raise HostError(f"the answer of the tool {self.name} is ambiguous: {doubled}")
+        return decoded

@@ -15,7 +15,7 @@ import msgspec
 
 from parley.engine.context.mentions import HEADING, is_sent
 from parley.engine.context.system_prompt import CWD, is_replaced
-from parley.engine.control.handlers.settings import reload_plugins, reload_templates
+from parley.engine.control.settings import reload_plugins, reload_templates
 from parley.errors import NotPossible, SessionError
 from parley.permissions.base import Allow, InvalidUpdate, ToolRequest
 from parley.protocol.base import UNSET, Json

@@ -1,29 +1,112 @@
-"""Queues scheduled prompts at their times.
+"""What wakes a session without a user: lines of a monitored command, and scheduled prompts.
 
     scheduler.add(job)        recorded first, so that the job survives the process
     scheduler.start()         for the jobs of a resumed session
+
+Each line that a monitored command writes to stdout becomes a notification. Lines that arrive before the model has read
+the last notification join it, so that a command that writes much gets one turn and not a thousand. Everything is in the
+output file, too.
 
 The prompt of a job gets a turn of its own. If the prompt of a recurring job still waits, the job is skipped. A job
 whose time passed while no process ran is queued once, at the start. Jobs do not keep a session alive whose input has
 ended.
 
-See also: `tools/schedule.py` for the tools.
+See also: `tools/schedule.py` and `tools/background.py` for the tools.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import msgspec
 
 from parley.engine.clock import Clock
-from parley.engine.session.journal import Journal
+from parley.engine.session.journal import SCHEDULE, Journal, ScheduleLog
 from parley.engine.session.prompts import NOTIFICATION, Prompt, PromptQueue
+from parley.engine.tasks.manager import CommandTask, TaskInfo
 from parley.errors import SessionError
-from parley.protocol.base import Json, convert, to_builtins
-from parley.stores.base import Entry
+from parley.protocol.base import Json, to_builtins
 from parley.tools.schedule import EXPIRES_AFTER_SECONDS, CronExpression, ScheduledJob
+
+MAX_LINES = 100
+"""In one notification."""
+MAX_LINE_CHARS = 1000
+MAX_PARTIAL_BYTES = 1 << 16
+"""A line without an end is reported in pieces of this size."""
+
+
+class LineReporter:
+    """Cuts the output of a command into lines and queues them as notifications."""
+
+    def __init__(self, prompt_queue: PromptQueue, new_uuid: Callable[[], str], about: Json) -> None:
+        self._queue = prompt_queue
+        self._new_uuid = new_uuid
+        self._about = about
+        """The id, run id, description and output file of the task."""
+        self._partial = b""
+        self._lines: list[str] = []
+        """The lines of the notification that waits."""
+        self._left_out = 0
+        self._waiting: str | None = None
+        self.is_closed = False
+
+    def take(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > MAX_PARTIAL_BYTES:
+            lines, self._partial = [*lines, self._partial], b""
+        self._report(lines)
+
+    def finish(self) -> None:
+        """The command has ended: report what it wrote without a final newline."""
+        rest, self._partial = self._partial, b""
+        self._report([rest])
+
+    def _report(self, lines: list[bytes]) -> None:
+        texts = [line.decode(errors="replace").rstrip("\r")[:MAX_LINE_CHARS] for line in lines if line.strip()]
+        if not texts or self.is_closed:
+            return
+        if self._waiting is None or not self._queue.remove(self._waiting):
+            self._lines, self._left_out = [], 0
+        room = max(0, MAX_LINES - len(self._lines))
+        self._lines += texts[:room]
+        self._left_out += len(texts[room:])
+        self._waiting = self._new_uuid()
+        origin = {"kind": NOTIFICATION, "producer": "session-task", "runId": self._about["run_id"]}
+        content: list[Json] = [{"type": "text", "text": self._text()}]
+        self._queue.put(Prompt(content=content, uuid=self._waiting, origin=origin, verbatim=True))
+
+    def _text(self) -> str:
+        about = self._about
+        more = f"\n({self._left_out} more lines are in {about['output_file']})" if self._left_out else ""
+        return (
+            f"<monitor-event>\nThe monitor {about['task_id']} ({about['description']}) reports:\n"
+            + "\n".join(self._lines)
+            + f"{more}\n</monitor-event>\nThis was written by the monitored command, not by the user. "
+            "Act on it if needed; the monitor is still running unless you are told of its end."
+        )
+
+
+class MonitorTask(CommandTask):
+    noun: ClassVar[str] = "monitor"
+    is_ambient: ClassVar[bool] = True
+
+    def __init__(self, info: TaskInfo, command: str, sink: Callable[[bytes], None], reporter: LineReporter) -> None:
+        super().__init__(info, command, sink)
+        self.reporter = reporter
+
+    def take(self, data: bytes) -> None:
+        super().take(data)
+        self.reporter.take(data)
+
+    def drop(self) -> None:
+        self.reporter.is_closed = True
+        super().drop()
+
+    def flush(self) -> None:
+        self.reporter.finish()
+
 
 LONGEST_SLEEP_SECONDS = 60.0
 """The machine may sleep, or its clock may be set; so the time is looked at again."""
@@ -33,7 +116,6 @@ FRAME = (
     "<scheduled-prompt id={id!r}>\n{prompt}\n</scheduled-prompt>\n"
     "You scheduled this prompt yourself earlier. It was queued by the engine, not typed by the user now."
 )
-KIND = "schedule"
 
 
 class Scheduler:
@@ -59,14 +141,14 @@ class Scheduler:
 
     def add(self, job: ScheduledJob) -> None:
         """Raises SessionError."""
-        self._journal.append_event(KIND, {"job": to_builtins(job)})
+        self._journal.append_event(SCHEDULE, {"job": to_builtins(job)})
         self.start()
 
     def remove(self, id: str) -> ScheduledJob | None:
         """Raises SessionError."""
         job = next((job for job in self.list_jobs() if job.id == id), None)
         if job is not None:
-            self._journal.append_event(KIND, {"removed": id})
+            self._journal.append_event(SCHEDULE, {"removed": id})
             self.start()
         return job
 
@@ -120,41 +202,10 @@ class Scheduler:
 
     def _record(self, job: ScheduledJob, now: float, uuid: str) -> None:
         if not job.recurring:
-            self._journal.append_event(KIND, {"fired": job.id, "uuid": uuid})
+            self._journal.append_event(SCHEDULE, {"fired": job.id, "uuid": uuid})
             return
         due = CronExpression.parse(job.cron).next_after(now)
         if due is None or due - job.created > EXPIRES_AFTER_SECONDS:
-            self._journal.append_event(KIND, {"removed": job.id})
+            self._journal.append_event(SCHEDULE, {"removed": job.id})
         else:
-            self._journal.append_event(KIND, {"job": to_builtins(msgspec.structs.replace(job, due=due))})
-
-
-class ScheduleLog:
-    def __init__(self) -> None:
-        self.jobs: dict[str, ScheduledJob] = {}
-        self._queued: dict[str, str] = {}
-        """The jobs that fire once and whose prompt has no turn yet, by the id of the prompt."""
-
-    def apply(self, entry: Entry) -> None:
-        message = entry.message
-        if entry.kind == "user":
-            for uuid in (message.get("uuid"), *(message.get("user_message_uuids") or ())):
-                self.jobs.pop(self._queued.pop(str(uuid), ""), None)
-        elif "job" in message:
-            job: ScheduledJob = convert(message["job"], ScheduledJob)
-            self.jobs[job.id] = job
-        elif "removed" in message:
-            self.jobs.pop(str(message["removed"]), None)
-        elif "fired" in message:
-            self._queued[str(message["uuid"])] = str(message["fired"])
-
-    def forget_queued(self) -> None:
-        """The prompts of an earlier process are gone with it."""
-        self._queued.clear()
-
-    def is_queued(self, id: str) -> bool:
-        return id in self._queued.values()
-
-    def records(self) -> list[tuple[str, Json]]:
-        """What the log of the next session starts with."""
-        return [(KIND, {"job": to_builtins(job)}) for job in self.jobs.values()]
+            self._journal.append_event(SCHEDULE, {"job": to_builtins(msgspec.structs.replace(job, due=due))})

@@ -23,9 +23,10 @@ from parley.protocol.messages import requests
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:
+    from parley.engine.session.config import ClientToolSpec
     from parley.engine.session.session import Session
-    from parley.engine.turn.client_tools import ClientToolSpec
     from parley.engine.turn.structured_output import OutputSchema
+
 
 PROTOCOL_VERSION = "1.0"
 MAX_TITLE_CHARS = 1000

@@ -1,7 +1,7 @@
 """Suggest the next prompt: `prompt_suggestion` after the result of a turn, for clients that request it.
 
-The small model is asked outside the conversation (query.py). No turn waits for it, a new prompt cancels
-it, and errors go to stderr only.
+The small model is asked outside the conversation. No turn waits for it, a new prompt cancels it, and errors go to
+stderr only.
 """
 
 from __future__ import annotations

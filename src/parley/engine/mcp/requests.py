@@ -1,24 +1,37 @@
-"""Requests from an MCP server: `elicitation/create` for the user, and `roots/list`."""
+"""What MCP servers need of the user and the client: answers to their requests, logins, and handshakes made in advance.
+
+Servers ask the user (`elicitation/create`), and for the roots (`roots/list`).
+
+A user logs in to a server at the request of the client. At most one login per server is open. When it is complete, the
+server is connected again; the client is informed by the usual status messages.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
-from parley.errors import SessionError
+from parley.errors import NotPossible, SessionError
 from parley.host import HostError, HostGone
 from parley.jsonrpc import INVALID_PARAMS, RpcError
+from parley.mcp.base import ConnectionLost, LoginRefused, ServerLogin, ServerSources, ServerTransport
 from parley.mcp.content import clean, clean_value
+from parley.mcp.host_transport import Manifest, ReplayTransport, parse_manifest
 from parley.mcp.server_connection import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
 from parley.protocol.messages.occasional import ElicitationComplete
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
+
+if TYPE_CHECKING:
+    from parley.mcp.server_connection import McpServer
+
 
 ACTIONS = ("accept", "decline", "cancel")
 DISPLAY_KEY = "anthropic/permissionDisplay"
@@ -141,3 +154,131 @@ def read_defaults(schema: Json | UnsetType) -> Json:
 
 def text_or_unset(value: Any) -> str | UnsetType:
     return value if isinstance(value, str) else UNSET
+
+
+REMOTE = ("http", "sse")
+
+
+class Logins:
+    def __init__(self, sources: ServerSources, warn: Callable[[str], None]) -> None:
+        self._sources = sources
+        self._warn = warn
+        self._open: dict[str, ServerLogin] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """Each waits for the end of a login."""
+
+    async def start(self, server: McpServer, redirect_uri: str | None) -> Json:
+        """Start a login in place of one that is open. Raises NotPossible."""
+        name, start = server.spec.name, self._sources.start_login
+        check_remote(server)
+        if server.spec.has_credentials:
+            raise NotPossible(f"{name}: the server is configured with `oauth`, so Parley logs in without the user")
+        if start is None:
+            raise NotPossible(f"{name}: logins are not available in this session")
+        await self._cancel(name)
+        try:
+            login = await start(server.spec, redirect_uri, server.challenge)
+        except (LoginRefused, ConnectionLost) as exc:
+            raise NotPossible(f"{name}: {exc}", "mcp_login_failed") from None
+        if login.address is None:
+            await server.reconnect()
+            return {"requiresUserAction": False}
+        self._open[name] = login
+        self._tasks[name] = asyncio.create_task(self._finish(server, login))
+        answer: Json = {
+            "authUrl": login.address,
+            "requiresUserAction": True,
+            "callbackExpected": True,
+            "redirectScheme": "localhost" if login.port is not None else "custom",
+            "state": login.state,
+        }
+        return answer if login.port is None else {**answer, "callbackPort": login.port}
+
+    async def accept(self, server: McpServer, callback_url: str) -> None:
+        """Take the address of the redirect, and wait until the login is complete. Raises NotPossible."""
+        name = server.spec.name
+        login, task = self._open.get(name), self._tasks.get(name)
+        if login is None or task is None:
+            raise NotPossible(f"No login is in progress for the server: {name}")
+        try:
+            login.accept(callback_url)
+        except LoginRefused as exc:
+            raise NotPossible(f"{name}: {exc}. The login is still open.") from None
+        try:
+            await login.done
+        except (LoginRefused, ConnectionLost) as exc:
+            raise NotPossible(f"{name}: {exc}", "mcp_login_failed") from None
+        await asyncio.shield(task)
+
+    async def clear(self, server: McpServer) -> None:
+        """Delete the tokens of a server, and connect again without them. Raises NotPossible."""
+        check_remote(server)
+        await self._cancel(server.spec.name)
+        if self._sources.forget_login is not None:
+            try:
+                await self._sources.forget_login(server.spec)
+            except LoginRefused as exc:
+                raise NotPossible(f"{server.spec.name}: {exc}") from None
+        if server.status != "disabled":
+            await server.reconnect()
+
+    async def close(self) -> None:
+        for name in list(self._open):
+            await self._cancel(name)
+
+    async def _finish(self, server: McpServer, login: ServerLogin) -> None:
+        try:
+            await login.done
+            await server.reconnect()
+        except (LoginRefused, ConnectionLost) as exc:
+            self._warn(f"MCP server {server.spec.name!r}: {exc}")
+        finally:
+            if self._open.get(server.spec.name) is login:
+                del self._open[server.spec.name]
+
+    async def _cancel(self, name: str) -> None:
+        login, task = self._open.pop(name, None), self._tasks.pop(name, None)
+        if login is not None:
+            await login.cancel()
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def check_remote(server: McpServer) -> None:
+    """Raises NotPossible."""
+    if server.spec.kind not in REMOTE or server.spec.problem:
+        raise NotPossible(
+            f"{server.spec.name}: a login is possible only for servers with a URL, and this is a "
+            f"{server.spec.kind} server"
+        )
+
+
+class ParkedManifests:
+    """Each manifest is for the first connection that follows its request."""
+
+    def __init__(self) -> None:
+        self._parked: dict[str, Manifest] = {}
+
+    def park(self, entries: Json, names: list[str], servers: Mapping[str, McpServer]) -> dict[str, str]:
+        """Keep the manifests of these servers. Returns what became of each entry."""
+        self._parked.clear()
+        return {name: self._park(name, entries[name], servers.get(name)) for name in entries if name in names}
+
+    def _park(self, name: str, entry: object, server: McpServer | None) -> str:
+        manifest = parse_manifest(entry)
+        if manifest is None:
+            return "malformed"
+        if server is None or server.spec.kind != "sdk":
+            return "not_honoured"
+        if server.is_started:
+            return "already_connected" if server.status == "connected" else "not_honoured"
+        if not manifest.has_our_version:
+            return "protocol_version_mismatch"
+        self._parked[name] = manifest
+        return "parked"
+
+    def wrap(self, name: str, transport: ServerTransport) -> ServerTransport:
+        """The transport of a server, with its manifest if there is one."""
+        manifest = self._parked.pop(name, None)
+        return transport if manifest is None else ReplayTransport(transport, manifest)

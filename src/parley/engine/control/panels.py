@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.engine.accounting.ledger import format_usd
 from parley.engine.context.history import tokens_from_chars
 from parley.engine.context.usage_report import report_context, report_templates
+from parley.engine.ledger import format_usd
 from parley.errors import NotPossible
 from parley.models.base import is_note
 from parley.protocol.base import UNSET, Json, sanitize, to_builtins
@@ -260,7 +260,7 @@ def get_hooks_listing(session: Session, request: panel_requests.GetHooksListing)
     from parley.hooks.events import EVENTS
 
     merged = session.config.settings.merged
-    hooks = [describe_hook(hook.to_json()) for hook in session.hooks.events.list_hooks()]
+    hooks = [describe_hook(hook.to_json()) for hook in session.hooks.list_hooks()]
     order = {event: at for at, event in enumerate(EVENTS)}
     hooks.sort(key=lambda hook: order.get(hook["event"], len(order)))
     counts = Counter(hook["event"] for hook in hooks)

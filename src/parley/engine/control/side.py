@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from parley.engine.control.handlers.session import store_title
-from parley.engine.control.routes import LongAnswer
-from parley.engine.side.retry import call_with_retry
+from parley.engine.control.dispatcher import LongAnswer
+from parley.engine.control.session import store_title
+from parley.engine.turn.retry import call_with_retry
 from parley.errors import BudgetSpent, ModelError, NotPossible
 from parley.protocol.base import Json, Message, sanitize
 from parley.protocol.messages import panel_requests
 
 if TYPE_CHECKING:
     from parley.engine.session.session import Session
+
 
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_TITLE_CHARS = 80

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from parley.engine.accounting.ledger import Ledger
 from parley.engine.clock import Clock
 from parley.engine.context.history import is_prompt
-from parley.engine.recovery.base import Recovery, ResumedTurnItem
+from parley.engine.ledger import Ledger
 from parley.engine.session.journal import Journal
 from parley.engine.session.outbox import Outbox
-from parley.engine.tasks.delivery import RUNNING, PendingNotifications, notification_text
+from parley.engine.session.prompts import Recovery, ResumedTurnItem
+from parley.engine.tasks.manager import RUNNING, PendingNotifications, notification_text
 from parley.protocol.base import UNSET, Json, Struct, convert
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.conversation import Assistant

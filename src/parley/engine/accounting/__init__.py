@@ -1,1 +1,0 @@
-"""Token usage, cost and budgets."""

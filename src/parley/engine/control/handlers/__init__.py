@@ -1,1 +1,0 @@
-"""One function per control request, grouped by theme."""
