@@ -14,7 +14,8 @@ from pages import fill, main, table
 
 from parley.engine import goal
 from parley.engine.agents import registry, run
-from parley.engine.context import compactor, conversation, history, mentions, system_prompt, tool_deferral
+from parley.engine.commands import expansion
+from parley.engine.context import compactor, conversation, history, system_prompt, tool_deferral
 from parley.engine.session import recover, suggestion
 from parley.engine.turn import model_call, turn
 from parley.memory import curator, summarizer
@@ -84,7 +85,7 @@ NOTES = (
         history.CUT_RESULT, "instead of an old tool result, near the end of the window", "`autoCompactEnabled: false`"
     ),
     Part(read.UNCHANGED, "a file that has not changed is read again", ""),
-    Part(mentions.HEADING, "memory files beside a file that was read", "`claudeMdExcludes`"),
+    Part(expansion.HEADING, "memory files beside a file that was read", "`claudeMdExcludes`"),
     Part(turn.EMPTY, "once, after an answer without content", ""),
     Part(turn.ONLY_REASONING, "once, after an answer with only reasoning", ""),
     Part(turn.UNCLEAR, "once, after a call as text that is not clear", ""),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from parley.compose.workspace.server import serve_workspace
+from parley.compose.remote import serve_workspace
 from parley.protocol.options import CliOptions
 from parley.workspace.base import FileSearch, Worktrees
 from parley.workspace.git import Git

@@ -34,7 +34,7 @@ from parley.cluster.session_log.batches import VERSION
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import HostInfo, ShardEvents, ShardKeeper, host_key, now
 from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas
-from parley.compose.workspace.server import WorkspaceService, format_address, serve_workspace
+from parley.compose.remote import WorkspaceService, format_address, serve_workspace
 from parley.gateway.hub import HubSettings
 from parley.gateway.reporting import MetricsServer, ServerLog
 from parley.gateway.server import keep_up, measure_lag, prepare, raise_file_limit, watch_signals

@@ -16,8 +16,7 @@ import msgspec
 from parley.cluster.base import ClusterRegistry
 from parley.cluster.shards import list_hosts
 from parley.compose.permissions import AWAY_VARIABLE
-from parley.compose.workspace.remote import EPOCH_VARIABLE, TOKEN_VARIABLE
-from parley.compose.workspace.server import is_listening
+from parley.compose.remote import EPOCH_VARIABLE, TOKEN_VARIABLE, is_listening
 from parley.gateway.engines import Engine, EngineStart, TaskEngine
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession

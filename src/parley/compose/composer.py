@@ -8,16 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from parley.compose import limits, memory, permissions, tools
+from msgspec.structs import replace
+
+from parley.compose import memory, permissions, tools
 from parley.compose.instructions import make_instructions
-from parley.compose.launch_context import LaunchContext, ignore
+from parley.compose.launch_context import LaunchContext, ignore, max_line_bytes, option_values, task_output_directory
 from parley.compose.mcp import parse_plugin_servers, server_sources
 from parley.compose.models import ModelFactory
-from parley.compose.paths import task_output_directory
 from parley.compose.plugins import PluginLoader
-from parley.compose.registry import OBSERVERS, get_profile, list_problems, load
+from parley.compose.registry import get_profile, include_partial_messages, list_problems
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock, SessionIdentity
+from parley.engine.context.history import CompactionPolicy, make_policy
 from parley.engine.session.config import (
     AgentConfig,
     ClientConfig,
@@ -26,6 +28,7 @@ from parley.engine.session.config import (
     PermissionConfig,
     PluginReload,
     SessionConfig,
+    SessionLimits,
     StorageConfig,
 )
 from parley.errors import ModelForbidden, SessionError, StartRefused, UsageError
@@ -35,8 +38,16 @@ from parley.permissions.base import Policy
 from parley.protocol.messages.requests import PluginEntry
 from parley.protocol.options import FIELDS, CliOptions
 from parley.settings import credentials
-from parley.settings.base import OutputStyle
-from parley.settings.env_vars import is_truthy, state_events, takes_rate_limits
+from parley.settings.base import OutputStyle, SettingsValue
+from parley.settings.env_vars import (
+    background_wait_seconds,
+    heartbeat_seconds,
+    is_truthy,
+    read_int,
+    read_int_or,
+    state_events,
+    takes_rate_limits,
+)
 from parley.stores.base import Log, Store
 from parley.tools.base import ToolRegistry, Workspace
 from parley.version import how_to_install
@@ -44,6 +55,8 @@ from parley.workspace.base import Worktree
 from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
+    from parley.engine.turn.structured_output import OutputSchema
+    from parley.hooks.base import Hook, HookServices
     from parley.workspace.remote.client import RemoteFiles
 
 UNSUPPORTED_RESTRICTIONS = ("plugin_urls",)
@@ -83,8 +96,8 @@ class Composer:
         warn = launch.warn
         ignored = self._check_options()
         # First what may be wrong with the command line, then what is to be opened: a refusal leaves nothing behind.
-        resolved, bounds = limits.resolve_options(launch), limits.make_limits(launch)
-        prices, schema = models.prices(), limits.output_schema(resolved)
+        resolved, bounds = resolve_options(launch), make_limits(launch)
+        prices, schema = models.prices(), output_schema(resolved)
         try:
             models.check_first()
         except ModelForbidden as exc:
@@ -121,7 +134,7 @@ class Composer:
             task_output=task_output_directory(launch, session_id),
             settings=launch.settings,
             limits=bounds,
-            compaction=limits.compaction_policy(launch),
+            compaction=compaction_policy(launch),
             open_memory=make_keeper,
             make_memory=memory.worker_factory(make_keeper),
             output_schema=schema,
@@ -256,10 +269,15 @@ class Composer:
             found, apply = plugins.prepare(added)
             return PluginReload(servers=parse_plugin_servers(launch, workspace, found.found), apply=apply)
 
+        def load_hooks(layers: Sequence[SettingsValue], services: HookServices) -> tuple[Sequence[Hook], Sequence[str]]:
+            from parley.compose.hooks import load_settings_hooks
+
+            return load_settings_hooks(launch, layers, workspace, services)
+
         return ExtensionConfig(
             mcp=server_sources(launch, workspace, plugins.plugins),
             make_callback_hooks=tools.callback_hooks,
-            make_command_hooks=lambda layers, services: tools.settings_hooks(launch, layers, workspace, services),
+            make_command_hooks=load_hooks,
             hooks=tools.extension_hooks(launch),
             list_plugins=plugins.list_plugins,
             prepare_plugins=prepare_plugins,
@@ -277,6 +295,55 @@ class Composer:
         if style.problem is not None:
             self.launch.warn(str(style.problem))
         return style
+
+
+def resolve_options(launch: LaunchContext) -> CliOptions:
+    """The options with what variables, settings and the dialect say, and without the key. Raises UsageError."""
+    given, merged, found = launch.options, launch.settings.merged, option_values(launch).resolve()
+    thinks = found.max_thinking_tokens is not None or merged.get("alwaysThinkingEnabled") is not False
+    return found.replace(
+        include_partial_messages=include_partial_messages(given),
+        include_hook_events=given.include_hook_events or get_profile(given).hook_events,
+        thinking=found.thinking or (None if thinks else "disabled"),
+        thinking_display=found.thinking_display or ("summarized" if merged.is_on("showThinkingSummaries") else None),
+        prompt_suggestions=found.prompt_suggestions and merged.get("promptSuggestionEnabled") is not False,
+        api_key=None,
+    )
+
+
+def make_limits(launch: LaunchContext) -> SessionLimits:
+    """Raises UsageError."""
+    environment = launch.environment
+    return SessionLimits(
+        max_agent_turns=launch.settings.merged.managed_limits().get("maxTurns"),
+        max_parallel_tools=max(1, read_int_or(environment, "CLAUDE_CODE_MAX_TOOL_USE_CONCURRENCY", 10)),
+        max_line_bytes=max_line_bytes(launch),
+        heartbeat_seconds=heartbeat_seconds(environment),
+        background_wait_seconds=background_wait_seconds(environment),
+    )
+
+
+def compaction_policy(launch: LaunchContext) -> CompactionPolicy:
+    """Raises UsageError."""
+    environment = launch.environment
+    found = make_policy(
+        disabled=is_truthy(environment.get("DISABLE_COMPACT")),
+        auto_disabled=is_truthy(environment.get("DISABLE_AUTO_COMPACT")),
+        flag=launch.options.autocompact,
+        window=launch.settings.merged.get("autoCompactWindow"),
+        percent=read_int(environment, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"),
+    )
+    view_tokens = memory.make_policy(launch).view_tokens if memory.memory_path(launch) is not None else None
+    return found if view_tokens is None else replace(found, max_tokens=view_tokens)
+
+
+def output_schema(options: CliOptions) -> OutputSchema | None:
+    """The schema of the result. Raises UsageError if it is not valid."""
+    if options.json_schema is None:
+        return None
+    from parley.engine.turn.structured_output import parse_output_schema
+
+    return parse_output_schema(options.json_schema, options.max_schema_attempts)
 
 
 def check_worktree(launch: LaunchContext) -> None:
@@ -320,9 +387,8 @@ def make_observer(environment: Mapping[str, str], warn: Callable[[str], None]) -
     if is_truthy(environment.get("OTEL_SDK_DISABLED")) or not (names_one or "opentelemetry.trace" in sys.modules):
         return NULL_OBSERVER
     try:
-        make = load(OBSERVERS, "opentelemetry", "observer")
+        from parley.telemetry.otel import create_observer
     except ImportError:
         warn(f"OTEL_TRACES_EXPORTER is set, but OpenTelemetry is not installed: {how_to_install('otel')}")
         return NULL_OBSERVER
-    found: Observer | None = make(environment, warn)
-    return found or NULL_OBSERVER
+    return create_observer(environment, warn) or NULL_OBSERVER

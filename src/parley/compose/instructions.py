@@ -9,8 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.compose.launch_context import LaunchContext
-from parley.compose.paths import plan_file
+from parley.compose.launch_context import LaunchContext, plan_file, read_git_head
 from parley.compose.permissions import denies_user_files, requested_mode
 from parley.engine.context.system_prompt import CWD, DATE, Instructions
 from parley.errors import SessionError, UsageError
@@ -96,25 +95,10 @@ def plan_rules(launch: LaunchContext, session_id: str) -> tuple[str, ...]:
 
 
 def branch(launch: LaunchContext) -> tuple[str, ...]:
-    """The branch that is checked out, as far as a file says so: git is not run before anybody has asked for it."""
-
-    def read(path: str) -> str:
-        return launch.tree.read_file(path).data.decode(errors="replace").strip()
-
-    folder = launch.cwd
-    while not launch.tree.lexists(os.path.join(folder, ".git")):
-        folder, child = os.path.dirname(folder), folder
-        if folder == child:
-            return ()
-    git = os.path.join(folder, ".git")
-    with suppress(UnreadableFile):
-        git = os.path.join(folder, read(git).removeprefix("gitdir: "))  # of a worktree
-    with suppress(UnreadableFile):
-        _, found, name = read(os.path.join(git, "HEAD")).partition("refs/heads/")
-        return (f"Git branch at the start: {name[:MAX_BRANCH_CHARS]} (`git status` shows what has changed)",) * bool(
-            found
-        )
-    return ()
+    """The branch that is checked out."""
+    _, found, name = read_git_head(launch.cwd, launch.tree).partition("refs/heads/")
+    text = f"Git branch at the start: {name[:MAX_BRANCH_CHARS]} (`git status` shows what has changed)"
+    return (text,) if found else ()
 
 
 def nested_memory(launch: LaunchContext, path: str, denies: Callable[[str], bool]) -> list[tuple[str, str]]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from parley.compose.launch_context import LaunchContext
-from parley.compose.limits import make_deadlines, option_values
+from parley.compose.launch_context import LaunchContext, make_deadlines, option_values
 from parley.compose.registry import import_object, load_backend
 from parley.errors import ModelForbidden, UsageError
 from parley.models.base import Model

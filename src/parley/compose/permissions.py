@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from parley.compose.launch_context import LaunchContext
-from parley.compose.paths import own_folders
+from parley.compose.launch_context import LaunchContext, own_folders
 from parley.compose.registry import get_profile
 from parley.errors import SessionError, UsageError
 from parley.permissions.base import Decision, Deny, Policy, ToolRequest, is_auto_disabled
@@ -90,11 +89,11 @@ def make_policy(launch: LaunchContext, session_id: str) -> Policy:
     if launch.remote is not None:
         return open_policy(launch, session_id)
     if reason := launch.environment.get(AWAY_VARIABLE):
-        return cast(Policy, AwayPolicy(lambda: open_policy(launch, session_id), reason))
+        return cast("Policy", AwayPolicy(lambda: open_policy(launch, session_id), reason))
     policy = LazyPolicy(lambda: open_policy(launch, session_id))
     if options.allowed_tools or options.disallowed_tools or options.add_dirs or merged.rules or merged.directories:
         policy.open()
-    return cast(Policy, policy)
+    return cast("Policy", policy)
 
 
 class LazyPolicy:
@@ -144,7 +143,7 @@ def has_sandbox(launch: LaunchContext, merged: MergedSettings) -> bool:
     """Whether commands run in a sandbox."""
     if not merged.is_on("sandbox.enabled") and not launch.options.require_sandbox:
         return False
-    from parley.compose.workspace.sandbox import offer_for
+    from parley.compose.sandbox import offer_for
 
     return offer_for(merged, is_remote=launch.remote is not None).kind != "none"
 
@@ -154,7 +153,7 @@ def find_confinement(launch: LaunchContext) -> str:
     merged = launch.settings.merged
     if merged.get("sandbox.confineReaders") is False and not has_sandbox(launch, merged):
         return "none"
-    from parley.compose.workspace.sandbox import offer_for
+    from parley.compose.sandbox import offer_for
 
     return offer_for(merged, is_remote=launch.remote is not None).kind
 
@@ -235,7 +234,7 @@ def new_policy(
 ) -> SessionPolicy:
     """Rules for the files of the session, here or in its remote workspace."""
     if launch.remote is not None:
-        from parley.compose.workspace.remote import RemotePolicy
+        from parley.compose.remote import RemotePolicy
 
         return RemotePolicy(launch.remote, rules, launch.remote.filesystem, writer, warn)
     from parley.permissions.filesystem import RealFilesystem

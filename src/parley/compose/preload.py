@@ -27,7 +27,7 @@ MODULES = (
 )
 """None of them may read the environment, start a thread or open a file that stays open."""
 SERVED_MODULES = (
-    "parley.compose.workspace.sandbox",
+    "parley.compose.sandbox",
     "parley.engine.control.dispatcher",
     "parley.engine.session.recover",
     "parley.engine.session.session",

@@ -9,7 +9,7 @@ has no row may come from another installed package (`entry_points.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,6 @@ TRANSPORTS = {
     "sse": "parley.mcp.remote:Sse",
     "http": "parley.mcp.remote:Http",
 }
-OBSERVERS = {"opentelemetry": "parley.telemetry.otel:create_observer"}
-HOOKS = {
-    "callback": "parley.hooks.extension:build_callbacks",
-    "settings": "parley.hooks.settings:load_entries",
-}
 DIALECTS = {
     "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
     "spec001": "parley.protocol.dialects.spec001:Spec001",
@@ -47,13 +42,6 @@ STDIO_DIALECT = "miriad"
 """The dialect of `--stdio` if the first line does not show another."""
 AUTO = "auto"
 """The value of `--dialect` that leaves the choice to the first line."""
-
-
-def load(table: Mapping[str, str], name: str, kind: str) -> Any:
-    """The object of a row. Raises UsageError if there is no such row."""
-    if name not in table:
-        raise UsageError(f"unknown {kind} {name!r} (choose from {', '.join(table)})")
-    return import_object(table[name])
 
 
 def import_object(row: str) -> Any:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from parley.compose import memory
-from parley.compose.launch_context import LaunchContext
-from parley.compose.limits import max_line_bytes
-from parley.compose.paths import file_history
+from parley.compose.launch_context import LaunchContext, file_history, max_line_bytes
 from parley.compose.registry import get_profile, load_store
 from parley.errors import SessionError, ToolError, UnknownSession
 from parley.protocol.base import Json, Message
@@ -32,6 +30,19 @@ from parley.workspace.local import LocalFiles
 if TYPE_CHECKING:
     from parley.stores.mirror import MirrorTarget
     from parley.workspace.remote.client import RemoteFiles
+
+
+def resolve_session(options: CliOptions, cwd: str, new_id: Callable[[], str]) -> CliOptions:
+    """The options with the id of the session, if they name none. Raises SessionError."""
+    named = options.session_id or options.resume or options.continue_conversation or options.no_session_persistence
+    if not options.database or named or not get_profile(options).over_stdio:
+        return options
+    from parley.stores.sql.sqlite import SqliteStore
+
+    path = Path(cwd, os.path.expanduser(options.database))
+    store = SqliteStore(path, EntryContext(cwd=cwd, version=""))
+    session_id = store.conversation(new_id)
+    return options.replace(resume=session_id) if store.exists(session_id) else options.replace(session_id=session_id)
 
 
 class SessionStores:
@@ -51,8 +62,6 @@ class SessionStores:
         launch = self._launch
         if not launch.options.database:
             return launch.options
-        from parley.compose.single_session import resolve_session
-
         return resolve_session(launch.options, launch.started_in, launch.clock.new_uuid)
 
     def open_request(self) -> WantedSession:

@@ -14,10 +14,9 @@ import parley.entry_points as entry_points
 import parley.tools as tools
 from parley.compose import memory
 from parley.compose.instructions import read_text_file
-from parley.compose.launch_context import LaunchContext
-from parley.compose.paths import file_history, plan_file, results_folder
+from parley.compose.launch_context import LaunchContext, file_history, find_checkout, plan_file, results_folder
 from parley.compose.permissions import asks_host, find_nearest
-from parley.compose.registry import HOOKS, dialect_name, get_profile, load, load_tool
+from parley.compose.registry import dialect_name, get_profile, load_tool
 from parley.engine.agents.registry import AgentRegistry
 from parley.engine.session.config import SearchMode, ToolSearchPolicy
 from parley.errors import UsageError
@@ -27,9 +26,7 @@ from parley.permissions.base import Policy
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import HookMatcher
 from parley.protocol.options import CliOptions
-from parley.settings.base import SettingsValue
 from parley.settings.env_vars import is_truthy
-from parley.settings.safe_read import HOST_TREE, FileTree
 from parley.tools.base import Tool, ToolRegistry, Workspace, customize_tool
 from parley.tools.catalog import (
     BUILT_IN,
@@ -46,9 +43,9 @@ from parley.workspace.local import LocalFiles
 from parley.workspace.process.processes import Processes
 
 if TYPE_CHECKING:
-    from parley.compose.workspace.sandbox import ConfigReader
+    from parley.compose.sandbox import ConfigReader
     from parley.engine.session.config import ClientToolSpec
-    from parley.hooks.base import Hook, HookServices
+    from parley.hooks.base import Hook
     from parley.workspace.remote.client import RemoteFiles, RemoteWorkspace
     from parley.workspace.sandbox.commands import CommandSandbox
     from parley.workspace.web import Web
@@ -69,7 +66,7 @@ def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[
         has_person=asks_host(launch),
         has_memory=memory.memory_path(launch) is not None,
         is_brief=launch.options.brief,
-        in_repository=launch.with_facts(lambda: in_repository(launch.cwd, launch.tree)),
+        in_repository=launch.with_facts(lambda: find_checkout(launch.cwd, launch.tree)) is not None,
         has_input=has_more_input(launch.options),
         tasks=is_truthy(tasks) if tasks else None,
     )
@@ -80,15 +77,6 @@ def make_registry(launch: LaunchContext, options: CliOptions, agents: Callable[[
 def has_more_input(options: CliOptions) -> bool:
     """Whether the client can send prompts while the session runs."""
     return options.input_format == "stream-json" or options.stdio or get_profile(options).over_stdio
-
-
-def in_repository(cwd: str, tree: FileTree = HOST_TREE) -> bool:
-    """Whether a folder is in a git repository, without asking git."""
-    while not tree.lexists(os.path.join(cwd, ".git")):
-        cwd, child = os.path.dirname(cwd), cwd
-        if cwd == child:
-            return False
-    return True
 
 
 def list_unknown_tools(launch: LaunchContext) -> list[str]:
@@ -238,7 +226,7 @@ def folder_lister(launch: LaunchContext, policy: Policy | None) -> ListFolders:
 
     @functools.cache
     def open_reader() -> ConfigReader | None:
-        from parley.compose.workspace.sandbox import ConfigReader
+        from parley.compose.sandbox import ConfigReader
 
         if policy is None:
             return None
@@ -246,7 +234,7 @@ def folder_lister(launch: LaunchContext, policy: Policy | None) -> ListFolders:
         return ConfigReader(launch, lambda: settings.merged, policy.list_paths_and_hosts, policy, asks=False)
 
     def list_changeable() -> list[str]:
-        from parley.compose.workspace.sandbox import private_root
+        from parley.compose.sandbox import private_root
 
         reader = open_reader()
         listed = [str(launch.cwd)] if reader is None else reader.list_writable()
@@ -268,7 +256,7 @@ def make_sandbox_finder(
     def open_sandbox() -> CommandSandbox | None:
         if policy is None or not isinstance(files, LocalFiles):
             return None
-        from parley.compose.workspace.sandbox import make_sandbox
+        from parley.compose.sandbox import make_sandbox
 
         sandbox = make_sandbox(launch, session_id, policy, asks=asks_host(launch))
         processes.closers.append(sandbox.close)
@@ -367,8 +355,9 @@ def make_web(launch: LaunchContext, rules: Policy | None) -> Callable[[], Web]:
 
 def callback_hooks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> Sequence[Hook]:
     """The hooks that a host registers."""
-    found: Sequence[Hook] = load(HOOKS, "callback", "hook")(host, hooks)
-    return found
+    from parley.hooks.extension import build_callbacks
+
+    return build_callbacks(host, hooks)
 
 
 def extension_hooks(launch: LaunchContext) -> Sequence[Hook]:
@@ -384,12 +373,3 @@ def extension_hooks(launch: LaunchContext) -> Sequence[Hook]:
             f"{exc}; the session does not start, because the hook may enforce a restriction "
             "(uninstall the package, or use --safe-mode, which loads no hooks from packages)"
         ) from None
-
-
-def settings_hooks(
-    launch: LaunchContext, layers: Sequence[SettingsValue], workspace: Workspace, services: HookServices
-) -> tuple[Sequence[Hook], Sequence[str]]:
-    """The hooks of settings, and what is wrong with them."""
-    from parley.compose.hooks import load_settings_hooks
-
-    return load_settings_hooks(launch, layers, workspace, services)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
-from parley.engine.context.cache_markers import mark_prefix
 from parley.engine.context.compactor import LAST_REQUEST, TAGS, Compactor, Summarized, block_text, shorten_text
 from parley.engine.context.conversation import Conversation
 from parley.engine.context.history import (
@@ -30,7 +29,7 @@ from parley.engine.context.history import (
     message_tokens,
     tokens_from_chars,
 )
-from parley.engine.context.system_prompt import system_blocks
+from parley.engine.context.system_prompt import mark_prefix, system_blocks
 from parley.engine.turn.retry import is_about_length
 from parley.errors import ModelError, SessionError
 from parley.memory.base import Summary, split_pieces

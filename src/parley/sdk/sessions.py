@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from parley.compose import memory
-from parley.compose.launch_context import LaunchContext
-from parley.compose.paths import forget_history
+from parley.compose.launch_context import LaunchContext, forget_history
 from parley.compose.stores import SessionStores
 from parley.engine.clock import Clock
 from parley.errors import UnknownSession
@@ -255,7 +254,7 @@ def fork_session(
 
 def project_key_for_directory(directory: str | os.PathLike[str] | None = None) -> str:
     """The key under which sessions of a directory are stored."""
-    from parley.compose.paths import project_name
+    from parley.compose.launch_context import project_name
 
     return project_name(os.path.abspath(directory or os.curdir))
 

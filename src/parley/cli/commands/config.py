@@ -21,7 +21,7 @@ from parley.cli.commands.subcommand import (
     write_result,
 )
 from parley.compose.launch_context import LaunchContext
-from parley.compose.setup.keys import KeyStatus, find_status
+from parley.compose.setup.model_server import KeyStatus, find_status
 from parley.errors import InvalidArguments, UsageError
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions

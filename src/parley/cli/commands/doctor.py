@@ -22,10 +22,9 @@ from parley.cli.main import RESIDENT
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.permissions import is_bare_root
-from parley.compose.setup.keys import find_status
-from parley.compose.setup.model_server import probe_server
+from parley.compose.sandbox import describe_missing, offer_for
+from parley.compose.setup.model_server import find_status, probe_server
 from parley.compose.stores import SessionStores
-from parley.compose.workspace.sandbox import describe_missing, offer_for
 from parley.errors import SessionError, UsageError
 from parley.protocol.base import Struct
 from parley.settings.base import printable

@@ -14,7 +14,7 @@ from parley.cli.commands.subcommand import GivenArgs, Subcommand, open_launch
 from parley.compose.launch_context import LaunchContext
 from parley.compose.mcp import server_sources
 from parley.compose.plugins import PluginLoader
-from parley.compose.setup.servers import SCOPES, ServerFiles, parse_entry, pending_servers
+from parley.compose.setup.extensions import SCOPES, ServerFiles, parse_entry, pending_servers
 from parley.compose.tools import make_workspace
 from parley.errors import UsageError
 from parley.host import NoHost

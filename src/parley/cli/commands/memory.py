@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from parley.cli.commands.subcommand import GivenArgs, Subcommand, open_launch, parse_number, show_lines
-from parley.compose import limits, memory
+from parley.compose import memory
+from parley.compose.composer import resolve_options
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.stores import SessionStores
@@ -204,7 +205,7 @@ class SessionConsolidator:
         choice, tallies = self._model_ref(), [ConsolidationReport()]
         access = ModelPool(self._models.open)
         clock = self._launch.clock.monotonic
-        budget = SpendingLimits.from_options(limits.resolve_options(self._launch))
+        budget = SpendingLimits.from_options(resolve_options(self._launch))
         ledger = Ledger(self._models.prices(), budget, clock)
         side_query = SideQuery(access, ModelSelection(choice), choice, ledger, SessionIdentity(session_id))
 

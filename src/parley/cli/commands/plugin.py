@@ -14,7 +14,7 @@ import msgspec
 from parley.cli.commands.subcommand import GivenArgs, Subcommand, open_launch, write_lines
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import warn
-from parley.compose.setup.plugins import PluginFailure, PluginStore
+from parley.compose.setup.extensions import PluginFailure, PluginStore
 from parley.errors import UsageError
 from parley.protocol.base import Json
 from parley.settings.base import printable

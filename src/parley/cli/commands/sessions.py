@@ -27,7 +27,7 @@ from parley.cli.commands.subcommand import (
 )
 from parley.cli.stdio import read_stdin
 from parley.compose import memory
-from parley.compose.paths import forget_history
+from parley.compose.launch_context import forget_history
 from parley.compose.stores import SessionStores
 from parley.errors import InvalidArguments, SessionBusy, SessionError, UnknownSession, UsageError
 from parley.protocol.base import Json, to_builtins

@@ -1,4 +1,7 @@
-"""Whether the server of the default model answers, and which models a server of the user offers. Spends no tokens."""
+"""Which key and server a session would use, whether the server answers, and which models a server of the user offers.
+
+Spends no tokens. The key is found without running a helper.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.errors import ModelError, UsageError
-from parley.models.catalog import get_backend
+from parley.models.catalog import get_backend, resolve
 from parley.models.endpoint import ModelEndpoint, is_loopback, without_userinfo
 from parley.protocol.base import Json, Struct
 from parley.settings import credentials
 
 if TYPE_CHECKING:
     import httpx2
+
 
 SECONDS = 5
 """How long a server may take to answer."""
@@ -215,3 +220,37 @@ def find_os_error(exc: BaseException | None) -> OSError | None:
     while exc is not None and not isinstance(exc, OSError):
         exc = exc.__cause__ or exc.__context__
     return exc
+
+
+HELPER = "apiKeyHelper"
+
+
+class KeyStatus(Struct, frozen=True, kw_only=True):
+    """What is known of the key of the default model."""
+
+    model: str
+    backend: str
+    source: str
+    """The variable or setting it comes from; `none`."""
+    is_usable: bool
+    is_cloud: bool = False
+    """Whether a cloud serves the model, with credentials of its own."""
+    problem: str = ""
+
+
+def find_status(launch: LaunchContext) -> KeyStatus:
+    """Look for the key without running a helper or sending a request. Raises UsageError."""
+    models = ModelFactory(launch)
+    choice = resolve(models.name())
+    backend = models.find_adapter(choice)
+    if get_backend(backend).server is None:  # a cloud's own credentials, or no key at all
+        source = "none needed" if choice.is_fake else "its own"
+        is_cloud = backend in credentials.CLOUDS
+        return KeyStatus(model=choice.display_name, backend=backend, source=source, is_usable=True, is_cloud=is_cloud)
+    source, problem = credentials.find_key_source(backend, launch.credentials()), ""
+    if source != HELPER:
+        try:
+            credentials.find_endpoint(backend, launch.credentials())
+        except ModelError as exc:
+            problem = str(exc)
+    return KeyStatus(model=choice.display_name, backend=backend, source=source, is_usable=not problem, problem=problem)

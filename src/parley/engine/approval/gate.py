@@ -40,6 +40,8 @@ from parley.tools.base import Context, InvalidInput, Tool, always_asks, read_inp
 
 AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
+NETWORK_TOOL = "SandboxNetworkAccess"
+"""Not a tool: the name under which the client is asked about the hosts of sandboxed commands."""
 GUARDED_REASON = "--guard is set, so the client is asked about every call"
 
 
@@ -320,12 +322,35 @@ class ApprovalGate:
         await prepare_decision(self.policy, pending.request, "default")
         return self._attribute(self._check_reply(reply, question, pending))
 
-    async def ask_client(self, asked: CanUseTool) -> Any:
-        """The client's reply to a request that is not about a tool call. Raises HostGone or HostError."""
+    async def ask_about_host(self, host: str, port: int, call_id: str) -> bool:
+        """Whether the client lets a sandboxed command connect. Its answer may contain a rule. Does not raise."""
+        from parley.permissions.rules import suggest_fetch
+
         if not self._channel.can_ask or self._refuses_unapproved:
-            raise HostGone("there is no one to ask")
-        with self._channel.waiting(), self._hooks.events.notify_when_slow(asked):
-            return await self._channel.request(asked)
+            return False
+        input = {"host": host}
+        asked = CanUseTool(
+            tool_name=NETWORK_TOOL,
+            display_name=NETWORK_TOOL,
+            title=f"Let a sandboxed command connect to {host}:{port}?",
+            input=input,
+            input_sha256=input_digest(input),
+            description=f"Allow network connection to {host}?",
+            permission_suggestions=list(suggest_fetch(host)),
+            decision_reason="The host is not in sandbox.network.allowedDomains",
+            decision_reason_type="other",
+            tool_use_id=call_id,
+        )
+        try:
+            with self._channel.waiting(), self._hooks.events.notify_when_slow(asked):
+                reply: PermissionAnswer = convert(await self._channel.request(asked), PermissionAnswer)
+            if reply.behavior != "allow":
+                return False
+            self.apply_updates(reply.updatedPermissions)
+        except (HostGone, HostError, InvalidUpdate, SessionError, msgspec.ValidationError):
+            return False
+        request = ToolRequest(tool="WebFetch", input={"url": f"https://{host}/"}, cwd="/")
+        return not isinstance(self.policy.decide(request, "default"), Deny)
 
     def _attribute(self, decision: Allow | Deny) -> Allow | Deny:
         """Name the MCP tool as the source of its decisions: the client does not know of them."""

@@ -296,7 +296,7 @@ class Commands:
         """Put the files that a prompt mentions before it."""
         if not any("@" in block.get("text", "") for block in prompt.content):
             return prompt
-        from parley.engine.context.mentions import attach_mentions
+        from parley.engine.commands.expansion import attach_mentions
 
         texts = [str(block["text"]) for block in prompt.content if block.get("type") == "text"]
         files = await attach_mentions(self._conversation, texts)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.engine.approval.gate import ApprovalGate, SessionMode
-from parley.engine.context.cache_markers import mark_messages, mark_prefix
 from parley.engine.context.history import (
     ANSWER_GROWTH,
     ANSWER_TOKENS,
@@ -39,6 +38,8 @@ from parley.engine.context.system_prompt import (
     MODEL,
     as_note,
     find_date,
+    mark_messages,
+    mark_prefix,
     render,
     render_excluded,
     system_blocks,

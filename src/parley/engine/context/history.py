@@ -26,7 +26,7 @@ from operator import is_
 
 import msgspec
 
-from parley.engine.context.cache_markers import MARKER
+from parley.engine.context.system_prompt import MARKER
 from parley.errors import UsageError
 from parley.models.base import SettledMessages
 from parley.models.catalog import CHARS_PER_TOKEN

@@ -18,8 +18,7 @@ from functools import partial
 
 from parley._threads import run_in_thread
 from parley.engine.clock import SessionIdentity
-from parley.engine.context.cache_markers import mark_messages, mark_prefix
-from parley.engine.context.system_prompt import system_blocks
+from parley.engine.context.system_prompt import mark_messages, mark_prefix, system_blocks
 from parley.engine.ledger import Ledger
 from parley.engine.repair.answer import AnswerRepair
 from parley.errors import BudgetSpent, ModelError, UsageError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from parley.engine.context.mentions import HEADING, is_sent
+from parley.engine.commands.expansion import HEADING, is_sent
 from parley.engine.context.system_prompt import CWD, is_replaced
 from parley.engine.control.settings import reload_plugins, reload_templates
 from parley.errors import NotPossible, SessionError

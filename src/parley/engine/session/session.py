@@ -197,14 +197,11 @@ class Session:
         return SessionGoal(self.conversation)
 
     async def _ask_about_host(self, host: str, port: int) -> bool:
-        from parley.engine.approval.hosts import ask_about_host
-
-        call_id = f"toolu_{self.config.workspace.new_id()}"
-        return await ask_about_host(self.gate, host, port, call_id)
+        return await self.gate.ask_about_host(host, port, f"toolu_{self.config.workspace.new_id()}")
 
     def _open_events(self) -> SessionEvents:
         """What runs the hooks; loaded with the first."""
-        from parley.engine.hooks.services import SessionHookServices
+        from parley.engine.hooks.runner import SessionHookServices
         from parley.engine.hooks.turn_hooks import HookDispatcher
 
         # The agents of hooks ask no one: what rules and mode do not allow is denied.

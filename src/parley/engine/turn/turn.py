@@ -403,7 +403,7 @@ class ToolBatch:
         self._feedback.add_result(call, outcome)
         resolved = conversation.tool_executor.resolve_alias(call)
         if find_traits(resolved.name).opens_folders:
-            from parley.engine.context.mentions import find_instructions, report_instructions
+            from parley.engine.commands.expansion import find_instructions, report_instructions
 
             found = find_instructions(conversation, resolved, outcome)
             self._feedback.contexts += found

@@ -18,7 +18,7 @@ a guess.
     await reader.prepare(decide)        # on a loop; afterwards the same task decides without waiting
 
 See also: who asks for facts: permissions/filesystem.py, settings/safe_read.py; who answers:
-compose/workspace/server.py; commands: processes.py.
+compose/remote.py; commands: processes.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The data of the sandbox: what commands may do, and which sandbox this machine offers to enforce it.
 
     offer = detect(...)                       # what this machine offers, and why
-    policy = SandboxPolicy(...)               # plain data; made from the settings by compose/workspace/sandbox.py
+    policy = SandboxPolicy(...)               # plain data; made from the settings by compose/sandbox.py
     place = await sandbox.place(command)      # commands.py: where a command runs; None for outside
     processes.start(PreparedCommand(sandbox=place.confinement, environment=place.adapt(environment), ...), take)
 

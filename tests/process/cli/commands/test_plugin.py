@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from parley.compose.launch_context import LaunchContext
-from parley.compose.setup.plugins import PluginStore
+from parley.compose.setup.extensions import PluginStore
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
 from tests.helpers.environment import base_environment

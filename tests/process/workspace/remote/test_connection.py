@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.compose.workspace.server import serve_workspace
+from parley.compose.remote import serve_workspace
 from parley.errors import ToolError, UsageError
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import PreparedCommand

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
-from parley.compose.launch_context import LaunchContext
-from parley.compose.limits import make_deadlines, make_limits
+from parley.compose.composer import make_limits
+from parley.compose.launch_context import LaunchContext, make_deadlines
 from parley.errors import UsageError
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_cache import PromptCache
 
-from parley.engine.context.cache_markers import mark_messages, mark_prefix
 from parley.engine.context.history import History, Reader
-from parley.engine.context.system_prompt import BOUNDARY, system_blocks
+from parley.engine.context.system_prompt import BOUNDARY, mark_messages, mark_prefix, system_blocks
 from parley.models.backends.anthropic import build_body
 from parley.models.base import ModelRequest
 from parley.protocol.base import Json

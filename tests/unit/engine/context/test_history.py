@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.context.cache_markers import mark_messages
 from parley.engine.context.history import (
     BINDING,
     CompactionPolicy,
@@ -23,6 +22,7 @@ from parley.engine.context.history import (
     make_policy,
     threshold,
 )
+from parley.engine.context.system_prompt import mark_messages
 from parley.errors import UsageError
 from parley.models.backends import anthropic
 from parley.models.backends.anthropic import Anthropic

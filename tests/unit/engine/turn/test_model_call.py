@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.engine.turn.model_call import delay_seconds
+from parley.engine.turn.retry import delay_seconds
 from parley.errors import ModelError
 
 PASSING = ModelError("busy", retryable=True)

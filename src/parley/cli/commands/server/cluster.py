@@ -26,7 +26,7 @@ from parley.cli.stdio import warn
 from parley.cluster.base import Cluster
 from parley.cluster.demo import Demo
 from parley.cluster.takeovers import release_session
-from parley.compose.workspace.server import WorkspaceService, read_service, read_workspace_token
+from parley.compose.remote import WorkspaceService, read_service, read_workspace_token
 from parley.errors import InvalidArguments, UsageError
 from parley.terminal.rendering.text import format_table
 from parley.workspace.process.tree import hide_memory

@@ -29,7 +29,7 @@ from parley.cluster.base import Cluster
 from parley.cluster.cluster_secret import SECRET_VARIABLE, read_cluster_secret
 from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.compose.launch_context import LaunchContext
-from parley.compose.workspace.server import serve_workspace
+from parley.compose.remote import serve_workspace
 from parley.errors import InvalidArguments, UsageError
 from parley.gateway.questions import NotifySettings
 from parley.gateway.wire_log import WIRE_BYTES

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from parley.workspace.sandbox.egress.proxy import EgressProxy
     from parley.workspace.sandbox.launcher import SandboxFolders
 
+
 HIDDEN_ELSEWHERE = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/var/backups"),
     *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private"),

@@ -1,1 +1,0 @@
-"""Where commands run and files are: the sandbox of a session, and remote workspaces."""
