@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from pages import fill, main, table
 
-from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS, HookEntry
+from parley.hooks.base import DEFAULT_SECONDS, MAX_CONTEXT_CHARS, Hook
 from parley.hooks.event_spec import HookEventSpec
 from parley.hooks.events import EVENTS, NEVER_FIRED
 from parley.hooks.merge import RULES
@@ -44,7 +44,7 @@ def field_row(event: HookEventSpec) -> tuple[str, ...]:
     return (event.name + mark, code(event.fields), code(event.effects))
 
 
-def handler_row(row: tuple[str, type[HookEntry]]) -> tuple[str, ...]:
+def handler_row(row: tuple[str, type[Hook]]) -> tuple[str, ...]:
     name, kind = row
     return (f"`{name}`", code(sorted(kind.keys)), f"{kind.default_seconds:g} s")
 

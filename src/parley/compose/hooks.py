@@ -13,21 +13,9 @@ import msgspec
 from parley.compose.launch_context import LaunchContext
 from parley.compose.mcp import ConfinedStarter
 from parley.compose.permissions import new_policy
-from parley.hooks.base import Condition, Hook, HookEntry, HookServices, UnusableEntry
-from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
-from parley.hooks.handlers import (
-    AgentEntry,
-    AgentHook,
-    HttpEntry,
-    HttpHook,
-    HttpHookPolicy,
-    McpToolEntry,
-    McpToolHook,
-    ModelEntry,
-    PromptHook,
-    merge_lists,
-)
-from parley.hooks.settings import load_entries
+from parley.hooks.base import Condition, Hook, HookRuntime, HookServices, HttpHookPolicy
+from parley.hooks.handlers import merge_lists
+from parley.hooks.settings import load_hooks
 from parley.permissions.base import Allow, Deny, ToolRequest
 from parley.permissions.policy import LaunchRules
 from parley.settings.base import TREE, SettingsValue
@@ -42,25 +30,19 @@ def load_settings_hooks(
     launch: LaunchContext, layers: Sequence[SettingsValue], workspace: Workspace, services: HookServices
 ) -> tuple[Sequence[Hook], Sequence[str]]:
     """The hooks of all layers, and what is wrong with them."""
-    of_project = {layer.path for layer in layers if layer.source in TREE}
-    of_admin = {layer.path for layer in layers if layer.source == "managed"}
 
-    def make_environment(entry: CommandEntry) -> HookEnvironment:
-        starter = ConfinedStarter(workspace, "hook", by_project=entry.source in of_project)
-        return HookEnvironment(processes=starter, environment=workspace.environment, project=launch.started_in)
+    def make_runtime(layer: SettingsValue) -> HookRuntime:
+        starter = ConfinedStarter(workspace, "hook", by_project=layer.source in TREE)
+        return HookRuntime(
+            services=services,
+            processes=starter,
+            environment=workspace.environment,
+            project=launch.started_in,
+            get_http_policy=lambda: http_policy(launch, by_admin=layer.source == "managed"),
+        )
 
-    makers: dict[type[HookEntry], Callable[[Any], Hook]] = {
-        CommandEntry: lambda entry: CommandHook(entry, make_environment(entry)),
-        HttpEntry: lambda entry: HttpHook(
-            entry, services, lambda: http_policy(launch, by_admin=entry.source in of_admin), workspace.environment
-        ),
-        ModelEntry: lambda entry: PromptHook(entry, services),
-        AgentEntry: lambda entry: AgentHook(entry, services),
-        McpToolEntry: lambda entry: McpToolHook(entry, services),
-        UnusableEntry: Hook,
-    }
-    entries, problems = load_entries(layers, lambda rule, warn: make_condition(launch, rule, warn))
-    return [makers[type(entry)](entry) for entry in entries], [str(problem) for problem in problems]
+    hooks, problems = load_hooks(layers, lambda rule, warn: make_condition(launch, rule, warn), make_runtime)
+    return hooks, [str(problem) for problem in problems]
 
 
 def http_policy(launch: LaunchContext, *, by_admin: bool) -> HttpHookPolicy:

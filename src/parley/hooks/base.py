@@ -17,6 +17,7 @@ from parley.hooks.events import EVENTS, MUST_DECIDE, NEVER_FIRED
 from parley.hooks.output import HookFailed, HookOutput, find_similar
 from parley.permissions.base import ToolRequest
 from parley.protocol.base import UNSET, Json, Struct, UnsetType
+from parley.workspace.process.processes import CommandStarter
 
 MAX_CONTEXT_CHARS = 100_000
 """The limit for the context that one hook adds."""
@@ -128,14 +129,39 @@ def compile_pattern(text: str) -> re.Pattern[str] | None:
         return None
 
 
-class HookEntry(Struct, frozen=True, kw_only=True):
-    """What defines a hook: the fields that do not depend on its kind."""
+class HttpHookPolicy(Struct, frozen=True, kw_only=True):
+    """What the settings permit to http hooks. None means no limit."""
+
+    urls: tuple[str, ...] | None = None
+    """`allowedHttpHookUrls`: patterns with `*`."""
+    is_exempt: bool = False
+    """Whether `urls` lists only what a user adds for the hook of an administrator, and refuses nothing."""
+    variables: frozenset[str] | None = None
+    """`httpHookAllowedEnvVars`."""
+
+
+class HookRuntime(Struct, frozen=True, kw_only=True):
+    """What the hooks of a settings file work with."""
+
+    services: HookServices
+    processes: CommandStarter
+    environment: Mapping[str, str]
+    """The session's environment, which changes with its settings."""
+    project: str
+    """The directory that commands run in. The model can change the session's current directory."""
+    get_http_policy: Callable[[], HttpHookPolicy]
+
+
+class Hook(Struct, frozen=True, kw_only=True, eq=False):
+    """One hook. The kinds implement `call`."""
 
     kind: ClassVar[str] = ""
     keys: ClassVar[frozenset[str]] = frozenset()
     """The keys of its kind in settings."""
     only_blocks: ClassVar[bool] = False
     """Whether it has an effect only for events that can be blocked."""
+    starts_agent: ClassVar[bool] = False
+    """Whether it runs an agent, whose own calls must not start it again."""
     default_seconds: ClassVar[float] = DEFAULT_SECONDS
     event: str
     matcher: str
@@ -155,6 +181,8 @@ class HookEntry(Struct, frozen=True, kw_only=True):
     """What a client shows while it runs; empty for the name of the event."""
     unusable: str = ""
     """Why it cannot run. It fails whenever it is called."""
+    runtime: HookRuntime | None = None
+    """None if it is only checked, and for the hooks of clients and packages."""
 
     @classmethod
     def read_fields(cls, handler: Json) -> Json | str:
@@ -171,61 +199,49 @@ class HookEntry(Struct, frozen=True, kw_only=True):
         """A name for users."""
         return f"{self.kind} {self.subject!r} of {self.source}" if not self.unusable else f"hook of {self.source}"
 
-    def own_json(self) -> Json:
-        """The fields of its kind, for get_hooks_listing."""
-        return {}
-
-
-class Hook:
-    """One hook. The kinds implement `call`; one that is unusable fails whenever it runs."""
-
-    starts_agent = False
-    """Whether it runs an agent, whose own calls must not start it again."""
-    entry: HookEntry
-
-    def __init__(self, entry: HookEntry) -> None:
-        self.entry = entry
-        self.event = entry.event
-        self.matcher = Matcher(entry.matcher)
-        self.timeout_seconds = entry.timeout_seconds
-        self.on_failure = entry.on_failure
-        self.source = entry.source
-        self.is_managed = entry.is_managed
-        self.guards = entry.on_failure == "block" or entry.event in MUST_DECIDE
+    @property
+    def guards(self) -> bool:
         """Whether something depends on its reply, so that one which cannot be read is a failure."""
-        self.condition = entry.condition
-        self.once = entry.once
-        self.status_message = entry.status_message
-        self.label = entry.label
+        return self.on_failure == "block" or self.event in MUST_DECIDE
+
+    def matches(self, names: Iterable[str]) -> bool:
+        return Matcher(self.matcher).matches(names)
 
     async def run(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         """Run the hook. Cancelling stops it. Raises HookFailed."""
-        if self.entry.unusable:
-            raise HookFailed(self.entry.unusable)
+        if self.unusable:
+            raise HookFailed(self.unusable)
         return await self.call(invocation, progress)
 
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         """Raises HookFailed."""
         raise NotImplementedError
 
+    def get_runtime(self) -> HookRuntime:
+        assert self.runtime is not None
+        return self.runtime
+
+    def own_json(self) -> Json:
+        """The fields of its kind, for get_hooks_listing."""
+        return {}
+
     def to_json(self) -> Json:
         """For get_hooks_listing."""
-        entry = self.entry
         return {
-            "event": entry.event,
-            "matcher": entry.matcher,
-            "type": entry.kind,
-            **entry.own_json(),
-            **({"if": entry.condition_text} if entry.condition_text else {}),
-            **({"once": True} if entry.once else {}),
-            **({"statusMessage": entry.status_message} if entry.status_message else {}),
-            "source": entry.source,
-            "timeout": entry.timeout_seconds,
-            "onFailure": entry.on_failure,
+            "event": self.event,
+            "matcher": self.matcher,
+            "type": self.kind,
+            **self.own_json(),
+            **({"if": self.condition_text} if self.condition_text else {}),
+            **({"once": True} if self.once else {}),
+            **({"statusMessage": self.status_message} if self.status_message else {}),
+            "source": self.source,
+            "timeout": self.timeout_seconds,
+            "onFailure": self.on_failure,
         }
 
 
-class UnusableEntry(HookEntry, frozen=True, kw_only=True):
+class UnusableHook(Hook, frozen=True, kw_only=True, eq=False):
     """A handler that cannot run and must not be ignored: it fails, and so it blocks."""
 
     kind: ClassVar[str] = "unusable"

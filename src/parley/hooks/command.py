@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from parley.errors import ToolError
-from parley.hooks.base import Hook, HookEntry, HookInvocation, HookRun, Progress, is_text, is_texts
+from parley.hooks.base import Hook, HookInvocation, HookRun, Progress, is_text, is_texts
 from parley.hooks.event_spec import HookEventSpec
 from parley.hooks.output import (
     MAX_OUTPUT_BYTES,
@@ -33,8 +33,8 @@ from parley.hooks.output import (
     parse_answer,
     parse_reply,
 )
-from parley.protocol.base import Json, Struct
-from parley.workspace.process.processes import CommandEnd, CommandStarter, PreparedCommand
+from parley.protocol.base import Json
+from parley.workspace.process.processes import CommandEnd, PreparedCommand
 from parley.workspace.process.processes import RunningCommand as Process
 
 BASH = "bash"
@@ -50,7 +50,39 @@ SHELL_STARTUP_VARIABLES = ("BASH_ENV", "ENV")
 BLOCK_EXIT_CODE = 2
 
 
-class CommandEntry(HookEntry, frozen=True, kw_only=True):
+class OutputBuffer:
+    """The output of one stream of a command, up to a limit."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self.total_bytes = 0
+        self.has_line: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the first line is complete."""
+
+    def append(self, data: bytes) -> None:
+        self.total_bytes += len(data)
+        self._data += data[: max(0, MAX_OUTPUT_BYTES - len(self._data))]
+        if b"\n" in data and not self.has_line.done():
+            self.has_line.set_result(None)
+
+    @property
+    def is_cut(self) -> bool:
+        return self.total_bytes > len(self._data)
+
+    @property
+    def data(self) -> bytes:
+        return bytes(self._data)
+
+    @property
+    def text(self) -> str:
+        return decode_output(self._data)
+
+    def first_line(self) -> bytes | None:
+        line, end, _ = self._data.partition(b"\n")
+        return bytes(line) if end else None
+
+
+class CommandHook(Hook, frozen=True, kw_only=True, eq=False):
     """A command."""
 
     kind: ClassVar[str] = "command"
@@ -91,67 +123,17 @@ class CommandEntry(HookEntry, frozen=True, kw_only=True):
             **({"shell": self.shell} if self.shell != BASH else {}),
         }
 
-
-class HookEnvironment(Struct, frozen=True, kw_only=True):
-    """Where commands run."""
-
-    processes: CommandStarter
-    environment: Mapping[str, str]
-    """The session's environment, which changes with its settings."""
-    project: str
-    """The directory they run in. The model can change the session's current directory."""
-
-
-class OutputBuffer:
-    """The output of one stream of a command, up to a limit."""
-
-    def __init__(self) -> None:
-        self._data = bytearray()
-        self.total_bytes = 0
-        self.has_line: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the first line is complete."""
-
-    def append(self, data: bytes) -> None:
-        self.total_bytes += len(data)
-        self._data += data[: max(0, MAX_OUTPUT_BYTES - len(self._data))]
-        if b"\n" in data and not self.has_line.done():
-            self.has_line.set_result(None)
-
-    @property
-    def is_cut(self) -> bool:
-        return self.total_bytes > len(self._data)
-
-    @property
-    def data(self) -> bytes:
-        return bytes(self._data)
-
-    @property
-    def text(self) -> str:
-        return decode_output(self._data)
-
-    def first_line(self) -> bytes | None:
-        line, end, _ = self._data.partition(b"\n")
-        return bytes(line) if end else None
-
-
-class CommandHook(Hook):
-    entry: CommandEntry
-
-    def __init__(self, entry: CommandEntry, environment: HookEnvironment) -> None:
-        super().__init__(entry)
-        self._environment = environment
-
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         stdout, stderr = OutputBuffer(), OutputBuffer()
         started = await self._start(invocation.input, stdout, stderr)
         reported = 0
         try:
             while not started.ended.done():
-                if self.entry.in_background or read_async_request(invocation.event, stdout) is not None:
+                if self.in_background or read_async_request(invocation.event, stdout) is not None:
                     return HookRun(
                         output=HookOutput(is_async=True),
                         background=self._wait_in_background(started, invocation.event, stdout, stderr),
-                        wakes=self.entry.wakes,
+                        wakes=self.wakes,
                     )
                 events: set[asyncio.Future[Any]] = {started.ended}
                 if not stdout.has_line.done():
@@ -173,8 +155,8 @@ class CommandHook(Hook):
 
     async def _start(self, input: Json, stdout: OutputBuffer, stderr: OutputBuffer) -> Process:
         """Raises HookFailed."""
-        entry, context = self.entry, self._environment
-        argv = [*SHELLS[entry.shell], entry.command] if entry.args is None else [*PROGRAM, entry.command, *entry.args]
+        context = self.get_runtime()
+        argv = [*SHELLS[self.shell], self.command] if self.args is None else [*PROGRAM, self.command, *self.args]
         inherited = {name: value for name, value in context.environment.items() if name not in SHELL_STARTUP_VARIABLES}
         own = {"PATH": absolute_path_entries(inherited), "CLAUDE_PROJECT_DIR": context.project}
         environment = {**inherited, **own, **effort_variable(input)}

@@ -24,7 +24,6 @@ from parley.entry_points import ExtensionError
 from parley.hooks.base import (
     DEFAULT_SECONDS,
     Hook,
-    HookEntry,
     HookInvocation,
     HookRun,
     Matcher,
@@ -54,7 +53,7 @@ class PackageHook(Struct, frozen=True, kw_only=True):
     """None for the default of the event: `block` for PreToolUse."""
 
 
-class PackageEntry(HookEntry, frozen=True, kw_only=True):
+class ExtensionHook(Hook, frozen=True, kw_only=True, eq=False):
     kind: ClassVar[str] = "package"
     name: str
     function: Callable[[Json], Awaitable[Json | None]]
@@ -63,13 +62,9 @@ class PackageEntry(HookEntry, frozen=True, kw_only=True):
     def label(self) -> str:
         return f"hook {self.name!r} of {self.source}"
 
-
-class ExtensionHook(Hook):
-    entry: PackageEntry
-
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
         try:
-            answer: Any = await self.entry.function(dict(invocation.input))
+            answer: Any = await self.function(dict(invocation.input))
         except Exception as exc:  # the code of a stranger must not end the turn
             raise HookFailed(f"{type(exc).__name__}: {exc}") from exc
         output, unknown = parse_answer(self.event, answer)
@@ -90,7 +85,7 @@ def load_hook(name: str) -> ExtensionHook:
     if (problem := Matcher(declared.matcher).problem) is not None:
         raise ExtensionError(f"{described}: {problem}")
     point = entry_points.discover(GROUP)[name]
-    entry = PackageEntry(
+    return ExtensionHook(
         name=name,
         function=declared.run,
         event=declared.event,
@@ -99,15 +94,15 @@ def load_hook(name: str) -> ExtensionHook:
         on_failure=parse_failure_policy(declared.on_failure, declared.event),
         source=f"package {point.dist.name if point.dist is not None else 'unknown'}",
     )
-    return ExtensionHook(entry)
 
 
 # Callbacks of the client.
 
 
-class CallbackEntry(HookEntry, frozen=True, kw_only=True):
+class CallbackHook(Hook, frozen=True, kw_only=True, eq=False):
     kind: ClassVar[str] = "callback"
     callback_id: str
+    host: Host
 
     @property
     def label(self) -> str:
@@ -116,18 +111,10 @@ class CallbackEntry(HookEntry, frozen=True, kw_only=True):
     def own_json(self) -> Json:
         return {"callbackId": self.callback_id}
 
-
-class CallbackHook(Hook):
-    entry: CallbackEntry
-
-    def __init__(self, entry: CallbackEntry, host: Host) -> None:
-        super().__init__(entry)
-        self._host = host
-
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
-        id, input, tool_use_id = self.entry.callback_id, invocation.input, invocation.tool_use_id
+        id, input, tool_use_id = self.callback_id, invocation.input, invocation.tool_use_id
         try:
-            answer = await self._host.request(HookCallback(callback_id=id, input=input, tool_use_id=tool_use_id))
+            answer = await self.host.request(HookCallback(callback_id=id, input=input, tool_use_id=tool_use_id))
         except HostGone as exc:
             raise HookFailed(str(exc)) from None
         except HostError as exc:
@@ -138,9 +125,10 @@ class CallbackHook(Hook):
 
 def build_callbacks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> list[CallbackHook]:
     """The callbacks of one registration, in order."""
-    entries = [
-        CallbackEntry(
+    return [
+        CallbackHook(
             callback_id=callback_id,
+            host=host,
             event=event,
             matcher=matcher.matcher or "",
             timeout_seconds=parse_timeout(matcher.timeout),
@@ -151,4 +139,3 @@ def build_callbacks(host: Host, hooks: Mapping[str, Sequence[HookMatcher]]) -> l
         for matcher in matchers
         for callback_id in matcher.hookCallbackIds
     ]
-    return [CallbackHook(entry, host) for entry in entries]

@@ -29,7 +29,7 @@ keys of an output.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -38,10 +38,9 @@ from parley.hooks.base import (
     DEFAULT_SECONDS,
     PROMPT_SECONDS,
     Hook,
-    HookEntry,
     HookInvocation,
     HookRun,
-    HookServices,
+    HttpHookPolicy,
     Progress,
     is_text,
     is_texts,
@@ -66,25 +65,7 @@ MAX_SHOWN = 200
 FIELD = re.compile(r"\$\{([\w.-]+)\}")
 
 
-class HttpHookPolicy(Struct, frozen=True, kw_only=True):
-    """What the settings permit to http hooks. None means no limit."""
-
-    urls: tuple[str, ...] | None = None
-    """`allowedHttpHookUrls`: patterns with `*`."""
-    is_exempt: bool = False
-    """Whether `urls` lists only what a user adds for the hook of an administrator, and refuses nothing."""
-    variables: frozenset[str] | None = None
-    """`httpHookAllowedEnvVars`."""
-
-    def allows(self, url: str) -> bool:
-        return self.urls is None or self.is_exempt or any(matches_pattern(pattern, url) for pattern in self.urls)
-
-    def lists_host(self, url: str) -> bool:
-        """Whether a pattern that matches names the host, without a wildcard in it."""
-        return any(is_plain_host(pattern) and matches_pattern(pattern, url) for pattern in self.urls or ())
-
-
-class HttpEntry(HookEntry, frozen=True, kw_only=True):
+class HttpHook(Hook, frozen=True, kw_only=True, eq=False):
     kind: ClassVar[str] = "http"
     keys: ClassVar[frozenset[str]] = frozenset({"url", "headers", "allowedEnvVars"})
     url: str
@@ -111,53 +92,46 @@ class HttpEntry(HookEntry, frozen=True, kw_only=True):
         # Header values may hold secrets.
         return {"url": without_secrets(self.url), **({"headers": sorted(self.headers)} if self.headers else {})}
 
-
-class HttpHook(Hook):
-    entry: HttpEntry
-
-    def __init__(
-        self,
-        entry: HttpEntry,
-        services: HookServices,
-        get_policy: Callable[[], HttpHookPolicy],
-        environment: Mapping[str, str],
-    ) -> None:
-        super().__init__(entry)
-        self._services = services
-        self._get_policy = get_policy
-        self._environment = environment
-
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
-        entry, policy = self.entry, self._get_policy()
-        if not policy.allows(entry.url):
-            raise HookFailed(f"the URL {entry.subject} does not match allowedHttpHookUrls")
+        policy = self.get_runtime().get_http_policy()
+        if not allows(policy, self.url):
+            raise HookFailed(f"the URL {self.subject} does not match allowedHttpHookUrls")
         headers = {"content-type": "application/json", **self._expand_headers(policy)}
         body = msgspec.json.encode(invocation.input)
-        is_listed = policy.lists_host(entry.url)
-        reply = await self._services.post(entry.url, headers, body, is_listed=is_listed)
+        is_listed = lists_host(policy, self.url)
+        reply = await self.get_runtime().services.post(self.url, headers, body, is_listed=is_listed)
         text = decode_output(reply.body).strip()
         if not 200 <= reply.status < 300:
             raise HookFailed(
-                f"{entry.subject} answered with status {reply.status}: {text[:MAX_ERROR_CHARS]}".rstrip(": ")
+                f"{self.subject} answered with status {reply.status}: {text[:MAX_ERROR_CHARS]}".rstrip(": ")
             )
         output, unknown = parse_reply(invocation.event, reply.body, guards=self.guards, may_be_text=False)
         return HookRun(output=output, unknown=unknown, stdout=text)
 
     def _expand_headers(self, policy: HttpHookPolicy) -> dict[str, str]:
         """The headers with the values of permitted variables. Raises HookFailed for a value that is not a header."""
-        names = self.entry.variables if policy.variables is None else self.entry.variables & policy.variables
-        environment = self._environment
+        names = self.variables if policy.variables is None else self.variables & policy.variables
+        environment = self.get_runtime().environment
 
         def value(found: re.Match[str]) -> str:
             name = found[1] or found[2]
             return environment.get(name, "") if name in names else ""
 
-        given = {name: text for name, text in self.entry.headers.items() if name.lower() not in OF_THE_BODY}
+        given = {name: text for name, text in self.headers.items() if name.lower() not in OF_THE_BODY}
         expanded = {name: VARIABLE.sub(value, text) for name, text in given.items()}
         for name, text in expanded.items():
             if re.search(r"[\r\n\0]", text) or not text.isascii():
                 raise HookFailed(f"the value of the header {name!r} contains characters that a header cannot have")
         return expanded
+
+
+def allows(policy: HttpHookPolicy, url: str) -> bool:
+    return policy.urls is None or policy.is_exempt or any(matches_pattern(pattern, url) for pattern in policy.urls)
+
+
+def lists_host(policy: HttpHookPolicy, url: str) -> bool:
+    """Whether a pattern that matches names the host, without a wildcard in it."""
+    return any(is_plain_host(pattern) and matches_pattern(pattern, url) for pattern in policy.urls or ())
 
 
 def matches_pattern(pattern: str, url: str) -> bool:
@@ -197,7 +171,14 @@ def merge_lists(lists: Sequence[Sequence[str] | None]) -> tuple[str, ...] | None
     return tuple(dict.fromkeys(item for items in given for item in items)) if given else None
 
 
-class ModelEntry(HookEntry, frozen=True, kw_only=True):
+class ModelAnswer(Struct, frozen=True, kw_only=True):
+    """What a model answers."""
+
+    ok: bool
+    reason: str = ""
+
+
+class PromptHook(Hook, frozen=True, kw_only=True, eq=False):
     kind: ClassVar[str] = "prompt"
     keys: ClassVar[frozenset[str]] = frozenset({"prompt", "model", "continueOnBlock"})
     only_blocks: ClassVar[bool] = True
@@ -221,29 +202,8 @@ class ModelEntry(HookEntry, frozen=True, kw_only=True):
     def own_json(self) -> Json:
         return {"prompt": self.prompt, **({"model": self.model} if self.model else {})}
 
-
-class AgentEntry(ModelEntry, frozen=True, kw_only=True):
-    kind: ClassVar[str] = "agent"
-    keys: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
-    default_seconds: ClassVar[float] = DEFAULT_SECONDS
-
-
-class ModelAnswer(Struct, frozen=True, kw_only=True):
-    """What a model answers."""
-
-    ok: bool
-    reason: str = ""
-
-
-class PromptHook(Hook):
-    entry: ModelEntry
-
-    def __init__(self, entry: ModelEntry, services: HookServices) -> None:
-        super().__init__(entry)
-        self._services = services
-
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
-        text = await self._ask(build_prompt(self.entry.prompt, invocation.input))
+        text = await self._ask(build_prompt(self.prompt, invocation.input))
         answer = parse_judgement(text)
         if answer.ok:
             return HookRun(stdout=text)
@@ -255,17 +215,20 @@ class PromptHook(Hook):
 
     def _ends_turn(self, invocation: HookInvocation) -> bool:
         """Whether a block also ends the turn."""
-        return not self.entry.continues and bool(invocation.event.stops) and not invocation.event.block_continues
+        return not self.continues and bool(invocation.event.stops) and not invocation.event.block_continues
 
     async def _ask(self, prompt: str) -> str:
-        return await self._services.ask_model(prompt, self.entry.model)
+        return await self.get_runtime().services.ask_model(prompt, self.model)
 
 
-class AgentHook(PromptHook):
-    starts_agent = True
+class AgentHook(PromptHook, frozen=True, kw_only=True, eq=False):
+    kind: ClassVar[str] = "agent"
+    starts_agent: ClassVar[bool] = True
+    keys: ClassVar[frozenset[str]] = frozenset({"prompt", "model"})
+    default_seconds: ClassVar[float] = DEFAULT_SECONDS
 
     async def _ask(self, prompt: str) -> str:
-        return await self._services.run_agent(prompt, self.entry.model)
+        return await self.get_runtime().services.run_agent(prompt, self.model)
 
     def _ends_turn(self, invocation: HookInvocation) -> bool:
         return False
@@ -292,7 +255,7 @@ def parse_judgement(text: str) -> ModelAnswer:
         ) from None
 
 
-class McpToolEntry(HookEntry, frozen=True, kw_only=True):
+class McpToolHook(Hook, frozen=True, kw_only=True, eq=False):
     kind: ClassVar[str] = "mcp_tool"
     keys: ClassVar[frozenset[str]] = frozenset({"server", "tool", "input"})
     server: str
@@ -313,17 +276,10 @@ class McpToolEntry(HookEntry, frozen=True, kw_only=True):
     def own_json(self) -> Json:
         return {"server": self.server, "tool": self.tool, **({"input": self.input} if self.input else {})}
 
-
-class McpToolHook(Hook):
-    entry: McpToolEntry
-
-    def __init__(self, entry: McpToolEntry, services: HookServices) -> None:
-        super().__init__(entry)
-        self._services = services
-
     async def call(self, invocation: HookInvocation, progress: Progress) -> HookRun:
-        entry = self.entry
-        result = await self._services.call_mcp_tool(entry.server, entry.tool, fill(entry.input, invocation.input))
+        result = await self.get_runtime().services.call_mcp_tool(
+            self.server, self.tool, fill(self.input, invocation.input)
+        )
         text = self._read_text(result)
         output, unknown = parse_reply(invocation.event, text.encode(errors="replace"), guards=self.guards)
         return HookRun(output=output, unknown=unknown, stdout=text)

@@ -14,16 +14,17 @@ from typing import Any
 from parley.hooks.base import (
     DEFAULT_SECONDS,
     Condition,
-    HookEntry,
+    Hook,
+    HookRuntime,
     Matcher,
-    UnusableEntry,
+    UnusableHook,
     describe_unknown_event,
     parse_failure_policy,
     parse_timeout,
 )
-from parley.hooks.command import CommandEntry
+from parley.hooks.command import CommandHook
 from parley.hooks.events import EVENTS, TOOL_EVENTS
-from parley.hooks.handlers import AgentEntry, HttpEntry, McpToolEntry, ModelEntry
+from parley.hooks.handlers import AgentHook, HttpHook, McpToolHook, PromptHook
 from parley.protocol.base import Json
 from parley.settings.base import TREE, SettingsProblem, SettingsValue
 
@@ -33,31 +34,34 @@ MakeCondition = Callable[[str, Callable[[str], None]], Condition]
 """Makes the condition of a rule, and reports what is wrong with it. An invalid rule matches every call."""
 
 
-KINDS: dict[str, type[HookEntry]] = {
-    entry.kind: entry for entry in (CommandEntry, HttpEntry, ModelEntry, AgentEntry, McpToolEntry)
-}
+KINDS: dict[str, type[Hook]] = {hook.kind: hook for hook in (CommandHook, HttpHook, PromptHook, AgentHook, McpToolHook)}
 
 
 def match_every_call(rule: str, warn: Callable[[str], None]) -> Condition:
     return lambda request: True
 
 
-def load_entries(
-    layers: Sequence[SettingsValue], make_condition: MakeCondition = match_every_call
-) -> tuple[list[HookEntry], list[SettingsProblem]]:
+def load_hooks(
+    layers: Sequence[SettingsValue],
+    make_condition: MakeCondition = match_every_call,
+    make_runtime: Callable[[SettingsValue], HookRuntime | None] = lambda layer: None,
+) -> tuple[list[Hook], list[SettingsProblem]]:
     """All handlers, strongest source first, without duplicates; and the problems found.
+
+    Without `make_runtime` they are only checked.
 
     A handler of the project does not take the place of the same one of the user: its timeout and what its failure
     means may differ."""
-    found: dict[tuple[Any, ...], HookEntry] = {}
+    found: dict[tuple[Any, ...], Hook] = {}
     problems: list[SettingsProblem] = []
     for layer in sorted(layers, key=lambda layer: layer.source in TREE):
+        runtime = make_runtime(layer)
         for event, matcher, handler, invalid in iter_handlers(layer, problems):
-            reader = EntryReader(layer, event, matcher, problems, make_condition)
-            entry = reader.read(handler, invalid)
-            if entry is not None:
-                key = (event, matcher, entry.kind, entry.condition_text, entry.unusable, repr(entry.own_json()))
-                found.setdefault(key, entry)
+            reader = HandlerReader(layer, event, matcher, problems, make_condition, runtime)
+            hook = reader.read(handler, invalid)
+            if hook is not None:
+                key = (event, matcher, hook.kind, hook.condition_text, hook.unusable, repr(hook.own_json()))
+                found.setdefault(key, hook)
     return list(found.values()), problems
 
 
@@ -89,7 +93,7 @@ def iter_handlers(
                     yield event, matcher, {}, "a hook must be an object"
 
 
-class EntryReader:
+class HandlerReader:
     """Reads the handlers of one group."""
 
     def __init__(
@@ -99,7 +103,9 @@ class EntryReader:
         matcher: str,
         problems: list[SettingsProblem],
         make_condition: MakeCondition,
+        runtime: HookRuntime | None,
     ) -> None:
+        self._runtime = runtime
         self._path = layer.path
         self._is_managed = layer.source == "managed"
         self._event = EVENTS[event]
@@ -107,9 +113,9 @@ class EntryReader:
         self._problems = problems
         self._make_condition = make_condition
 
-    def read(self, handler: Json, invalid: str) -> HookEntry | None:
-        """The entry; None if it cannot run. With the policy `block` it stays, and blocks by failing."""
-        name = handler.get("type", CommandEntry.kind)
+    def read(self, handler: Json, invalid: str) -> Hook | None:
+        """The hook; None if it cannot run. With the policy `block` it stays, and blocks by failing."""
+        name = handler.get("type", CommandHook.kind)
         kind = KINDS.get(name) if isinstance(name, str) else None
         own: Json | str = invalid
         if not invalid and kind is None:
@@ -125,10 +131,10 @@ class EntryReader:
             self._warn(f"ignored keys: {', '.join(more)}")
         return kind(**self._shared(handler, policy, kind.default_seconds), **self._condition(handler), **own)
 
-    def _refuse(self, handler: Json, reason: str, policy: Any) -> HookEntry | None:
+    def _refuse(self, handler: Json, reason: str, policy: Any) -> Hook | None:
         follows = f"; {self._event.block}" if policy == "block" and self._event.block else ""
         self._warn(f"{reason}{follows}")
-        return UnusableEntry(**self._shared(handler, policy), unusable=reason) if policy == "block" else None
+        return UnusableHook(**self._shared(handler, policy), unusable=reason) if policy == "block" else None
 
     def _shared(self, handler: Json, policy: Any, default_seconds: float = DEFAULT_SECONDS) -> Json:
         """The fields that all kinds have. Wrong values are reported and replaced."""
@@ -145,6 +151,7 @@ class EntryReader:
             "timeout_seconds": default_seconds if timeout is None else parse_timeout(timeout),
             "on_failure": policy,
             "source": self._path,
+            "runtime": self._runtime,
             "is_managed": self._is_managed,
             "once": handler.get("once") is True,
             "status_message": message if isinstance(message, str) else "",

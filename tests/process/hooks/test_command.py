@@ -7,25 +7,36 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from parley.hooks import command as module
-from parley.hooks.base import HookInvocation, HookRun
-from parley.hooks.command import CommandEntry, CommandHook, HookEnvironment
+from parley.hooks.base import HookInvocation, HookRun, HookRuntime, HookServices, HttpHookPolicy
+from parley.hooks.command import CommandHook
 from parley.hooks.events import EVENTS
 from parley.hooks.output import MAX_OUTPUT_BYTES, HookFailed, HookOutput, parse_output
 from parley.protocol.base import UNSET
-from parley.workspace.process.processes import Processes
+from parley.workspace.process.processes import CommandStarter, Processes
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.remote_workspace import make_processes
 
 
-async def at(folder: Path, scenario: Callable[[HookEnvironment], Awaitable[None]]) -> None:
+def make_runtime(processes: CommandStarter, environment: dict[str, str], folder: Path) -> HookRuntime:
+    """Commands use no services."""
+    return HookRuntime(
+        services=cast(HookServices, None),
+        processes=processes,
+        environment=environment,
+        project=str(folder),
+        get_http_policy=HttpHookPolicy,
+    )
+
+
+async def at(folder: Path, scenario: Callable[[HookRuntime], Awaitable[None]]) -> None:
     environment = {"PATH": "/usr/bin:/bin", "BASH_ENV": "/no/such", "GIVEN": "yes"}
     processes = make_processes()
-    place = HookEnvironment(processes=processes, environment=environment, project=str(folder))
+    place = make_runtime(processes, environment, folder)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             await scenario(place)
@@ -33,11 +44,16 @@ async def at(folder: Path, scenario: Callable[[HookEnvironment], Awaitable[None]
         await processes.close()
 
 
-def hook(place: HookEnvironment, line: str, event: str = "PreToolUse", **fields: Any) -> CommandHook:
-    entry = CommandEntry(
-        event=event, matcher="", command=line, timeout_seconds=PATIENCE_SECONDS, source="/s.json", **fields
+def hook(place: HookRuntime, line: str, event: str = "PreToolUse", **fields: Any) -> CommandHook:
+    return CommandHook(
+        event=event,
+        matcher="",
+        command=line,
+        timeout_seconds=PATIENCE_SECONDS,
+        source="/s.json",
+        runtime=place,
+        **fields,
     )
-    return CommandHook(entry, place)
 
 
 async def ran(made: CommandHook, progress: Callable[[str, str], None] = lambda out, err: None) -> HookRun:
@@ -46,7 +62,7 @@ async def ran(made: CommandHook, progress: Callable[[str, str], None] = lambda o
 
 
 async def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         line = 'cat; env >&2; echo "$PWD $CLAUDE_PROJECT_DIR" >&2'
         found = await ran(hook(place, line))
         assert json.loads(found.stdout) == {"hook_event_name": "PreToolUse"}
@@ -62,7 +78,7 @@ async def test_a_command_gets_the_event_on_stdin_and_a_clean_environment(tmp_pat
 async def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harms_none_that_does_not(
     tmp_path: Path, line: str
 ) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         made = hook(place, line)
         fired = HookInvocation(event=EVENTS[made.event], input={"prompt": "x" * 1_000_000}, tool_use_id="t")
         assert (await made.run(fired, lambda out, err: None)).exit_code == 0
@@ -73,7 +89,7 @@ async def test_an_event_larger_than_a_pipe_reaches_a_command_that_reads_and_harm
 
 
 async def test_words_are_run_without_a_shell(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         assert (await ran(hook(place, "printf", args=("%s", "$HOME;")))).stdout == "$HOME;"
 
     await at(tmp_path, scenario)
@@ -105,7 +121,7 @@ BRACED = {"hookSpecificOutput": {"additionalContext": "{ some text"}}
     ],
 )
 async def test_the_end_of_a_command_is_its_answer(tmp_path: Path, line: str, event: str, expected: HookRun) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         found = await ran(hook(place, line, event))
         told = (found.output, found.blocks, found.failure, found.exit_code)
         assert told == (expected.output, expected.blocks, expected.failure, expected.exit_code)
@@ -130,14 +146,14 @@ head -c %d /dev/zero | tr '\\0' x; printf '"}}'"""
     ],
 )
 async def test_an_answer_that_cannot_be_understood_is_a_failure(tmp_path: Path, line: str, failure: str) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         assert ((await ran(hook(place, line))).failure or "").startswith(failure)
 
     await at(tmp_path, scenario)
 
 
 async def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         said = (await ran(hook(place, LONG % 500_000))).output.hookSpecificOutput
         assert said is not None
         assert (said.permissionDecision, len(said.additionalContext or "")) == ("deny", 500_000)
@@ -146,7 +162,7 @@ async def test_a_long_answer_counts_as_a_whole(tmp_path: Path) -> None:
 
 
 async def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         with pytest.raises(HookFailed, match="NUL"):
             await ran(hook(place, "a\0b"))
 
@@ -154,7 +170,7 @@ async def test_a_command_that_cannot_be_started_is_a_failure(tmp_path: Path) -> 
 
 
 async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         os.mkfifo(tmp_path / "pid")
         running = asyncio.create_task(ran(hook(place, "echo $$ > pid; exec sleep 600")))
         pid = int(await asyncio.to_thread((tmp_path / "pid").read_text))
@@ -169,9 +185,9 @@ async def test_cancelling_ends_the_command(tmp_path: Path) -> None:
 
 
 async def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         environment = {"PATH": f".:bin::{tmp_path}:/usr/bin:/bin"}
-        given = HookEnvironment(processes=place.processes, environment=environment, project=str(tmp_path))
+        given = make_runtime(place.processes, environment, tmp_path)
         assert (await ran(hook(given, 'echo "$PATH"'))).stdout.strip() == f"{tmp_path}:/usr/bin:/bin"
 
     await at(tmp_path, scenario)
@@ -180,7 +196,7 @@ async def test_relative_entries_of_the_path_are_dropped(tmp_path: Path) -> None:
 async def test_what_a_command_writes_is_reported_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PROGRESS_SECONDS", 0.01)
 
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         os.mkfifo(tmp_path / "go")
         told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
         progress = lambda out, err: None if told.done() else told.set_result((out, err))  # noqa: E731  # a callback
@@ -194,7 +210,7 @@ async def test_what_a_command_writes_is_reported_while_it_runs(tmp_path: Path, m
 
 @pytest.mark.parametrize("by", ["entry", "first line"])
 async def test_a_command_may_continue_in_the_background(tmp_path: Path, by: str) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         os.mkfifo(tmp_path / "go")
         first = "" if by == "entry" else 'echo \'{"async": true, "asyncTimeout": 20000}\'; '
         made = hook(place, f"{first}read < go; echo '{json.dumps(CONTEXT)}'", "Stop", in_background=by == "entry")
@@ -210,7 +226,7 @@ async def test_a_command_may_continue_in_the_background(tmp_path: Path, by: str)
 
 @pytest.mark.parametrize("ms", ["-1", "0", "null"])
 async def test_a_time_that_is_invalid_is_not_heeded(tmp_path: Path, ms: str) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         os.mkfifo(tmp_path / "go")
         found = await ran(hook(place, f'echo \'{{"async": true, "asyncTimeout": {ms}}}\'; read < go', "Stop"))
         assert found.background is not None
@@ -222,7 +238,7 @@ async def test_a_time_that_is_invalid_is_not_heeded(tmp_path: Path, ms: str) -> 
 
 
 async def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_background(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         found = await ran(hook(place, f"echo '{{\"async\": true}}'; echo '{json.dumps(CONTEXT)}'", "Stop"))
         assert found.background is not None
         assert (await found.background).output == parse_output(CONTEXT)
@@ -231,7 +247,7 @@ async def test_a_command_that_answers_later_and_has_ended_already_is_one_in_the_
 
 
 async def test_one_in_the_background_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    async def scenario(place: HookEnvironment) -> None:
+    async def scenario(place: HookRuntime) -> None:
         found = await ran(hook(place, 'echo \'{"async": true, "asyncTimeout": 1}\'; sleep 600', "Stop"))
         assert found.background is not None
         assert (await found.background).failure == "the command did not finish within 0.001 s and was stopped"

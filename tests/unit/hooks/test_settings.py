@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from parley.hooks.command import CommandEntry
-from parley.hooks.settings import load_entries
+from parley.hooks.command import CommandHook
+from parley.hooks.settings import load_hooks
 from parley.permissions.base import ToolRequest
 from parley.settings.base import SettingsValue
 
@@ -24,9 +24,9 @@ def test_every_field_of_a_command_is_read() -> None:
     more = {"args": ["-x"], "timeout": 5, "async": True, "onFailure": "block"}
     handler = {"type": "command", "command": "check", **more}
 
-    (entry,), problems = load_entries([layer({"PreToolUse": group(handler, matcher="Bash")})])
+    (entry,), problems = load_hooks([layer({"PreToolUse": group(handler, matcher="Bash")})])
 
-    assert isinstance(entry, CommandEntry)
+    assert isinstance(entry, CommandHook)
     assert (entry.event, entry.matcher, entry.command, entry.args) == ("PreToolUse", "Bash", "check", ("-x",))
     assert (entry.timeout_seconds, entry.in_background, entry.on_failure, entry.source) == (
         5.0,
@@ -50,7 +50,7 @@ def test_every_field_of_a_command_is_read() -> None:
 def test_every_kind_has_the_shared_fields(own: Any) -> None:
     shared = {"if": "Bash(git *)", "once": True, "timeout": 7, "statusMessage": "Checking"}
 
-    (entry,), flaws = load_entries([layer({"PostToolUse": group({**own, **shared})})])
+    (entry,), flaws = load_hooks([layer({"PostToolUse": group({**own, **shared})})])
 
     assert (entry.kind, entry.condition_text, entry.once, flaws) == (own["type"], "Bash(git *)", True, [])
     assert (entry.timeout_seconds, entry.status_message) == (7.0, "Checking")
@@ -59,7 +59,7 @@ def test_every_kind_has_the_shared_fields(own: Any) -> None:
 
 
 def test_if_on_an_event_without_a_call_is_reported_and_the_hook_never_runs() -> None:
-    (entry,), (flaw,) = load_entries([layer({"Stop": group({"command": "a", "if": "Bash(git *)"})})])
+    (entry,), (flaw,) = load_hooks([layer({"Stop": group({"command": "a", "if": "Bash(git *)"})})])
 
     assert "needs a tool call" in flaw.text
     assert entry.condition is not None
@@ -70,7 +70,7 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
     first = layer({"Stop": group({"command": "a"}, {"command": "b"})}, "/managed")
     second = layer({"Stop": group({"command": "b"}, {"command": "c"})}, "/user")
 
-    found, _ = load_entries([first, second])
+    found, _ = load_hooks([first, second])
 
     assert [(entry.subject, entry.source) for entry in found] == [("a", "/managed"), ("b", "/managed"), ("c", "/user")]
 
@@ -98,7 +98,7 @@ def test_the_layers_come_in_their_order_and_a_command_only_once() -> None:
     ],
 )
 def test_what_cannot_be_run_is_reported_and_left_out(hooks: Any, word: str) -> None:
-    found, (problem,) = load_entries([layer(hooks)])
+    found, (problem,) = load_hooks([layer(hooks)])
 
     assert (found, word in str(problem), "/s.json" in str(problem)) == ([], True, True)
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_run_is_reported_and_left_out(hooks: Any, word: str) -> N
     ],
 )
 def test_what_is_not_heeded_is_reported(handler: Any, matcher: str, word: str) -> None:
-    found, (problem,) = load_entries([layer({"PreToolUse": group(handler, matcher=matcher)})])
+    found, (problem,) = load_hooks([layer({"PreToolUse": group(handler, matcher=matcher)})])
 
     assert (len(found), word in problem.text) == (1, True)
 
@@ -129,7 +129,7 @@ def test_what_is_not_heeded_is_reported(handler: Any, matcher: str, word: str) -
     ],
 )
 def test_a_guard_that_cannot_be_run_stays_and_fails(groups: Any) -> None:
-    (entry,), (problem,) = load_entries([layer({"PreToolUse": groups})])
+    (entry,), (problem,) = load_hooks([layer({"PreToolUse": groups})])
 
     assert (entry.on_failure, entry.unusable in problem.text, "the call is denied" in problem.text) == (
         "block",
@@ -139,6 +139,6 @@ def test_a_guard_that_cannot_be_run_stays_and_fails(groups: Any) -> None:
 
 
 def test_a_guard_that_cannot_be_run_and_may_fail_is_left_out() -> None:
-    found, (problem,) = load_entries([layer({"PreToolUse": group({"type": "http", "onFailure": "continue"})})])
+    found, (problem,) = load_hooks([layer({"PreToolUse": group({"type": "http", "onFailure": "continue"})})])
 
     assert (found, "denied" in problem.text) == ([], False)

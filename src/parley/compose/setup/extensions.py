@@ -21,7 +21,7 @@ from msgspec import Raw
 
 from parley.compose.launch_context import LaunchContext
 from parley.errors import UsageError
-from parley.hooks.settings import load_entries
+from parley.hooks.settings import load_hooks
 from parley.mcp.base import ServerSpec
 from parley.mcp.config import parse_server
 from parley.protocol.base import Json, Struct
@@ -622,7 +622,7 @@ def find_part_problems(plugin: Plugin, root: Path) -> Iterator[str]:
 
     yield from (f"{problem.path}: {problem.text}" for problem in load_templates([plugin_folder(plugin)])[1])
     if plugin.hooks is not None:
-        yield from (f"{problem.path}: {problem.text}" for problem in load_entries([plugin.hooks])[1])
+        yield from (f"{problem.path}: {problem.text}" for problem in load_hooks([plugin.hooks])[1])
     for name, entry in plugin.servers.items():
         problem = parse_entry(name, entry, "dynamic").problem
         if problem:

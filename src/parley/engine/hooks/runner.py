@@ -34,6 +34,7 @@ from parley.hooks.base import (
     HookRun,
     HookServices,
     HttpReply,
+    Matcher,
     format_context,
     guess_event,
     parse_failure_policy,
@@ -104,7 +105,7 @@ class HookRunner(SessionEvents):
     def has_guard(self, event: str, subjects: tuple[str, ...], agent: Json | None) -> bool:
         """Whether a hook with `onFailure: block` matches the event."""
         return any(
-            hook.event == event and hook.on_failure == "block" and hook.matcher.matches(subjects)
+            hook.event == event and hook.on_failure == "block" and hook.matches(subjects)
             for hook in self.hooks_for(agent)
         )
 
@@ -116,7 +117,7 @@ class HookRunner(SessionEvents):
             why = f" (did you mean {meant}?)" if meant is not None else f": {NEVER_FIRED.get(event, 'unknown event')}"
             text = f"hooks for the event {event!r:.100} are never called{why}"
             self.outbox.send(Informational(content=text, level="warning"))
-        for error in {hook.matcher.problem for hook in self.registry.callbacks} - {None}:
+        for error in {Matcher(hook.matcher).problem for hook in self.registry.callbacks} - {None}:
             self.warn(f"hooks: {error}")
         return not any(
             parse_failure_policy(entry.onFailure, meant or "") == "block"
@@ -147,7 +148,7 @@ class HookRunner(SessionEvents):
         hooks = [
             hook
             for hook in (self.hooks_for(agent) if among is None else among)
-            if hook.event == event and hook.matcher.matches(subjects)
+            if hook.event == event and hook.matches(subjects)
         ]
         hooks.sort(key=lambda hook: not hook.is_managed)  # where the first output wins, it is that of an administrator
         hooks = self._select(hooks, agent, get_call) if hooks else hooks
@@ -177,10 +178,8 @@ class HookRunner(SessionEvents):
         if any(hook.condition is not None for hook in found):
             call = get_call() if get_call is not None else None
             found = [hook for hook in found if hook.condition is None or (call is not None and hook.condition(call))]
-        keys = {(hook.event, hook.label, hook.matcher.text) for hook in found if hook.once}
-        found = [
-            hook for hook in found if not hook.once or (hook.event, hook.label, hook.matcher.text) not in self._spent
-        ]
+        keys = {(hook.event, hook.label, hook.matcher) for hook in found if hook.once}
+        found = [hook for hook in found if not hook.once or (hook.event, hook.label, hook.matcher) not in self._spent]
         self._spent |= keys
         return found
 

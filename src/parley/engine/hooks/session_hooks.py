@@ -379,7 +379,7 @@ class SessionHooks(ToolHooks):
     def watch_named_files(self) -> None:
         """Watch the files in the working directory that matchers of FileChanged hooks name."""
         hooks = [hook for hook in self.registry.list_hooks() if hook.event == "FileChanged"]
-        texts = [hook.matcher.text for hook in hooks]
+        texts = [hook.matcher for hook in hooks]
         names = [name.strip() for text in texts if is_names(text) for name in text.split("|") if name.strip()]
         if names or self._watch.has_owners:
             cwd = self.conversation.tool_context.state.cwd
