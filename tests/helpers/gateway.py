@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Self
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from tests.helpers.forked import ForkedPipes
+from tests.helpers.forked import ForkedPipes, start_parley
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.ports import free_port
 
@@ -40,7 +41,7 @@ class Server:
             "CLAUDE_CONFIG_DIR": str(folder / "config"),
             **(environment or {}),
         }
-        self.process: ForkedPipes | None = None
+        self.process: ForkedPipes | Process | None = None
         self.stderr: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -52,7 +53,7 @@ class Server:
 
     async def start(self) -> None:
         """Start it and wait until it listens."""
-        self.process = await ForkedPipes.start(self._arguments(), env=self._environment)
+        self.process = await start_parley(self._arguments(), env=self._environment)
         assert self.process.stderr is not None
         async with asyncio.timeout(PATIENCE_SECONDS):
             while line := (await self.process.stderr.readline()).decode():

@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from parley.conformance.driver import STDERR_CHARS, STREAM, read_body
-from parley.conformance.runner import CheckOutcome, Plan, SuiteOutcome, find_failure, make_outcome
+from parley.conformance.runner import CheckOutcome, SuiteOutcome, SuitePlan, find_failure, make_outcome
 from parley.conformance.scenario import Check, Entry, call
 from parley.conformance.scenario_log import Mismatch, need, shown
 from parley.errors import UsageError
@@ -177,7 +177,7 @@ def complete(value: Any) -> Any:
 
 
 async def run_client_suite(
-    command: tuple[str, ...], plan: Plan, progress: Callable[[str, int], None] = lambda name, failed: None
+    command: tuple[str, ...], plan: SuitePlan, progress: Callable[[str, int], None] = lambda name, failed: None
 ) -> SuiteOutcome:
     """Run the command in every scenario of the plan."""
     started = time.monotonic()
@@ -202,7 +202,7 @@ async def run_client_suite(
     )
 
 
-def select_client_checks(plan: Plan) -> list[ClientCheck]:
+def select_client_checks(plan: SuitePlan) -> list[ClientCheck]:
     """The checks of a plan, in their order."""
     return [
         check

@@ -32,10 +32,10 @@ from uuid import uuid4
 import msgspec
 
 from parley.conformance import calculator
-from parley.conformance.scenario import Scenario, call
+from parley.conformance.scenario import ConformanceScenario, call
 from parley.conformance.scenario_log import (
     EngineRun,
-    FoundFile,
+    FileLook,
     LogEntry,
     ScenarioLog,
     content_blocks,
@@ -122,7 +122,7 @@ class EngineDriver:
     def __init__(
         self,
         command: tuple[str, ...],
-        scenario: Scenario,
+        scenario: ConformanceScenario,
         *,
         deadline_seconds: float,
         env: Mapping[str, str] | None = None,
@@ -217,7 +217,7 @@ class EngineDriver:
     def look(self, label: str, pattern: str) -> None:
         """Write down the files and folders that match, relative to the folder of the scenario."""
         self.log.looks[label] = [
-            FoundFile(
+            FileLook(
                 str(path.relative_to(self._root)),
                 stat.S_IMODE(path.stat().st_mode),
                 path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "",

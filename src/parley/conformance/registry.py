@@ -18,7 +18,7 @@ from importlib.resources import files
 import msgspec
 
 from parley.conformance import conditions, invariants, judges
-from parley.conformance.scenario import EngineCheck, Entry, FieldEntries, Scenario, ScenarioFile, call
+from parley.conformance.scenario import ConformanceFile, ConformanceScenario, EngineCheck, Entry, FieldEntries, call
 from parley.conformance.scenario_log import ScenarioLog
 from parley.protocol.base import Struct
 
@@ -48,19 +48,19 @@ EXCUSED = {
 
 
 class Suite(Struct, frozen=True):
-    scenarios: dict[str, Scenario]
+    scenarios: dict[str, ConformanceScenario]
     checks: dict[str, EngineCheck]
 
 
 @cache
 def read_suite() -> Suite:
     """All scenarios and checks, in their order."""
-    scenarios: dict[str, Scenario] = {}
+    scenarios: dict[str, ConformanceScenario] = {}
     checks: dict[str, EngineCheck] = {}
     folder = files("parley.conformance") / "scenarios"
     for theme in THEMES:
         text = (folder / f"{theme}.toml").read_text(encoding="utf-8")
-        for scenario in msgspec.convert(tomllib.loads(text), ScenarioFile).scenario:
+        for scenario in msgspec.convert(tomllib.loads(text), ConformanceFile).scenario:
             if scenario.name != EVERY:
                 scenarios[scenario.name] = scenario
             for check in list_checks(scenario):
@@ -69,7 +69,7 @@ def read_suite() -> Suite:
     return Suite(scenarios, checks)
 
 
-def list_checks(scenario: Scenario) -> Iterator[EngineCheck]:
+def list_checks(scenario: ConformanceScenario) -> Iterator[EngineCheck]:
     for fields in scenario.fields:
         for row, field in fields.rows.items():
             needed: list[Entry] = [{"all_lines": [fields.line, field]}]

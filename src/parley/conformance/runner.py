@@ -62,7 +62,7 @@ class SuiteOutcome(Struct, kw_only=True):
     checks: list[CheckOutcome] = []
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class SuitePlan(Struct, frozen=True, kw_only=True):
     """What is run, and how."""
 
     levels: tuple[str, ...] = LEVELS
@@ -79,7 +79,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Further variables of the engine."""
 
 
-def select_checks(plan: Plan) -> list[EngineCheck]:
+def select_checks(plan: SuitePlan) -> list[EngineCheck]:
     """The checks of a plan, in their order."""
     suite = read_suite()
 
@@ -94,7 +94,7 @@ def select_checks(plan: Plan) -> list[EngineCheck]:
     return [check for check in chosen if is_possible(check) and (check.complaint or plan.suite == "all")]
 
 
-def select_scenarios(plan: Plan, checks: Collection[EngineCheck]) -> list[str]:
+def select_scenarios(plan: SuitePlan, checks: Collection[EngineCheck]) -> list[str]:
     """The scenarios of a plan that checks need. Invariants alone need them all."""
     wanted = {check.scenario for check in checks}
     return [
@@ -105,7 +105,7 @@ def select_scenarios(plan: Plan, checks: Collection[EngineCheck]) -> list[str]:
 
 
 async def run_suite(
-    command: tuple[str, ...], plan: Plan, progress: Callable[[str, int], None] = lambda name, failed: None
+    command: tuple[str, ...], plan: SuitePlan, progress: Callable[[str, int], None] = lambda name, failed: None
 ) -> SuiteOutcome:
     """Run the plan. `progress` is called after each scenario, with the number of its failed checks."""
     started = time.monotonic()
@@ -254,7 +254,7 @@ def gateway_command(url: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "parley.conformance.gateway_bridge", url)
 
 
-def gateway_plan(plan: Plan) -> Plan:
+def gateway_plan(plan: SuitePlan) -> SuitePlan:
     """The plan for a gateway: its scenarios, and the token for the bridge."""
     token = os.environ.get(TOKEN)
     return msgspec.structs.replace(plan, is_gateway=True, env={TOKEN: token} if token else {})

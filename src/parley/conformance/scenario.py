@@ -91,7 +91,7 @@ class FieldEntries(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """By behaviour, for example `"result.usage" = "usage:o"`. `?` marks an optional field."""
 
 
-class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConformanceScenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     about: str = ""
     on_gateways: bool = False
@@ -114,8 +114,8 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     check: list[EngineCheck] = []
 
 
-class ScenarioFile(Struct, frozen=True, forbid_unknown_fields=True):
-    scenario: list[Scenario]
+class ConformanceFile(Struct, frozen=True, forbid_unknown_fields=True):
+    scenario: list[ConformanceScenario]
 
 
 def call(entry: Entry, vocabulary: Mapping[str, Callable[..., Any]], *first: Any) -> Any:

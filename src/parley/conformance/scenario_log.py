@@ -45,7 +45,7 @@ class EngineRun(Struct, kw_only=True):
     stderr: str = ""
 
 
-class FoundFile(Struct, frozen=True):
+class FileLook(Struct, frozen=True):
     """A file or folder that a scenario looked at."""
 
     path: str
@@ -66,7 +66,7 @@ class ScenarioLog(Struct, kw_only=True):
     headers: list[dict[str, str]] = []
     files: dict[str, str] = {}
     """The text of the files that the scenario looked at afterwards; a missing file has no entry."""
-    looks: dict[str, list[FoundFile]] = {}
+    looks: dict[str, list[FileLook]] = {}
     """What `EngineDriver.look` found, by label."""
     cwd: str = ""
     labels: dict[str, str] = {}

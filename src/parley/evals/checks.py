@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from parley.errors import ParleyError, ToolError
-from parley.evals.results import CheckResult
-from parley.evals.session import AgentRun
+from parley.evals.results import EvalCheckResult
+from parley.evals.session import EvalRun
 from parley.evals.suite import EvalCase, Expectations, ExpectedCommand, JudgeSettings, to_list
 from parley.protocol.base import Struct
 from parley.sdk.errors import BudgetExceeded
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from parley.sdk.budget import Budget
 
 
-def check_agent(expect: Expectations, run: AgentRun, workspace: Path) -> list[CheckResult]:
+def check_agent(expect: Expectations, run: EvalRun, workspace: Path) -> list[EvalCheckResult]:
     """Everything except commands and the rubric."""
     return [*check_result(expect, run.text), *check_files(expect, workspace), *check_tools(expect, run)]
 
 
-def check_result(expect: Expectations, text: str) -> Iterator[CheckResult]:
+def check_result(expect: Expectations, text: str) -> Iterator[EvalCheckResult]:
     for wanted in to_list(expect.result_contains):
         yield verdict(f"result contains {wanted!r}", wanted in text, f"the result is {shorten(text)!r}")
     for pattern in to_list(expect.result_matches):
@@ -59,7 +59,7 @@ def check_result(expect: Expectations, text: str) -> Iterator[CheckResult]:
         yield verdict(f"result matches {pattern!r}", is_found, f"the result is {shorten(text)!r}")
 
 
-def check_files(expect: Expectations, workspace: Path) -> Iterator[CheckResult]:
+def check_files(expect: Expectations, workspace: Path) -> Iterator[EvalCheckResult]:
     for name, wanted in expect.files.items():
         found = read_file(workspace, name)
         detail = found.problem or f"it contains {shorten(found.text)!r} instead of {shorten(wanted)!r}"
@@ -73,7 +73,7 @@ def check_files(expect: Expectations, workspace: Path) -> Iterator[CheckResult]:
         yield verdict(f"no file {name}", not os.path.lexists(workspace / name), "the file exists")
 
 
-def check_tools(expect: Expectations, run: AgentRun) -> Iterator[CheckResult]:
+def check_tools(expect: Expectations, run: EvalRun) -> Iterator[EvalCheckResult]:
     called = ", ".join(run.tools) or "no tool"
     for name in expect.tools:
         yield verdict(f"tool {name} called", name in run.tools, f"called: {called}")
@@ -81,8 +81,8 @@ def check_tools(expect: Expectations, run: AgentRun) -> Iterator[CheckResult]:
         yield verdict(f"tool {name} not called", name not in run.tools, f"it was called {run.tools[name]} times")
 
 
-def verdict(check: str, passed: bool, detail: str) -> CheckResult:
-    return CheckResult(check=check, passed=passed, detail="" if passed else detail)
+def verdict(check: str, passed: bool, detail: str) -> EvalCheckResult:
+    return EvalCheckResult(check=check, passed=passed, detail="" if passed else detail)
 
 
 class FoundFile(Struct, frozen=True):
@@ -109,7 +109,7 @@ def read_file(workspace: Path, name: str) -> FoundFile:
 
 async def run_command(
     command: ExpectedCommand, workspace: Path, processes: Processes, environment: Mapping[str, str]
-) -> CheckResult:
+) -> EvalCheckResult:
     """Run a command of a case. It passes if it exits with 0 in time."""
     check = f"command: {command.run}"
     output = CommandOutput(OUTPUT_BYTES, lambda: Path(tempfile.mkdtemp(dir=workspace.parent)) / "output")
@@ -139,7 +139,7 @@ class Judgement(msgspec.Struct):
     reason: str
 
 
-def build_prompt(case: EvalCase, run: AgentRun, workspace: Path) -> str:
+def build_prompt(case: EvalCase, run: EvalRun, workspace: Path) -> str:
     """What the judge sees: the rubric, the prompts, the answer, and the files that the agent made or changed."""
     mark = secrets.token_hex(8)
     files = [(name, read_file(workspace, name)) for name in changed_files(case, workspace)[:MAX_FILES]]
@@ -169,8 +169,8 @@ def changed_files(case: EvalCase, workspace: Path) -> list[str]:
 
 
 async def judge_run(
-    judge: JudgeSettings, case: EvalCase, run: AgentRun, workspace: Path, budget: Budget | None
-) -> tuple[CheckResult, float | None]:
+    judge: JudgeSettings, case: EvalCase, run: EvalRun, workspace: Path, budget: Budget | None
+) -> tuple[EvalCheckResult, float | None]:
     """The verdict and what it cost. Raises BudgetExceeded. A judge that fails gives no verdict: `passed` is None."""
     config = tempfile.mkdtemp(dir=workspace.parent)
     options: Options[Any] = Options(
@@ -194,7 +194,9 @@ async def judge_run(
     except BudgetExceeded:
         raise
     except TimeoutError:
-        return CheckResult(check="rubric", passed=None, detail=f"no verdict within {judge.timeout_seconds:g} s"), None
+        return EvalCheckResult(
+            check="rubric", passed=None, detail=f"no verdict within {judge.timeout_seconds:g} s"
+        ), None
     except (ParleyError, OSError) as exc:
-        return CheckResult(check="rubric", passed=None, detail=f"the judge failed: {exc}"), None
-    return CheckResult(check="rubric", passed=result.output.passed, detail=result.output.reason), result.cost_usd
+        return EvalCheckResult(check="rubric", passed=None, detail=f"the judge failed: {exc}"), None
+    return EvalCheckResult(check="rubric", passed=result.output.passed, detail=result.output.reason), result.cost_usd

@@ -34,7 +34,7 @@ Outcome = Literal["passed", "failed", "error", "stopped"]
 """`error`: the session failed, so that nothing could be checked. `stopped`: the budget was spent; it runs again."""
 
 
-class CheckResult(Struct, frozen=True, kw_only=True):
+class EvalCheckResult(Struct, frozen=True, kw_only=True):
     """One expectation of a run."""
 
     check: str
@@ -61,7 +61,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     configuration: str
     run: int
     outcome: Outcome
-    checks: list[CheckResult] = []
+    checks: list[EvalCheckResult] = []
     error: str = ""
     result: str = ""
     """The last answer, shortened."""

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from parley.evals.checks import check_agent, judge_run, run_command, shorten
-from parley.evals.results import RECORDINGS, CheckResult, Outcome, ResultsFolder, RunRecord
-from parley.evals.session import AgentRun, make_options, prepare_workspace, run_agent, share_budget
+from parley.evals.results import RECORDINGS, EvalCheckResult, Outcome, ResultsFolder, RunRecord
+from parley.evals.session import EvalRun, make_options, prepare_workspace, run_agent, share_budget
 from parley.evals.suite import EvalSuite, PlannedRun
 from parley.sdk.budget import Budget
 from parley.sdk.errors import BudgetExceeded
@@ -124,7 +124,7 @@ class EvalRunner:
             workspace = await asyncio.to_thread(prepare_workspace, folder, planned.case)
             options = make_options(planned, folder, workspace, recording)
         except OSError as exc:
-            return make_record(planned, AgentRun(error=f"cannot prepare the workspace: {exc}"), [], recording)
+            return make_record(planned, EvalRun(error=f"cannot prepare the workspace: {exc}"), [], recording)
         share_budget(options, self.budget.usd, self.budget.turns_left)
         try:
             agent = await run_agent(planned, options, recording)
@@ -145,7 +145,7 @@ class EvalRunner:
         return make_record(planned, agent, checks, recording, judged_usd=judged_usd)
 
     async def _judge(
-        self, planned: PlannedRun, agent: AgentRun, workspace: Path, checks: list[CheckResult]
+        self, planned: PlannedRun, agent: EvalRun, workspace: Path, checks: list[EvalCheckResult]
     ) -> float | None:
         """Add the verdict, unless another check has failed. Returns what it cost. Raises BudgetExceeded."""
         if planned.case.expect.rubric is None:
@@ -155,14 +155,14 @@ class EvalRunner:
             checks.append(check)
             return cost
         reason = NO_JUDGE if self._suite.judge is None else "another check has failed"
-        checks.append(CheckResult(check="rubric", passed=None, detail=f"not judged: {reason}"))
+        checks.append(EvalCheckResult(check="rubric", passed=None, detail=f"not judged: {reason}"))
         return None
 
 
 def make_record(
     planned: PlannedRun,
-    agent: AgentRun,
-    checks: list[CheckResult],
+    agent: EvalRun,
+    checks: list[EvalCheckResult],
     recording: Path,
     *,
     is_stopped: bool = False,
@@ -189,7 +189,7 @@ def make_record(
     )
 
 
-def decide_outcome(agent: AgentRun, checks: Sequence[CheckResult]) -> Outcome:
+def decide_outcome(agent: EvalRun, checks: Sequence[EvalCheckResult]) -> Outcome:
     """A rubric without a verdict is an error, unless there is no judge at all."""
     if agent.error:
         return "error"

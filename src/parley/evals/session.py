@@ -44,7 +44,7 @@ MAX_WARNINGS = 20
 DEFAULTS: Json = {"permission_mode": "default", "max_turns": 50}
 
 
-class AgentRun(Struct, kw_only=True):
+class EvalRun(Struct, kw_only=True):
     """What the agent did."""
 
     text: str = ""
@@ -122,9 +122,9 @@ def make_options(planned: PlannedRun, folder: Path, workspace: Path, recording: 
     )
 
 
-async def run_agent(planned: PlannedRun, options: Options[Any], recording: Path) -> AgentRun:
+async def run_agent(planned: PlannedRun, options: Options[Any], recording: Path) -> EvalRun:
     """Send the prompts of a case. What goes wrong is the `error` of the run. Raises BudgetExceeded."""
-    found = AgentRun()
+    found = EvalRun()
     options.stderr = lambda text: found.warnings.append(text) if len(found.warnings) < MAX_WARNINGS else None
     with suppress(FileNotFoundError):
         os.unlink(str(options.record))
@@ -147,7 +147,7 @@ async def run_agent(planned: PlannedRun, options: Options[Any], recording: Path)
     return found
 
 
-async def run_prompt(client: Client[Any], prompt: str, found: AgentRun) -> None:
+async def run_prompt(client: Client[Any], prompt: str, found: EvalRun) -> None:
     turn = await client.ask(prompt)
     async for message in turn:
         if isinstance(message, AssistantMessage):

@@ -14,14 +14,14 @@ from typing import Any
 import msgspec
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class HeadPart(msgspec.Struct, frozen=True):
     """The `request` of a control request, or the `response` of a reply."""
 
     subtype: str | None = None
     request_id: str | int | None = None
 
 
-NOTHING = Exchange()
+NOTHING = HeadPart()
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -30,8 +30,8 @@ class Head(msgspec.Struct, frozen=True):
     type: str | None = None
     subtype: str | None = None
     request_id: str | int | None = None
-    request: Exchange = NOTHING
-    response: Exchange = NOTHING
+    request: HeadPart = NOTHING
+    response: HeadPart = NOTHING
     uuid: str | None = None
     session_id: str | None = None
     status: str | None = None
@@ -67,8 +67,8 @@ def _read_valid(data: bytes | msgspec.Raw, cls: Any) -> Any:
         if value is None:
             continue
         with suppress(msgspec.ValidationError, UnicodeDecodeError, RecursionError):
-            if field.type is Exchange:
-                found[field.name] = _read_valid(value, Exchange)
+            if field.type is HeadPart:
+                found[field.name] = _read_valid(value, HeadPart)
             else:
                 found[field.name] = msgspec.json.decode(value, type=field.type)
     return cls(**found)

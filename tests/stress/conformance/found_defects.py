@@ -19,7 +19,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from parley.conformance.runner import Plan, run_suite
+from parley.conformance.runner import SuitePlan, run_suite
 from tests.stress.conformance.defects import DEFECTS
 
 LIKELY = {
@@ -68,7 +68,7 @@ def broken(defect: str) -> tuple[str, ...]:
     return (sys.executable, "-S", str(PROXY), defect, engine)
 
 
-async def failing(defect: str, plan: Plan) -> list[str]:
+async def failing(defect: str, plan: SuitePlan) -> list[str]:
     """The checks of a plan that fail with a defect. Advice counts if the plan names it."""
     outcome = await run_suite(broken(defect), plan)
     failed = [check for check in outcome.checks if check.status == "failed"]
@@ -78,13 +78,13 @@ async def failing(defect: str, plan: Plan) -> list[str]:
 async def find_defect(defect: str, excluded: Collection[str] = (), only: tuple[str, ...] = (), workers: int = 2) -> str:
     """A check that finds a defect, twice; empty if there is none."""
     first = only or (LIKELY.get(defect, "two-turns"), "every.*")
-    plan = Plan(only=first, workers=workers, deadline_seconds=DEADLINE_SECONDS, stops_at_failure=True)
+    plan = SuitePlan(only=first, workers=workers, deadline_seconds=DEADLINE_SECONDS, stops_at_failure=True)
     for found in await failing(defect, plan):
         if found not in excluded and found in (only or [found]) and found in await failing(defect, plan):
             return found
     if only:
         return ""
-    whole = Plan(workers=workers, deadline_seconds=DEADLINE_SECONDS)
+    whole = SuitePlan(workers=workers, deadline_seconds=DEADLINE_SECONDS)
     return next((found for found in await failing(defect, whole) if found not in excluded), "")
 
 
@@ -97,7 +97,9 @@ async def main() -> int:
     given = parser.parse_args()
     findings: dict[str, str] = {}
     excluded = (
-        [] if given.trust else await failing("none", Plan(workers=given.workers, deadline_seconds=2 * DEADLINE_SECONDS))
+        []
+        if given.trust
+        else await failing("none", SuitePlan(workers=given.workers, deadline_seconds=2 * DEADLINE_SECONDS))
     )
     sys.stdout.write(f"without a defect these checks fail and are not counted: {excluded}\n")
     for name in given.defects:

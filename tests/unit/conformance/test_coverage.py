@@ -10,7 +10,7 @@ import pytest
 from parley.conformance.client import read_client_checks
 from parley.conformance.driver import STEPS, TURNS
 from parley.conformance.registry import CONDITIONS, EVERY, EXCUSED, LEVELS, REQUIRED, read_suite
-from parley.conformance.runner import Plan, missing_behaviours, select_checks, select_scenarios
+from parley.conformance.runner import SuitePlan, missing_behaviours, select_checks, select_scenarios
 from parley.conformance.scenario import Entry, read_behaviours
 from tests.helpers import paths
 
@@ -77,13 +77,13 @@ def test_the_table_is_that_of_the_catalogue() -> None:
 
 
 def test_checks_are_chosen_by_level_and_by_id_behaviour_or_scenario() -> None:
-    assert {check.behaviour.level for check in select_checks(Plan(levels=("sessions",)))} == {"sessions"}
-    complaints = select_checks(Plan(suite="complaints"))
+    assert {check.behaviour.level for check in select_checks(SuitePlan(levels=("sessions",)))} == {"sessions"}
+    complaints = select_checks(SuitePlan(suite="complaints"))
     assert complaints
     assert all(check.complaint for check in complaints)
-    by_row = select_checks(Plan(only=("flag.fork-session",)))
+    by_row = select_checks(SuitePlan(only=("flag.fork-session",)))
     assert [check.id for check in by_row] == ["flag.fork-session"]
-    by_scenario = select_checks(Plan(only=("sessions",)))
+    by_scenario = select_checks(SuitePlan(only=("sessions",)))
     assert len(by_scenario) == 4
-    assert select_scenarios(Plan(), by_scenario) == ["sessions"]
-    assert select_scenarios(Plan(), select_checks(Plan(only=("every.uuid",)))) == list(SCENARIOS)
+    assert select_scenarios(SuitePlan(), by_scenario) == ["sessions"]
+    assert select_scenarios(SuitePlan(), select_checks(SuitePlan(only=("every.uuid",)))) == list(SCENARIOS)

@@ -8,7 +8,7 @@ import pytest
 
 from parley.conformance.gateway_bridge import session_flags
 from parley.conformance.registry import read_suite
-from parley.conformance.runner import Plan, gateway_plan, is_gateway, select_checks, select_scenarios
+from parley.conformance.runner import SuitePlan, gateway_plan, is_gateway, select_checks, select_scenarios
 
 
 def test_a_session_gets_the_flags_and_the_model_but_not_the_flags_of_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_a_session_gets_the_flags_and_the_model_but_not_the_flags_of_a_pipe(monk
 
 def test_only_conversations_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARLEY_TOKEN", "t")
-    plan = gateway_plan(Plan())
+    plan = gateway_plan(SuitePlan())
 
     assert plan.env == {"PARLEY_TOKEN": "t"}
     played = [name for name, scenario in read_suite().scenarios.items() if scenario.on_gateways]

@@ -16,7 +16,7 @@ from parley.protocol.base import Role, decode, to_builtins
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.stream_json import StreamJson
 from parley.protocol.messages.conversation import StreamEvent
-from parley.protocol.peek import NOTHING, Exchange, Head, peek
+from parley.protocol.peek import NOTHING, Head, HeadPart, peek
 from parley.sdk.launch.network import NetworkWire
 from parley.sdk.runtime.message_parser import parse_message
 from tests.helpers import paths
@@ -92,7 +92,7 @@ def test_a_client_of_a_gateway_takes_a_line_in_any_order(line: dict[str, Any], o
 def test_the_parts_of_an_exchange_are_read() -> None:
     request = {"request": {"input": {"subtype": "x"}, "subtype": "can_use_tool"}, "request_id": 5}
 
-    assert peek(compact(request)) == Head(request_id=5, request=Exchange(subtype="can_use_tool"))
+    assert peek(compact(request)) == Head(request_id=5, request=HeadPart(subtype="can_use_tool"))
     assert peek(b'{"response":{"request_id":"r1"}}').response.request_id == "r1"
     assert peek(b'{"response":[]}').response is NOTHING
 
@@ -100,7 +100,7 @@ def test_the_parts_of_an_exchange_are_read() -> None:
 def test_a_field_of_a_wrong_type_is_absent() -> None:
     line = b'{"type":5,"subtype":null,"uuid":"u1","request":{"subtype":[],"request_id":"r1"},"request_id":true}'
 
-    assert peek(line) == Head(uuid="u1", request=Exchange(request_id="r1"))
+    assert peek(line) == Head(uuid="u1", request=HeadPart(request_id="r1"))
 
 
 def test_of_repeated_keys_the_last_one_counts() -> None:

@@ -74,18 +74,18 @@ def run_doctor(given: GivenArgs) -> int:
     return write_result(given, result, lines, code)
 
 
-def format_check(check: Finding, style: Styles) -> str:
+def format_check(check: DoctorFinding, style: Styles) -> str:
     paint = {"ok": style.good, "warning": style.warning, "error": style.bad}[check.level]
     return f"{paint(MARKS[check.level])} {style.bold(check.name)}: {printable(check.detail, 2_000)}"
 
 
-def run_checks() -> Iterator[Finding]:
+def run_checks() -> Iterator[DoctorFinding]:
     yield from check_installation()
     yield from check_resident()
     try:
         launch = open_launch(report=lambda text: None)  # each check reports what it finds
     except (UsageError, SessionError) as exc:
-        yield Finding("settings", "error", str(exc))
+        yield DoctorFinding("settings", "error", str(exc))
         return
     yield from check_configuration(launch)
     yield check_config_folder(launch.config)
@@ -94,7 +94,7 @@ def run_checks() -> Iterator[Finding]:
     yield check_bytecode()  # last: it looks at all modules that the other checks have loaded
 
 
-class Finding(Struct, frozen=True):
+class DoctorFinding(Struct, frozen=True):
     """One finding. An error keeps a session from working; a warning does not."""
 
     name: str
@@ -102,11 +102,11 @@ class Finding(Struct, frozen=True):
     detail: str
 
 
-def check_installation() -> Iterator[Finding]:
+def check_installation() -> Iterator[DoctorFinding]:
     found = find_installation()
-    yield Finding("version", "ok", f"Parley {__version__}, protocol of Claude Code {PROTOCOL_LEVEL}")
-    yield Finding("installation", "ok", f"{found.method} in {found.location}")
-    yield Finding("python", "ok", f"{platform.python_version()} ({sys.executable}, {platform.platform()})")
+    yield DoctorFinding("version", "ok", f"Parley {__version__}, protocol of Claude Code {PROTOCOL_LEVEL}")
+    yield DoctorFinding("installation", "ok", f"{found.method} in {found.location}")
+    yield DoctorFinding("python", "ok", f"{platform.python_version()} ({sys.executable}, {platform.platform()})")
     yield check_path()
     yield check_claude()
     yield check_extras()
@@ -114,13 +114,13 @@ def check_installation() -> Iterator[Finding]:
     yield check_program("rg", "a slower search in Python is used", is_needed=False)
 
 
-def check_extras() -> Finding:
+def check_extras() -> DoctorFinding:
     found = [name for name, (_, modules) in EXTRAS.items() if all(map(is_installed, modules))]
     missing = [f"{name} ({use})" for name, (use, _) in EXTRAS.items() if name not in found]
     if not missing:
-        return Finding("extras", "ok", "all are installed")
+        return DoctorFinding("extras", "ok", "all are installed")
     installed = f"installed: {', '.join(found)}; " if found else ""
-    return Finding("extras", "ok", f"{installed}not installed: {', '.join(missing)}; {how_to_install('NAME')}")
+    return DoctorFinding("extras", "ok", f"{installed}not installed: {', '.join(missing)}; {how_to_install('NAME')}")
 
 
 def is_installed(module: str) -> bool:
@@ -130,32 +130,34 @@ def is_installed(module: str) -> bool:
         return False  # not even the package that contains it
 
 
-def check_path() -> Finding:
+def check_path() -> DoctorFinding:
     path = shutil.which("parley")
     if path is None:
-        return Finding("PATH", "warning", "`parley` is not on the PATH")
+        return DoctorFinding("PATH", "warning", "`parley` is not on the PATH")
     if os.path.realpath(path) != os.path.realpath(sys.argv[0]) and os.path.basename(sys.argv[0]) == "parley":
-        return Finding("PATH", "warning", f"`parley` on the PATH is {path}, but this program is {sys.argv[0]}")
-    return Finding("PATH", "ok", f"`parley` on the PATH is {path}")
+        return DoctorFinding("PATH", "warning", f"`parley` on the PATH is {path}, but this program is {sys.argv[0]}")
+    return DoctorFinding("PATH", "ok", f"`parley` on the PATH is {path}")
 
 
-def check_claude() -> Finding:
+def check_claude() -> DoctorFinding:
     """Which program clients start that look for `claude` on the PATH."""
     path = shutil.which("claude")
     if path is None:
-        return Finding("claude", "ok", f"not on the PATH; `parley link claude` creates a link to Parley. {BUNDLED}")
+        return DoctorFinding(
+            "claude", "ok", f"not on the PATH; `parley link claude` creates a link to Parley. {BUNDLED}"
+        )
     target = os.path.realpath(path)
     is_ours = os.path.basename(target) == "parley"
     what = "a link to Parley" if is_ours else "not Parley"
-    return Finding("claude", "ok", f"`claude` on the PATH is {path}, {what}. {BUNDLED}")
+    return DoctorFinding("claude", "ok", f"`claude` on the PATH is {path}, {what}. {BUNDLED}")
 
 
-def check_program(name: str, loss: str, *, is_needed: bool = True) -> Finding:
+def check_program(name: str, loss: str, *, is_needed: bool = True) -> DoctorFinding:
     is_on_path = shutil.which(name) is not None
     path = find_trusted(name, os.environ, [os.getcwd()]) if is_on_path else None
     path = path or shutil.which(name, path=os.path.dirname(sys.executable))
     if path is None:
-        return Finding(name, "warning" if is_needed else "ok", f"not found: {loss}")
+        return DoctorFinding(name, "warning" if is_needed else "ok", f"not found: {loss}")
     try:
         done = subprocess.run(
             [path, "--version"],
@@ -168,19 +170,19 @@ def check_program(name: str, loss: str, *, is_needed: bool = True) -> Finding:
         )
         version = done.stdout.partition("\n")[0].strip()
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return Finding(name, "warning", f"{path} cannot be run: {type(exc).__name__}")
-    return Finding(name, "ok", f"{version or 'unknown version'} ({path})")
+        return DoctorFinding(name, "warning", f"{path} cannot be run: {type(exc).__name__}")
+    return DoctorFinding(name, "ok", f"{version or 'unknown version'} ({path})")
 
 
-def check_bytecode() -> Finding:
+def check_bytecode() -> DoctorFinding:
     """Python compiles what it loads, so what is not compiled now is compiled again at every start."""
     loaded = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "parley"]
     cached = [path for module in loaded if (path := getattr(module, "__cached__", None))]
     missing = [path for path in cached if not os.path.exists(path)]
     if not missing:
-        return Finding("bytecode", "ok", f"all {len(cached)} loaded modules are compiled")
+        return DoctorFinding("bytecode", "ok", f"all {len(cached)} loaded modules are compiled")
     folder = os.path.dirname(find_spec("parley").origin or "")  # type: ignore[union-attr]  # it is running
-    return Finding(
+    return DoctorFinding(
         "bytecode",
         "warning",
         f"{len(missing)} of {len(cached)} loaded modules are not compiled, so every start is slower: run "
@@ -188,33 +190,33 @@ def check_bytecode() -> Finding:
     )
 
 
-def check_resident() -> Iterator[Finding]:
+def check_resident() -> Iterator[DoctorFinding]:
     """Yields nothing if sessions here are started without a resident engine."""
     if os.environ.get(RESIDENT, "") in ("", "0"):
         return
     if os.environ[RESIDENT] != "1" or sys.platform != "linux":
-        yield Finding("resident", "warning", f"{RESIDENT} has an effect only on Linux and with the value 1")
+        yield DoctorFinding("resident", "warning", f"{RESIDENT} has an effect only on Linux and with the value 1")
         return
     try:
         read_idle_seconds()
         servers = [server for server in list_servers() if server.is_ours]
     except UsageError as exc:
-        yield Finding("resident", "warning", f"{exc}; sessions start without a resident engine")
+        yield DoctorFinding("resident", "warning", f"{exc}; sessions start without a resident engine")
         return
     if not servers:
-        yield Finding("resident", "ok", "no resident engine is running; the next session starts one")
+        yield DoctorFinding("resident", "ok", "no resident engine is running; the next session starts one")
     for server in servers:
-        yield Finding("resident", "warning" if server.refusal else "ok", describe(server))
+        yield DoctorFinding("resident", "warning" if server.refusal else "ok", describe(server))
 
 
-def check_configuration(launch: LaunchContext) -> Iterator[Finding]:
+def check_configuration(launch: LaunchContext) -> Iterator[DoctorFinding]:
     files = [layer.path for layer in launch.settings.layers()]
-    yield Finding("settings files", "ok", ", ".join(files) or "none")
+    yield DoctorFinding("settings files", "ok", ", ".join(files) or "none")
     for warning in launch.settings.warnings():
-        yield Finding("settings", "warning", warning.removeprefix("settings: "))
+        yield DoctorFinding("settings", "warning", warning.removeprefix("settings: "))
     given = [name for name in KEY_VARIABLES if launch.environment.get(name)]
     keys = f"set in the environment: {', '.join(given)}"
-    yield Finding("keys", "ok", keys if given else "no environment variable with an API key is set")
+    yield DoctorFinding("keys", "ok", keys if given else "no environment variable with an API key is set")
     yield from report_errors("model", check_model, launch)
     yield from report_errors("model server", check_server, launch)
     yield check_sandbox(launch)
@@ -222,25 +224,25 @@ def check_configuration(launch: LaunchContext) -> Iterator[Finding]:
 
 
 def report_errors(
-    name: str, check: Callable[[LaunchContext], Iterator[Finding]], launch: LaunchContext
-) -> Iterator[Finding]:
+    name: str, check: Callable[[LaunchContext], Iterator[DoctorFinding]], launch: LaunchContext
+) -> Iterator[DoctorFinding]:
     """What a check finds, and what keeps it from looking."""
     try:
         yield from check(launch)
     except (UsageError, SessionError) as exc:
-        yield Finding(name, "error", str(exc))
+        yield DoctorFinding(name, "error", str(exc))
 
 
-def check_model(launch: LaunchContext) -> Iterator[Finding]:
+def check_model(launch: LaunchContext) -> Iterator[DoctorFinding]:
     status = find_status(launch)
     what = f"{status.model} ({status.backend})"
     if status.is_usable:
-        yield Finding("model", "ok", f"{what}, key: {status.source}")
+        yield DoctorFinding("model", "ok", f"{what}, key: {status.source}")
     else:
-        yield Finding("model", "error", f"{what}: {status.problem}")
+        yield DoctorFinding("model", "error", f"{what}: {status.problem}")
 
 
-def check_server(launch: LaunchContext) -> Iterator[Finding]:
+def check_server(launch: LaunchContext) -> Iterator[DoctorFinding]:
     """Whether the server of the model answers, if the user configured its address."""
     server = probe_server(ModelFactory(launch))
     text = f"{server.address} ({server.variable}) answers"
@@ -249,12 +251,12 @@ def check_server(launch: LaunchContext) -> Iterator[Finding]:
     elif not server.variable:
         text = f"{server.address} (not contacted; `parley models --check` sends a request)"
     elif server.problem:
-        yield Finding("model server", "error", f"{server.problem} (the address is from {server.variable})")
+        yield DoctorFinding("model server", "error", f"{server.problem} (the address is from {server.variable})")
         return
-    yield Finding("model server", "ok", text)
+    yield DoctorFinding("model server", "ok", text)
 
 
-def check_sandbox(launch: LaunchContext) -> Finding:
+def check_sandbox(launch: LaunchContext) -> DoctorFinding:
     """Which sandbox this machine offers, and why."""
 
     merged = launch.settings.merged
@@ -264,54 +266,54 @@ def check_sandbox(launch: LaunchContext) -> Finding:
         text += f"; {hint}"
     text += "; commands run in it (sandbox.enabled)" if wanted and offer.kind != "none" else ""
     text += "; root cannot bypass permissions, because IS_SANDBOX=1 is not set" if is_bare_root(launch) else ""
-    return Finding("sandbox", "error" if wanted and offer.kind == "none" else "ok", text)
+    return DoctorFinding("sandbox", "error" if wanted and offer.kind == "none" else "ok", text)
 
 
-def check_mcp_servers(launch: LaunchContext) -> Iterator[Finding]:
+def check_mcp_servers(launch: LaunchContext) -> Iterator[DoctorFinding]:
     """Connect to the MCP servers, and load the plugins."""
 
     problems: list[str] = []
     servers, _ = asyncio.run(check_servers(open_launch(report=problems.append)))
     for problem in problems:
-        yield Finding("MCP servers", "warning", problem.removeprefix("settings: "))
+        yield DoctorFinding("MCP servers", "warning", problem.removeprefix("settings: "))
     if not servers and not problems:
-        yield Finding("MCP servers", "ok", "none configured")
+        yield DoctorFinding("MCP servers", "ok", "none configured")
     for server in servers:
         level: Level = "ok" if server.status == "connected" else "warning"
         reason = f" — {server.reason}" if server.reason else ""
-        yield Finding(f"MCP server {server.spec.name}", level, f"{server.describe_status(launch.cwd)}{reason}")
+        yield DoctorFinding(f"MCP server {server.spec.name}", level, f"{server.describe_status(launch.cwd)}{reason}")
 
 
-def check_config_folder(folder: Path) -> Finding:
+def check_config_folder(folder: Path) -> DoctorFinding:
     if not folder.exists():
-        return Finding("config directory", "ok", f"{folder} (created when it is needed)")
+        return DoctorFinding("config directory", "ok", f"{folder} (created when it is needed)")
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"x")
             file.flush()
     except OSError as exc:
-        return Finding("config directory", "error", f"cannot write to {folder}: {exc.strerror}")
+        return DoctorFinding("config directory", "error", f"cannot write to {folder}: {exc.strerror}")
     if not os.access(folder, os.R_OK | os.X_OK):
-        return Finding("config directory", "error", f"cannot read {folder}")
-    return Finding("config directory", "ok", str(folder))
+        return DoctorFinding("config directory", "error", f"cannot read {folder}")
+    return DoctorFinding("config directory", "ok", str(folder))
 
 
-def check_disk(folder: Path) -> Finding:
+def check_disk(folder: Path) -> DoctorFinding:
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
-    return Finding("disk", "warning" if free < LOW_BYTES else "ok", f"{format_size(free)} free ({existing})")
+    return DoctorFinding("disk", "warning" if free < LOW_BYTES else "ok", f"{format_size(free)} free ({existing})")
 
 
-def check_sessions(launch: LaunchContext) -> Iterator[Finding]:
+def check_sessions(launch: LaunchContext) -> Iterator[DoctorFinding]:
     """Raises UsageError, SessionError."""
     store = SessionStores(launch).store()
     found = store.list(launch.cwd, READ_SESSIONS)
     held = sum(store.is_held(info.id) for info in found)
     damaged = [problem for info in found if (problem := find_damage(store, info.id))]
     which = f"the latest {READ_SESSIONS}" if len(found) == READ_SESSIONS else str(len(found))
-    yield Finding("sessions", "ok", f"{which} of this directory checked: {held} in use, {len(damaged)} damaged")
+    yield DoctorFinding("sessions", "ok", f"{which} of this directory checked: {held} in use, {len(damaged)} damaged")
     for problem in damaged:
-        yield Finding("session", "warning", problem)
+        yield DoctorFinding("session", "warning", problem)
 
 
 def find_damage(store: Store, session_id: str) -> str | None:

@@ -40,7 +40,7 @@ TOOL_FEATURES = ("tools", "tool_use", "function_calling", "supports_tools", "sup
 REASONING_FEATURES = ("thinking", "reasoning", "supports_reasoning")
 
 
-class ServerStatus(Struct, frozen=True, kw_only=True):
+class ModelServerStatus(Struct, frozen=True, kw_only=True):
     """What is known of the server of a model."""
 
     backend: str
@@ -52,18 +52,18 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     """Why it does not answer: a sentence with the address."""
 
 
-def probe_server(models: ModelFactory) -> ServerStatus:
+def probe_server(models: ModelFactory) -> ModelServerStatus:
     """Send a request that costs nothing, if the user configured the address. Raises UsageError."""
     backend = models.find_adapter(models.resolve(models.name()))
     server = get_backend(backend).server
     if server is None:
-        return ServerStatus(backend=backend)
+        return ModelServerStatus(backend=backend)
     url = credentials.find_url(server, models.environment)
     shown = without_userinfo(url)
     variable, address, standard = credentials.find_address(backend, models.environment)
     if not address or address.rstrip("/") == standard.rstrip("/"):
-        return ServerStatus(backend=backend, address=shown)
-    return ServerStatus(backend=backend, address=shown, variable=variable, problem=contact(url, models))
+        return ModelServerStatus(backend=backend, address=shown)
+    return ModelServerStatus(backend=backend, address=shown, variable=variable, problem=contact(url, models))
 
 
 def contact(url: str, models: ModelFactory) -> str:

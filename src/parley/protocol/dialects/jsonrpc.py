@@ -47,7 +47,7 @@ UNSENT = (Queued, Injected)
 """Events of miriad that this dialect does not have: prompts do not wait here."""
 
 
-class RpcError(Exception):
+class CallRefused(Exception):
     """A line that is answered with an error."""
 
     def __init__(self, code: int, text: str, id: Id = None, data: Any = UNSET) -> None:
@@ -96,24 +96,24 @@ class JsonRpcDialect:
         try:
             call = read(line)
             return METHODS[call.method](self, call)
-        except RpcError as exc:
+        except CallRefused as exc:
             return [Reply(lines=[exc.encode()])]
 
     def run(self, call: RpcCall) -> list[Message]:
         if self._run is not None:
             text = "A run is in progress; wait for its result, or cancel it"
-            raise RpcError(ALREADY_RUNNING, text, call.id, {"currentRequestId": self._run.id})
+            raise CallRefused(ALREADY_RUNNING, text, call.id, {"currentRequestId": self._run.id})
         if not call.params.get("prompt"):
-            raise RpcError(INVALID_PARAMS, "`run` needs a `prompt` that is not empty", call.id)
+            raise CallRefused(INVALID_PARAMS, "`run` needs a `prompt` that is not empty", call.id)
         said = {key: value for key, value in call.params.items() if key not in ("prompt", "type", "message", "uuid")}
         try:
             line = {"type": "user", **said, "message": {"role": "user", "content": call.params["prompt"]}}
             messages = self._frames.read_prompt(convert(line, User))
         except msgspec.ValidationError as exc:
-            raise RpcError(INVALID_PARAMS, str(exc), call.id) from None
+            raise CallRefused(INVALID_PARAMS, str(exc), call.id) from None
         prompt = messages[-1]
         if not isinstance(prompt, User):
-            raise RpcError(INVALID_PARAMS, prompt.reason if isinstance(prompt, Refused) else "no prompt", call.id)
+            raise CallRefused(INVALID_PARAMS, prompt.reason if isinstance(prompt, Refused) else "no prompt", call.id)
         self._run = Run(call.id, str(prompt.uuid))
         return messages
 
@@ -122,7 +122,7 @@ class JsonRpcDialect:
             self._cancels.append(call.id)
             return [Withdrawal(user_message_uuid=self._run.uuid)] if len(self._cancels) == 1 else []
         if not self._frames.prompts.is_running:
-            refusal = RpcError(NOT_RUNNING, "No run is in progress", call.id)
+            refusal = CallRefused(NOT_RUNNING, "No run is in progress", call.id)
             return [Reply(lines=[refusal.encode()]), *self._frames.stop_background()]
         self._stops.append(call.id)
         return self._frames.read_control("interrupt") if len(self._stops) == 1 else []
@@ -187,36 +187,36 @@ class JsonRpcDialect:
 
 
 def read(line: bytes) -> RpcCall:
-    """The call of a line. Raises RpcError."""
+    """The call of a line. Raises CallRefused."""
     said = parse(line)
     if not isinstance(said, dict):
-        raise RpcError(INVALID_REQUEST, "a request must be a JSON object")
+        raise CallRefused(INVALID_REQUEST, "a request must be a JSON object")
     id = said.get("id") if type(said.get("id")) in (str, int, float) else None
     if said.get("jsonrpc") != "2.0":
-        raise RpcError(INVALID_REQUEST, '`jsonrpc` must be "2.0"', id)
+        raise CallRefused(INVALID_REQUEST, '`jsonrpc` must be "2.0"', id)
     if id is None:
-        raise RpcError(INVALID_REQUEST, "`id` must be a string or a number")
+        raise CallRefused(INVALID_REQUEST, "`id` must be a string or a number")
     method, params = said.get("method"), said.get("params", {})
     if not isinstance(method, str):
-        raise RpcError(INVALID_REQUEST, "`method` must be a string", id)
+        raise CallRefused(INVALID_REQUEST, "`method` must be a string", id)
     if method not in METHODS:
-        raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r} (choose from {', '.join(METHODS)})", id)
+        raise CallRefused(METHOD_NOT_FOUND, f"unknown method {method!r} (choose from {', '.join(METHODS)})", id)
     if not isinstance(params, dict):
-        raise RpcError(INVALID_PARAMS, "`params` must be an object", id)
+        raise CallRefused(INVALID_PARAMS, "`params` must be an object", id)
     return RpcCall(id, method, params)
 
 
 def parse(line: bytes) -> Any:
-    """Raises RpcError."""
+    """Raises CallRefused."""
     if is_too_deep(line):
-        raise RpcError(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
+        raise CallRefused(PARSE_ERROR, f"the line is nested deeper than {NESTING_CAP} levels")
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         mended = replace_lone_surrogates(line)
         if mended is not None:
             return parse(mended)
-        raise RpcError(PARSE_ERROR, f"the line is not JSON: {exc}") from None
+        raise CallRefused(PARSE_ERROR, f"the line is not JSON: {exc}") from None
 
 
 def result_line(id: Id, frame: Json) -> bytes:

@@ -22,8 +22,8 @@ from parley.conformance.report import (
 )
 from parley.conformance.runner import (
     DEADLINE_SECONDS,
-    Plan,
     SuiteOutcome,
+    SuitePlan,
     gateway_command,
     gateway_plan,
     is_gateway,
@@ -57,12 +57,12 @@ def conform(given: GivenArgs) -> int:
     return report(asyncio.run(run_suite(command, plan, show_progress)), given)
 
 
-def read_plan(given: GivenArgs) -> Plan:
+def read_plan(given: GivenArgs) -> SuitePlan:
     """Raises InvalidArguments."""
     levels = split_words(given.all("level"))
     if unknown := [level for level in levels if level not in LEVELS]:
         raise InvalidArguments(f"unknown level {unknown[0]!r} (choose from {', '.join(LEVELS)})")
-    return Plan(
+    return SuitePlan(
         levels=tuple(levels) or LEVELS,
         suite=given.one("suite", "all"),
         only=tuple(split_words(given.all("only"))),
