@@ -97,6 +97,11 @@ class Client:
 
     async def request(self, request_id: str, **fields: Any) -> None:
         await self.send({"type": "control_request", "request_id": request_id, "request": fields})
+        await self.find_reply(request_id)
+
+    async def find_reply(self, request_id: Any) -> None:
+        """Wait until a request is answered."""
+        self._read = 0
         await self.receive(lambda line: line.get("response", {}).get("request_id") == request_id)
 
     async def answer_until(self, is_last: Callable[[Line], bool], decision: Line) -> None:
@@ -208,13 +213,13 @@ def is_result(line: Line) -> bool:
 
 def saying(given: Line) -> Callable[[Client], Awaitable[None]]:
     async def say(client: Client) -> None:
-        """Say one line, and then a prompt, by whose result the line is answered."""
+        """Say one line, and then a prompt, by whose result the line is answered, or it is a request."""
         await client.send(given)
         await client.prompt(FENCE, "say Here.")
         denial = {"behavior": "deny", "message": "no"}
-        await client.answer_until(
-            lambda line: is_result(line) and FENCE in (line.get("user_message_uuids") or ()), denial
-        )
+        await client.answer_until(lambda line: is_result(line) and FENCE in line.get("user_message_uuids", ()), denial)
+        if given.get("type") == "control_request":
+            await client.find_reply(given["request_id"])
 
     return say
 

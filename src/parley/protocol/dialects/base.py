@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from parley.protocol.base import Message, Struct, is_too_deep, replace_lone_surrogates
+from parley.protocol.base import Json, Message, Struct, is_too_deep, replace_lone_surrogates
 
 
 class Reply(Message, frozen=True, kw_only=True, tag="reply"):
@@ -76,6 +76,11 @@ class Dialect(Protocol):
 
     def encode(self, message: Message) -> list[bytes]:
         """The lines for a message: often one, sometimes none or several."""
+
+
+def system(subtype: str, **fields: Any) -> Json:
+    """A system line of a dialect."""
+    return {"type": "system", "subtype": subtype, **fields}
 
 
 BROUGHT = frozenset({"system_prompt", "mcp_servers", "environment"})

@@ -24,8 +24,8 @@ from parley.protocol.base import (
     is_too_deep,
     replace_lone_surrogates,
 )
-from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
-from parley.protocol.dialects.miriad import Miriad, system
+from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply, system
+from parley.protocol.dialects.miriad import Miriad
 from parley.protocol.messages.control import ControlResponse
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.dialects import Injected, Queued, SystemFault, Withdrawal

@@ -6,10 +6,19 @@ when it enters the turn; each turn has one `result`.
 
 An answer of the model is one line: its blocks are held until it is complete, before its tools run. Thinking, partial
 messages and the messages of subagents are not sent.
+
+The state of prompts follows from the messages of the engine: `command_lifecycle` reports the state of each prompt with
+an id, `Queued` which of them wait, `init` and `result` the start and the end of a turn.
+
+Tools have lower-case names and camelCase parameters. MCP and memory tools keep their names and inputs.
+
+    to_dialect({"name": "Read", "input": {"file_path": "a", "offset": 3}})
+        -> {"name": "read", "input": {"filePath": "a", "offset": 2}}
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -17,8 +26,7 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, encode_json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
-from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply
-from parley.protocol.dialects.reading import PromptTracker, to_dialect
+from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply, system
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import (
@@ -36,11 +44,7 @@ from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.panel_requests import McpSetServers
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
-from parley.protocol.messages.system import ApiRetry, Informational
-
-
-def system(subtype: str, **fields: Any) -> Json:
-    return {"type": "system", "subtype": subtype, **fields}
+from parley.protocol.messages.system import ApiRetry, Informational, Init
 
 
 def fault(text: str) -> Json:
@@ -117,6 +121,96 @@ def encode_informational(message: Informational) -> list[Json]:
 
 
 SHOWN_BLOCKS = (Text, ToolUse)
+AS_THEY_ARE = ("mcp__", "memory_", "ltm_")
+_HUMP = r"(?<=[a-z0-9])(?=[A-Z])"
+_BAR = r"(?<=[a-z0-9])_([a-z0-9])"
+
+
+def count_from_0(value: Any) -> Any:
+    return value - 1 if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+PARAMETERS: dict[tuple[str, str], tuple[str, Callable[[Any], Any]]] = {
+    ("Read", "offset"): ("offset", count_from_0),
+    ("Grep", "glob"): ("include", lambda value: value),
+}
+"""Parameters that differ by more than their spelling, by our tool and parameter name."""
+
+
+def to_dialect(block: Json) -> Json:
+    """A `tool_use` block in the spelling of the dialect."""
+    name = str(block["name"])
+    if name.startswith(AS_THEY_ARE):
+        return block
+    given: Json = {}
+    for key, value in block["input"].items():
+        spelled = re.sub(_BAR, lambda found: found[1].upper(), key)
+        there, change = PARAMETERS.get((name, key), (spelled, None))
+        given[there] = value if change is None else change(value)
+    return {**block, "name": re.sub(_HUMP, "_", name).lower(), "input": given}
+
+
+class PromptTracker:
+    def __init__(self) -> None:
+        self.session_id = ""
+        """The id of the session."""
+        self.queued: list[str] = []
+        """Prompts that wait for a turn to end."""
+        self._open: dict[str, str | None] = {}
+        """The session id that the client gave with each open prompt; None if it gave none."""
+        self._accepted: set[str] = set()
+        self._in_turn = False
+        self.have_run = False
+        """Whether a turn has ended."""
+
+    def add(self, uuid: str, session_id: str | None) -> None:
+        self._open[uuid] = session_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a turn runs or is about to."""
+        return self._in_turn or bool(self._accepted)
+
+    def is_accepted(self, uuid: str) -> bool:
+        """Whether the engine accepted a prompt that has no result yet."""
+        return uuid in self._accepted
+
+    def session_of(self, uuid: object) -> str:
+        """The session id that the client gave with a prompt, else the id of the session."""
+        return (self._open.get(uuid) if isinstance(uuid, str) else None) or self.session_id
+
+    def update(self, message: Message) -> None:
+        """Update the state from a message of the engine."""
+        match message:
+            case SessionOpened(session_id=str() as own):
+                self.session_id = own
+            case Init():
+                self._in_turn = True
+            case Queued(user_message_uuid=str() as uuid):
+                self.queued.append(uuid)
+            case CommandLifecycle(command_uuid=uuid, state="queued"):
+                self._accepted.add(uuid)
+            case CommandLifecycle(command_uuid=uuid, state="started"):
+                self._in_turn = True
+                self._leave_queue(uuid)
+            case CommandLifecycle(command_uuid=uuid):
+                self._leave_queue(uuid)
+                self._forget(uuid)
+            case Result(user_message_uuids=answered):
+                self._in_turn, self.have_run = False, True
+                # They end with the result; the lifecycle message of each comes a little later.
+                for uuid in answered or ():
+                    if uuid not in self._accepted:
+                        self._open.pop(uuid, None)  # it was refused: nothing follows
+                self._accepted -= set(answered or ())
+
+    def _leave_queue(self, uuid: str) -> None:
+        if uuid in self.queued:
+            self.queued.remove(uuid)
+
+    def _forget(self, uuid: str) -> None:
+        self._open.pop(uuid, None)
+        self._accepted.discard(uuid)
 
 
 class Miriad:

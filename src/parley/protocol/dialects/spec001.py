@@ -3,11 +3,20 @@
     system      init with the schemas of the tools, permission_request, hook_execution, error
     assistant   one line per answer: its blocks are held until it is complete, before its tools run
     user        the results of tools
-    result      with subtypes and flat tokens of its own (reading.py)
+    result      with subtypes and flat tokens of its own, and one error object
     stream_event
 
 A client writes as in the canonical dialect; `content` may be a field of the line itself. The dialect does not
 define control requests: they are sent as in the canonical dialect, with a timestamp. Other messages are not sent.
+
+    the end of a turn here                      there
+    success                                     success
+    error_max_turns                             max_turns_reached
+    a budget that is spent                      budget_exceeded
+    terminal_reason aborted_*                   user_cancelled
+    anything else that is an error              error, with error{type, message, details}
+
+Our other fields of a result stay: a reader of this dialect ignores unknown fields.
 """
 
 from __future__ import annotations
@@ -19,8 +28,7 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolUse
-from parley.protocol.dialects import reading
-from parley.protocol.dialects.base import DialectContext, DialectProfile
+from parley.protocol.dialects.base import DialectContext, DialectProfile, system
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
@@ -49,8 +57,6 @@ class Spec001:
         self._world = world
         self._held: PendingAssistant | None = None
         """The blocks of an answer that is not complete yet."""
-        self._model = ""
-        """The model of the last `init` that was read."""
 
     # In.
 
@@ -59,26 +65,7 @@ class Spec001:
         if isinstance(message, Refused) and message.kind == "user":
             unwrapped = wrap(line)
             message = message if unwrapped is None else decode(unwrapped)
-        read = READERS.get(type(message))
-        return [message if read is None else read(self, message)]
-
-    def read_init(self, init: Init) -> Message:
-        """The canonical `init` has the names of the tools only."""
-        self._model = init.model if isinstance(init.model, str) else ""
-        if not isinstance(init.tools, list):
-            return init
-        names = [tool.get("name") if isinstance(tool, dict) else tool for tool in init.tools]
-        return msgspec.structs.replace(init, tools=names, uuid=init.uuid or self._world.new_uuid())
-
-    def read_assistant(self, message: Assistant) -> Message:
-        inner = message.message
-        if inner.model is UNSET:
-            inner = msgspec.structs.replace(inner, model=self._model)
-        return msgspec.structs.replace(message, message=inner, uuid=message.uuid or self._world.new_uuid())
-
-    def read_result(self, result: Result) -> Message:
-        known = reading.canonical(result)
-        return msgspec.structs.replace(known, uuid=known.uuid or self._world.new_uuid())
+        return [message]
 
     # Out.
 
@@ -133,7 +120,7 @@ class Spec001:
         return [*self.complete(), frame]
 
     def encode_result(self, result: Result) -> list[Json]:
-        return [*self.complete(), reading.flatten(result)]
+        return [*self.complete(), flatten(result)]
 
     def encode_unchanged(self, message: Message) -> list[Json]:
         """The canonical line with a timestamp."""
@@ -184,10 +171,6 @@ class PendingAssistant:
         }
 
 
-def system(subtype: str, **fields: Any) -> Json:
-    return {"type": "system", "subtype": subtype, **fields}
-
-
 def fault(kind: str, words: str, session_id: str | UnsetType) -> Json:
     return system("error", error={"type": kind, "message": words}, session_id=session_id)
 
@@ -195,6 +178,65 @@ def fault(kind: str, words: str, session_id: str | UnsetType) -> Json:
 def lineage(parent: str | None | UnsetType) -> Json:
     """Only lines of subagents are attributed."""
     return {"parent_tool_use_id": parent} if parent else {}
+
+
+FLAT = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_creation_tokens": "cache_creation_input_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+}
+"""The flat names, and their names in `usage`."""
+UNFORMED = "error_max_structured_output_retries"
+LIMITS = {"error_max_turns": "max_turns_reached", "error_max_budget_usd": "budget_exceeded"}
+API, INVALID = "api_error", "validation_error"
+
+
+def flatten(result: Result) -> Json:
+    """A result in the dialect."""
+    frame: Json = to_builtins(result)
+    frame["subtype"] = subtype(result)
+    usage = result.usage if isinstance(result.usage, dict) else {}
+    frame |= {flat: usage.get(name) or 0 for flat, name in FLAT.items()}
+    if frame["subtype"] == "error":
+        frame["error"] = error(result)
+    return frame
+
+
+def subtype(result: Result) -> str:
+    if result.subtype in LIMITS:
+        return LIMITS[result.subtype]
+    if result.terminal_reason == "budget_exhausted":
+        return "budget_exceeded"
+    is_error = result.is_error is True
+    if is_error and isinstance(result.terminal_reason, str) and result.terminal_reason.startswith("aborted_"):
+        return "user_cancelled"
+    return "error" if is_error or result.subtype != "success" else "success"
+
+
+def error(result: Result) -> Json:
+    errors = result.errors if isinstance(result.errors, list) else []
+    words = "; ".join(errors) or (result.result if isinstance(result.result, str) else "") or result.subtype
+    details: Json = {"errors": errors} if len(errors) > 1 else {}
+    if isinstance(result.api_error_status, int):
+        details["status"] = result.api_error_status
+    if result.subtype == UNFORMED:
+        details["subtype"] = result.subtype
+    return {"type": error_type(result), "message": words, "details": details}
+
+
+def error_type(result: Result) -> str:
+    """The type of the error."""
+    if isinstance(result.fault_type, str):
+        return result.fault_type
+    if result.subtype == "success" or result.terminal_reason == API:
+        return API  # the backend failed
+    if result.subtype == UNFORMED:
+        return INVALID
+    if result.terminal_reason == "permission_denied":
+        return "permission_denied"
+    # A turn without a reason for its end had an invalid request.
+    return INVALID if result.terminal_reason is UNSET and not result.num_turns else "system_error"
 
 
 def is_error(told: Informational) -> bool:
@@ -212,12 +254,6 @@ def wrap(line: bytes) -> bytes | None:
     return encode_json({**found, "message": {"role": "user", "content": found["content"]}})
 
 
-READERS: dict[type[Message], Callable[[Spec001, Any], Message]] = {
-    Init: Spec001.read_init,
-    Assistant: Spec001.read_assistant,
-    Result: Spec001.read_result,
-}
-"""Messages whose lines differ from the canonical ones."""
 FRAMES: dict[type[Message], Callable[[Spec001, Any], list[Json]]] = {
     StreamEvent: Spec001.encode_event,
     Assistant: Spec001.encode_assistant,

@@ -8,7 +8,6 @@ import pytest
 
 from parley.protocol.blocks import Text, ToolResult
 from parley.protocol.dialects.jsonrpc import JsonRpcDialect
-from parley.protocol.dialects.reading import read_jsonrpc
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Success
 from parley.protocol.messages.conversation import Assistant, AssistantContent, User, UserContent
 from parley.protocol.messages.dialects import (
@@ -24,6 +23,7 @@ from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
+from tests.helpers.dialect_reading import read_jsonrpc
 from tests.helpers.dialects import Json, heard, replies, said, world
 from tests.helpers.golden import SEEDS, Sample, each
 

@@ -10,7 +10,6 @@ from parley.protocol.base import Message, Refused
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.blocks import read as block
 from parley.protocol.dialects.miriad import Miriad
-from parley.protocol.dialects.reading import read_miriad
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, Success
 from parley.protocol.messages.conversation import Assistant, AssistantContent, StreamEvent, User, UserContent
 from parley.protocol.messages.dialects import (
@@ -27,6 +26,7 @@ from parley.protocol.messages.panel_requests import McpSetServers
 from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational, Init, PermissionDenied
+from tests.helpers.dialect_reading import read_miriad
 from tests.helpers.dialects import NOW, Json, heard, replies, said, world
 from tests.helpers.golden import SEEDS, Sample, each
 

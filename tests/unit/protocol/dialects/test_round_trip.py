@@ -20,13 +20,13 @@ from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.dialects.base import Dialect, DialectContext
 from parley.protocol.dialects.jsonrpc import JsonRpcDialect
 from parley.protocol.dialects.miriad import Miriad
-from parley.protocol.dialects.reading import from_dialect, read_jsonrpc, read_miriad
 from parley.protocol.dialects.spec001 import Spec001
 from parley.protocol.messages import control
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
+from tests.helpers.dialect_reading import Spec001Reader, from_dialect, read_jsonrpc, read_miriad
 from tests.helpers.golden import LINES, Sample, canonical
 
 Json = dict[str, Any]
@@ -118,7 +118,7 @@ def end(message: Result) -> str:
 
 
 def in_spec001(line: bytes) -> Message:
-    [message] = Spec001(world()).decode(line)
+    [message] = Spec001Reader(world()).decode(line)
     return message
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from parley.protocol.base import UNSET, Message, catalogue, decode, encode, encode_json, to_builtins
 from parley.protocol.dialects.base import DialectContext
-from parley.protocol.dialects.spec001 import Spec001
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
 from parley.protocol.messages.occasional import HookResponse, HookStarted
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import ApiRetry, Informational, Status
+from tests.helpers.dialect_reading import Spec001Reader
 from tests.helpers.golden import LINES, SEEDS, Sample, canonical, each
 
 Json = dict[str, Any]
@@ -23,9 +23,9 @@ NOW = "2026-02-02T10:30:00.000Z"
 DOCUMENT = [sample for sample in SEEDS if sample.name.startswith("001 ")]
 
 
-def dialect() -> Spec001:
+def dialect() -> Spec001Reader:
     numbers = count(1)
-    return Spec001(DialectContext(now=lambda: NOW, new_uuid=lambda: f"u{next(numbers)}"))
+    return Spec001Reader(DialectContext(now=lambda: NOW, new_uuid=lambda: f"u{next(numbers)}"))
 
 
 def said(*messages: Message) -> list[Json]:

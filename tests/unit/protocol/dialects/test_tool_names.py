@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from parley.protocol.dialects.reading import from_dialect, to_dialect
+from parley.protocol.dialects.miriad import to_dialect
+from tests.helpers.dialect_reading import from_dialect
 
 PAIRS = [
     ("Read", {"file_path": "/a", "offset": 3, "limit": 9}, "read", {"filePath": "/a", "offset": 2, "limit": 9}),
@@ -52,12 +53,6 @@ def test_a_call_survives_the_round_trip_unchanged(
 ) -> None:
     assert to_dialect(use(ours, given)) == use(theirs, renamed)
     assert from_dialect(use(theirs, renamed)) == use(ours, given)
-
-
-def test_a_working_directory_becomes_a_change_of_directory() -> None:
-    found = from_dialect(use("bash", {"command": "ls", "workdir": "/it's here"}))
-
-    assert found == use("Bash", {"command": "cd '/it'\"'\"'s here' && ls"})
 
 
 def test_a_line_number_that_is_invalid_is_left_for_the_tool_to_refuse() -> None:
