@@ -7,8 +7,7 @@ from itertools import groupby
 
 from pages import fill, main, table
 
-from parley.settings.keys.kinds import GROUP
-from parley.settings.keys.table import ANYONE, FLAG, KEYS, MANAGED, PERSON, TRUSTED, KeyScope, SettingKey
+from parley.settings.keys import ANYONE, FLAG, GROUP, KEYS, MANAGED, PERSON, TRUSTED, KeyScope, SettingKey
 
 PAGE = "docs/settings.md"
 SANDBOX_PAGE = "docs/sandbox.md"

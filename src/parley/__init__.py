@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         run_many as run_many, run_many_sync as run_many_sync, Batch as Batch, RunOutcome as RunOutcome,
         RunProgress as RunProgress,
     )
-    from parley.sdk.types.results import RunResult as RunResult
+    from parley.sdk.types.messages import RunResult as RunResult
     from parley.sdk.client import Client as Client, ClaudeSDKClient as ClaudeSDKClient
     from parley.sdk.runtime.turns import Turn as Turn
     from parley.sdk.options import ClaudeAgentOptions as ClaudeAgentOptions, Options as Options
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from parley.sdk.context import RunContext as RunContext
     from parley.sdk.budget import Budget as Budget
-    from parley.sdk.runtime.gc_tuning import tune_gc as tune_gc
+    from parley.sdk.launch.in_process import tune_gc as tune_gc
     from parley.sdk.errors import (
         CLIConnectionError as CLIConnectionError, CLIJSONDecodeError as CLIJSONDecodeError,
         CLINotFoundError as CLINotFoundError, ClaudeSDKError as ClaudeSDKError, ControlError as ControlError,

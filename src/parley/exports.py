@@ -8,7 +8,6 @@ from __future__ import annotations
 HOMES: dict[str, str] = {
     "parley.sdk.run": "run run_sync",
     "parley.sdk.batch": "run_many run_many_sync Batch RunOutcome RunProgress",
-    "parley.sdk.types.results": "RunResult",
     "parley.sdk.client": "Client ClaudeSDKClient",
     "parley.sdk.runtime.turns": "Turn",
     "parley.sdk.options": "ClaudeAgentOptions Options",
@@ -19,7 +18,7 @@ HOMES: dict[str, str] = {
     "parley.sdk.runtime.mcp_tool": "SdkMcpTool ToolAnnotations create_sdk_mcp_server FunctionTool",
     "parley.sdk.context": "RunContext",
     "parley.sdk.budget": "Budget",
-    "parley.sdk.runtime.gc_tuning": "tune_gc",
+    "parley.sdk.launch.in_process": "tune_gc",
     "parley.sdk.errors": (
         "CLIConnectionError CLIJSONDecodeError CLINotFoundError ClaudeSDKError ControlError ControlTimeout "
         "NotConnected OptionsError ProcessError ResultError MessageParseError BudgetExceeded"
@@ -34,7 +33,7 @@ HOMES: dict[str, str] = {
         "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message MirrorErrorMessage "
         "Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage TERMINAL_TASK_STATUSES "
         "TaskNotificationMessage TaskProgressMessage TaskStartedMessage TaskUpdatedMessage Unknown Unreadable "
-        "UserMessage"
+        "UserMessage RunResult"
     ),
     "parley.sdk.permissions": (
         "CanUseTool CanUseToolShadowedWarning PermissionResult PermissionResultAllow PermissionResultDeny "

@@ -69,7 +69,7 @@ SHARED = {
     "parley.permissions.rules": "which tools a rule means: whoever grants one asks the same as who judges by it",
     "parley.models.tool_references": "what a search has found, as the API spells it: pure",
     "parley.settings.env_vars": "how environment variables are read: for every program that has its own",
-    "parley.settings.keys.table": "which settings there are and what they do: pure, and a person picks from them",
+    "parley.settings.keys": "which settings there are and what they do: pure, and a person picks from them",
     "parley.settings.secret_variables": "which variables carry our keys: whoever starts a process, or is one, needs it",
     "parley.stores.session_open": "which session is meant: whoever opens or names one needs it",
     "parley.tools.catalog": "what is true of each tool: permissions, approval and the CLI ask it",

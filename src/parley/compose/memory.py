@@ -56,7 +56,7 @@ def default_path(launch: LaunchContext) -> Path:
 
 def make_policy(launch: LaunchContext) -> MemoryPolicy:
     from parley.memory.base import MemoryPolicy
-    from parley.settings.keys.kinds import policy_fields
+    from parley.settings.keys import policy_fields
 
     return MemoryPolicy(**policy_fields(launch.settings.merged.get("memory") or {}))
 

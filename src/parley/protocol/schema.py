@@ -4,7 +4,7 @@ The schema cannot express that unknown messages, subtypes, blocks and fields are
 
 Its `version` is the version of Claude Code whose protocol it describes and a digest of the definitions: the digest
 changes whenever a definition does. `x-capabilities` are those of
-`capabilities.py`, `x-profiles` those below: which messages an engine sends with which options.
+`messages/system.py`, `x-profiles` those below: which messages an engine sends with which options.
 
     to_typescript(build_schema())       -> "export interface Assistant { ... }"
 
@@ -22,9 +22,9 @@ import msgspec
 
 from parley.protocol.base import Json, Message, Role, Struct, catalogue
 from parley.protocol.blocks import KINDS, Block
-from parley.protocol.capabilities import CAPABILITIES
 from parley.protocol.messages.dialects import JsonRpc
 from parley.protocol.messages.requests import list_requests
+from parley.protocol.messages.system import CAPABILITIES
 from parley.version import PROTOCOL_LEVEL
 
 NEVER_SENT = frozenset(

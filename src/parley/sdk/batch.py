@@ -52,8 +52,7 @@ from parley.sdk.runtime.prompts import Prompt
 from parley.sdk.structured import parser_of
 from parley.sdk.sync import LoopThread
 from parley.sdk.types.generic import OutputT
-from parley.sdk.types.messages import ResultMessage
-from parley.sdk.types.results import RunResult
+from parley.sdk.types.messages import ResultMessage, RunResult
 from parley.stores.records import BATCH, RecordWriter
 
 REDRAW_SECONDS = 0.1

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from parley.sdk.runtime.streams import MessageStream, ResponseStream
     from parley.sdk.runtime.transport import Transport, Wire
     from parley.sdk.runtime.turns import Turn
-    from parley.sdk.store.stored_session import StoredSession
-    from parley.sdk.types.results import RunResult
+    from parley.sdk.store.checkout import StoredSession
+    from parley.sdk.types.messages import RunResult
 
 DRAIN_SECONDS = 1.0
 """How long to wait for the remaining output of an engine that failed during the handshake."""
@@ -140,7 +140,7 @@ class Client(Controls, Generic[OutputT]):
         options = self.options
         if options.session_store is None:
             return options
-        from parley.sdk.store.stored_session import StoredSession
+        from parley.sdk.store.checkout import StoredSession
 
         self._stored_session = StoredSession(options)
         return options if self._transport is not None else await self._stored_session.resume_options()
@@ -201,7 +201,7 @@ class Client(Controls, Generic[OutputT]):
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
             if options.workers is not None:
-                from parley.sdk.launch.frames import SessionLaunch
+                from parley.sdk.launch.session_wire import SessionLaunch
                 from parley.sdk.launch.worker_pool import WorkerWire
 
                 launch = SessionLaunch(spec.argv, cwd, dict(spec.environment))
@@ -210,15 +210,14 @@ class Client(Controls, Generic[OutputT]):
 
             engine = InProcessEngine(spec.argv, cwd, spec.environment, options.stderr, spec.remove_files)
             return connect_in_process(engine)
-        from parley.sdk.launch.find_cli import find_engine
-        from parley.sdk.launch.process import EngineProcess
+        from parley.sdk.launch.process import EngineProcess, find_engine
 
         argv = [find_engine(options.cli_path, spec.environment), *spec.argv]
         on_stderr = options.stderr or write_stderr
         return EngineProcess(argv, cwd, spec.environment, on_stderr, options.user, spec.remove_files)
 
     async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, handler: RequestHandler) -> Json:
-        from parley.sdk.launch.handshake import stream_close_seconds
+        from parley.sdk.launch.args import stream_close_seconds
 
         timeout_seconds = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
         info = await link.request(initialize, timeout_seconds)
@@ -385,8 +384,7 @@ class Client(Controls, Generic[OutputT]):
         `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call interrupts the turn,
         or withdraws the prompt if it waits; the next prompt runs at once.
         """
-        from parley.sdk.types.messages import AssistantMessage
-        from parley.sdk.types.results import RunResult
+        from parley.sdk.types.messages import AssistantMessage, RunResult
 
         turn, model = await self.ask(prompt, deps=deps), None
         async for message in turn:
@@ -475,7 +473,7 @@ class Client(Controls, Generic[OutputT]):
     async def reinitialize(self) -> Json:
         """Send `initialize` again with the current options (hooks, agents, prompts); returns the reply."""
         from parley.sdk.hooks import Registry
-        from parley.sdk.launch.handshake import build_initialize
+        from parley.sdk.launch.args import build_initialize
 
         link = self.connected()
         self.request_handler.hooks = Registry(self.options.hooks)

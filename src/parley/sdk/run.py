@@ -14,7 +14,7 @@ from parley.sdk.client import Client
 from parley.sdk.options import Options
 from parley.sdk.runtime.prompts import Prompt
 from parley.sdk.types.generic import OutputT
-from parley.sdk.types.results import RunResult
+from parley.sdk.types.messages import RunResult
 
 
 async def run(prompt: Prompt, options: Options[OutputT] | None = None, *, check: bool = True) -> RunResult[OutputT]:

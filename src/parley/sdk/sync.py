@@ -34,7 +34,7 @@ from parley.sdk.runtime.transport import Transport, Wire
 from parley.sdk.runtime.turns import State, Turn
 from parley.sdk.types import messages as ours
 from parley.sdk.types.generic import OutputT
-from parley.sdk.types.results import RunResult
+from parley.sdk.types.messages import RunResult
 
 T = TypeVar("T")
 

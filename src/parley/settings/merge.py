@@ -33,14 +33,15 @@ from parley.settings.base import (
     format_entry,
 )
 from parley.settings.env_vars import is_refused
-from parley.settings.keys.kinds import GROUP, RULES
-from parley.settings.keys.table import (
+from parley.settings.keys import (
     ANYONE,
     CLOSES_WHEN_FALSE,
     ENTRY_OBJECTS,
     FLAG,
+    GROUP,
     MANAGED,
     PERSON,
+    RULES,
     TRUSTED,
     KeyMerge,
     KeyScope,

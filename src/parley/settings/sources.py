@@ -117,7 +117,7 @@ def limit_given_policy(
 
 
 def keep_addable(values: Json, prefix: str) -> Json:
-    from parley.settings.keys.table import find_key  # most sessions have no administrator's settings
+    from parley.settings.keys import find_key  # most sessions have no administrator's settings
 
     return {key: value for key, value in values.items() if (row := find_key(prefix, key)) is not None and row.addable}
 

@@ -30,7 +30,7 @@ from parley.errors import explain_os_errors
 from parley.protocol.base import Json
 from parley.settings import safe_read, trust
 from parley.settings.base import SettingsLayer, SettingsWriteError, format_entry
-from parley.settings.keys.table import ENTRY_OBJECTS, KEYS, find_key, nearest
+from parley.settings.keys import ENTRY_OBJECTS, KEYS, find_key, nearest
 from parley.settings.merge import validate_layer
 from parley.workspace import private_files
 

@@ -119,8 +119,7 @@ def make_client(target: SessionTarget, callbacks: Callbacks) -> Client[Any]:
 
 def open_process(target: SessionTarget, callbacks: Callbacks) -> Wire:
     from parley.protocol.options import format_args
-    from parley.sdk.launch.find_cli import find_engine
-    from parley.sdk.launch.process import EngineProcess
+    from parley.sdk.launch.process import EngineProcess, find_engine
 
     flags = target.options.replace(
         print=True,

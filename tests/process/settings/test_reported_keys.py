@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.settings.keys.table import KEYS
+from parley.settings.keys import KEYS
 from tests.helpers import kernel
 from tests.helpers.policies import Json, Machine, control
 

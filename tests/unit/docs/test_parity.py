@@ -8,7 +8,7 @@ import pytest
 from parity import rows, typescript
 from parity.typescript import Literal, ParseError
 
-from parley.protocol.capabilities import CAPABILITIES
+from parley.protocol.messages.system import CAPABILITIES
 
 DECLARATIONS = """
 import { z } from 'zod';

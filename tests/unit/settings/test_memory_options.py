@@ -9,7 +9,7 @@ from msgspec import structs
 
 from parley.memory.base import MemoryPolicy
 from parley.settings.base import SettingsLayer
-from parley.settings.keys.kinds import MEMORY_OBJECT, MemoryKeys, policy_fields
+from parley.settings.keys import MEMORY_OBJECT, MemoryKeys, policy_fields
 from parley.settings.merge import validate_layer
 
 ALL = {

@@ -9,7 +9,7 @@ import pytest
 from parley.errors import UsageError
 from parley.protocol.options import CliOptions
 from parley.settings.env_vars import LIMITS, OptionValues
-from parley.settings.keys.table import KEYS
+from parley.settings.keys import KEYS
 
 
 def given(

@@ -18,8 +18,8 @@ from parley.errors import NotPossible, UsageError
 from parley.mcp.base import PREFIX
 from parley.models.catalog import list_known_models
 from parley.protocol.base import UNSET, Json, UnsetType, sanitize
-from parley.protocol.capabilities import CAPABILITIES
 from parley.protocol.messages import requests
+from parley.protocol.messages.system import CAPABILITIES
 from parley.version import PROTOCOL_LEVEL, __version__
 
 if TYPE_CHECKING:

@@ -37,12 +37,11 @@ from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import SessionError
 from parley.host import Host
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown
-from parley.protocol.capabilities import CAPABILITIES
 from parley.protocol.messages import dialects
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, UpdateEnvironment
 from parley.protocol.messages.conversation import User
 from parley.protocol.messages.notices import KeepAlive
-from parley.protocol.messages.system import Informational, Init
+from parley.protocol.messages.system import CAPABILITIES, Informational, Init
 from parley.tools.base import SessionServices, make_context, tool_schema
 from parley.version import PROTOCOL_LEVEL, __version__
 from parley.workspace.base import Scope

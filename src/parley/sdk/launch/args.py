@@ -3,33 +3,39 @@
     build_launch(options, hooks, os.environ)  ->  LaunchSpec(argv=[…], initialize=…, environment={…}, files=[…])
 
 The command line contains nothing long and no secrets. Prompts, agents, schemas and the names of the
-program's own servers go into `initialize`; settings and the configuration of other servers go into
-files with mode 0600; the API key goes into the environment. This avoids the system's limit on the
+program's own servers go into `initialize`, which the client sends first; settings and the configuration of other
+servers go into files with mode 0600; the API key goes into the environment. This avoids the system's limit on the
 length of a command line and keeps secrets out of process lists.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from parley.protocol.base import Json
+from parley.protocol.base import UNSET, Json
 from parley.protocol.messages import requests as wire
 from parley.protocol.options import FIELDS, format_args
 from parley.protocol.options import CliOptions as Flags
+from parley.sdk.errors import CLIConnectionError
 from parley.sdk.hooks import Registry
-from parley.sdk.launch.handshake import OWN_SERVER, build_initialize, own_tools, parse_object, split_mcp_servers
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
-from parley.sdk.runtime.tracing import trace_context
+from parley.sdk.runtime.prompts import trace_context
+from parley.sdk.structured import schema_of
+from parley.sdk.types.agents import AgentDefinition
 from parley.settings.secret_variables import COMMANDS
 from parley.version import __version__
+
+if TYPE_CHECKING:
+    from parley.sdk.runtime.mcp_tool import SdkMcpTool
 
 OFFICIAL_LEVEL = "0.2.184"
 """The version of the official SDK that we report to the engine: it decides which features the engine uses."""
@@ -138,7 +144,7 @@ def build_argv(options: Options[Any], config: Json, files: list[str]) -> list[st
 
 
 def tool_flags(options: Options[Any]) -> Json:
-    """The built-in tools. The program's own are a server (handshake.py)."""
+    """The built-in tools. The program's own are a server (`split_mcp_servers`)."""
     if options.tools is None:
         return {}
     is_list = isinstance(options.tools, list | tuple)
@@ -269,3 +275,119 @@ def build_environment(options: Options, inherited: Mapping[str, str]) -> dict[st
     if options.cwd is not None:
         found["PWD"] = os.path.abspath(options.cwd)
     return found
+
+
+OWN_SERVER = "tools"
+"""The name of the server with the program's own functions in `Options.tools`."""
+INITIALIZE = {
+    **{row.sdk_name: row.initialize for row in FIELDS.values() if row.initialize},
+    "supported_dialog_kinds": "supportedDialogKinds",
+    "tool_aliases": "toolAliases",
+    "plan_mode_instructions": "planModeInstructions",
+    "agent_progress_summaries": "agentProgressSummaries",
+}
+"""The options that are fields of the request as they are. The last ones cannot be set in another way."""
+
+
+def build_initialize(options: Options[Any], hooks: Registry, servers: Mapping[str, Any]) -> wire.Initialize:
+    prompt = options.system_prompt
+    preset: Json = dict(prompt) if isinstance(prompt, dict) else {}
+    text: Any = UNSET
+    if prompt is None:
+        text = [""]
+    elif isinstance(prompt, str):
+        text = prompt
+    elif prompt["type"] == "custom":
+        text = prompt["prompt"]
+    given: Json = {
+        INITIALIZE[each.name]: bool(value) if isinstance(each.default, bool) else value
+        for each in fields(options)
+        if each.name in INITIALIZE and (value := getattr(options, each.name)) not in (None, each.default)
+    }
+    return wire.Initialize(
+        hooks=hooks.matchers or None,
+        agents=convert_agents(options.agents),
+        systemPrompt=text,
+        appendSystemPrompt=preset.get("append", UNSET),
+        excludeDynamicSections=preset.get("exclude_dynamic_sections", UNSET),
+        systemPromptSnapshot=preset.get("snapshot", UNSET),
+        skills=options.skills if isinstance(options.skills, list) else UNSET,
+        jsonSchema=json_schema(options),
+        sdkMcpServers=list(servers) or UNSET,
+        **given,
+    )
+
+
+def convert_agents(given: Mapping[str, AgentDefinition] | None) -> Any:
+    if given is None:
+        return UNSET
+    return {
+        name: wire.AgentDefinition(
+            **{each.name: value for each in fields(one) if (value := getattr(one, each.name)) is not None}
+        )
+        for name, one in given.items()
+    }
+
+
+def json_schema(options: Options[Any]) -> Any:
+    output_format = options.output_format
+    if output_format is not None:
+        return output_format["schema"] if output_format.get("type") == "json_schema" else UNSET
+    return UNSET if options.output_type is None else schema_of(options.output_type)
+
+
+def parse_object(given: str | os.PathLike[str], name: str) -> Json:
+    """Parse an option that is a JSON object, or the path of a file with one. Raises CLIConnectionError."""
+    text = os.fspath(given).strip()
+    if not text.startswith("{"):
+        try:
+            with open(given, encoding="utf-8") as file:
+                text = file.read()
+        except OSError as exc:
+            raise CLIConnectionError(f"{name}: cannot read {given}: {exc.strerror}") from None
+    try:
+        found: Json = msgspec.json.decode(text.encode(), type=dict)
+    except msgspec.DecodeError as exc:
+        raise CLIConnectionError(f"{name} must be a JSON object: {exc}") from None
+    return found
+
+
+def split_mcp_servers(options: Options[Any]) -> tuple[Json, dict[str, Any]]:
+    """Split the servers into configurations for the engine and instances that run in this process."""
+    given = options.mcp_servers
+    config: Json = {}
+    own: dict[str, Any] = {}
+    if not isinstance(given, dict):
+        found = parse_object(given, "mcp_servers")
+        config = found.get("mcpServers", found)
+    else:
+        own = {name: server["instance"] for name, server in given.items() if server.get("type") == "sdk"}  # type: ignore[typeddict-item]  # only "sdk" servers have it
+        config = {name: dict(server) for name, server in given.items() if name not in own}
+    if tools := own_tools(options):
+        if OWN_SERVER in config or OWN_SERVER in own:
+            raise ValueError(
+                f"mcp_servers: the name {OWN_SERVER!r} is reserved for the functions in `tools`; use another name"
+            )
+        from parley.sdk.runtime.mcp_tool import create_sdk_mcp_server
+
+        own[OWN_SERVER] = create_sdk_mcp_server(OWN_SERVER, tools=tools)["instance"]
+    return config, own
+
+
+def own_tools(options: Options[Any]) -> list[SdkMcpTool[Any]]:
+    """The program's own functions in `tools`."""
+    if not isinstance(options.tools, list | tuple) or all(isinstance(each, str) for each in options.tools):
+        return []
+    from parley.sdk.runtime.mcp_tool import to_tool
+
+    return [to_tool(each) for each in options.tools if not isinstance(each, str)]
+
+
+def stream_close_seconds(env: dict[str, str]) -> float:
+    """Return the handshake timeout from the official SDK's environment variable, which is in milliseconds."""
+    given = env.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or os.environ.get("CLAUDE_CODE_STREAM_CLOSE_TIMEOUT") or "0"
+    try:
+        seconds = float(given) / 1000
+    except ValueError:
+        return 0.0
+    return seconds if math.isfinite(seconds) else 0.0

@@ -23,9 +23,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from parley.sdk.errors import CLIConnectionError
-from parley.sdk.launch.frames import FrameKind, SessionLaunch
 from parley.sdk.launch.pipes import ON_WINDOWS, wait_exited
-from parley.sdk.launch.session_wire import STOP_SECONDS, SessionWire
+from parley.sdk.launch.session_wire import STOP_SECONDS, FrameKind, SessionLaunch, SessionWire
 from parley.settings.secret_variables import without_secrets
 
 BOOT = """\

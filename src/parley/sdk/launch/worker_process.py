@@ -3,9 +3,9 @@
     python -c BOOT ... CONTROL HOST     # started by worker_pool.py, with the rest of the command line
 
 The program passes a connected socket for each session over the control socket. The worker exits when the program is
-gone, and ends its sessions first.
+gone, and ends its sessions first. A program on trio has the same session in a thread of its own (`ThreadWire`).
 
-See also: `frames.py` for what is sent on the socket of a session, `worker_pool.py` for the program's side.
+See also: `session_wire.py` for what is sent on the socket of a session, `worker_pool.py` for the program's side.
 """
 
 from __future__ import annotations
@@ -14,13 +14,21 @@ import asyncio
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator
 
-from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
-from parley.sdk.launch.in_process import InProcessEngine
-from parley.sdk.launch.session_wire import STOP_SECONDS
-from parley.sdk.runtime.gc_tuning import tune_gc
+from parley.sdk.launch.in_process import InProcessEngine, tune_gc
+from parley.sdk.launch.session_wire import (
+    STOP_SECONDS,
+    FrameKind,
+    FrameReader,
+    SessionLaunch,
+    SessionWire,
+    encode_frame,
+)
+from parley.sdk.runtime.background import log
+from parley.sdk.runtime.transport import Ended
 
 HOST_CHECK_SECONDS = 1.0
 """How often to look for the program where the system cannot report its end."""
@@ -205,3 +213,29 @@ def main(control: int, host_pid: int) -> None:
     asyncio.run(serve())
     sys.stderr.flush()
     os._exit(0)  # without clearing all modules
+
+
+class ThreadWire(SessionWire):
+    """A `Wire` to an engine in a thread of this process."""
+
+    def __init__(self, engine: InProcessEngine) -> None:
+        super().__init__(engine.argv, on_stderr=lambda line: None)  # the engine reports its lines itself
+        self._engine = engine
+
+    def connect(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        threading.Thread(target=self._work, args=(theirs,), name="parley engine", daemon=True).start()
+        return ours
+
+    def _work(self, connection: socket.socket) -> None:
+        async def serve() -> None:
+            await WorkerSession(self._engine).serve(connection)
+
+        try:
+            asyncio.run(serve())
+        except Exception:
+            log.exception("the engine in this process failed")
+
+    def _end(self) -> Ended:
+        return self._engine.ended()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterable, Mapping, Sequence
 
 import msgspec
@@ -12,7 +13,6 @@ from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.runtime.background import log
 from parley.sdk.runtime.connection import EngineConnection
 from parley.sdk.runtime.message_router import MessageRouter
-from parley.sdk.runtime.tracing import trace_context
 
 PRIORITIES = ("now", "next", "later")
 Prompt = str | Sequence[Json]
@@ -94,3 +94,14 @@ def new_uuid() -> str:
     from uuid import uuid4
 
     return str(uuid4())
+
+
+def trace_context() -> dict[str, str]:
+    """Return `traceparent`, and `tracestate` if present; empty without a span."""
+    if "opentelemetry.trace" not in sys.modules:
+        return {}
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    fields: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(fields)
+    return fields

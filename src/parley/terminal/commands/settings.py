@@ -14,7 +14,7 @@ from typing import Any
 from parley.protocol.base import Json
 from parley.protocol.messages.panel_requests import GetHooksListing
 from parley.sdk.permissions import PermissionUpdate
-from parley.settings.keys.table import FLAG, KEYS, MANAGED, nearest
+from parley.settings.keys import FLAG, KEYS, MANAGED, nearest
 from parley.terminal.base import View
 from parley.terminal.commands.overview import is_local, list_pairs, run_parley
 from parley.terminal.interfaces.dialogs import Row

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.sdk.launch.frames import FrameKind, FrameReader, SessionLaunch, encode_frame
+from parley.sdk.launch.session_wire import FrameKind, FrameReader, SessionLaunch, encode_frame
 
 FRAMES = st.lists(st.tuples(st.sampled_from(FrameKind), st.binary(max_size=300)))
 
