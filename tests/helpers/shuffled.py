@@ -15,8 +15,7 @@ from random import Random
 
 from parley import entry_points
 from parley.protocol.base import Message
-from parley.protocol.dialects.base import DialectContext
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import DialectContext, StreamJson
 from parley.protocol.messages.conversation import StreamEvent
 from tests.helpers import paths
 from tests.helpers.golden import write_otherwise

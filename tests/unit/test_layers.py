@@ -138,7 +138,7 @@ ALLOWED = {
     ("parley.cli.commands.server.acp", "parley.transports.stdio"): "an entry point chooses its transport",
     (
         "parley.sdk.runtime.connection",
-        "parley.protocol.dialects.stream_json",
+        "parley.protocol.dialects.base",
     ): "the client's own language; compose loads the engine",
     ("parley.types", "parley"): "another door to the same names, for programs that know it by this one",
     ("parley.sdk.launch.in_process", "parley.transports.base"): "an entry point chooses its transport",
@@ -373,8 +373,9 @@ def test_an_exception_that_no_one_uses_is_taken_out_of_the_table(module: str, im
             "parley.compose",
             "from parley.models.fakes import Offline\nROWS = {'a': 'parley.stores.files.store:Claude'}",
         ),
-        ("parley.compose", "import parley.protocol.dialects.stream_json"),
-        ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.session import Session"),
+        ("parley.compose", "import parley.protocol.dialects.base"),
+        ("parley.cli.x", "from parley.compose import Composer
+from parley.engine.session.session import Session"),
         ("parley.cli.run", "from parley.transports.stdio import Stdio"),
         ("parley.protocol.connection", "from parley.protocol.dialects.base import Dialect"),
         ("parley.__main__", "from parley.cli.main import run"),
@@ -431,8 +432,8 @@ VARIETY = "a variety, which only compose may know"
         ("parley.protocol.x", "from parley.host import Host", [(1, "parley.host", "host is not below protocol")]),
         (
             "parley.protocol.x",
-            "from parley.protocol.dialects.stream_json import StreamJson",
-            [(1, "parley.protocol.dialects.stream_json", VARIETY)],
+            "from parley.protocol.dialects.miriad import Miriad",
+            [(1, "parley.protocol.dialects.miriad", VARIETY)],
         ),
         (
             "parley.errors",

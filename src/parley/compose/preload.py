@@ -17,7 +17,7 @@ MODULES = (
     "parley.engine.turn.structured_output",
     "parley.engine.turn.turn",
     "parley.models.backends.anthropic",
-    "parley.protocol.dialects.stream_json",
+    "parley.protocol.dialects.base",
     "parley.settings.files.memory_files",
     "parley.settings.files.output_styles",
     "parley.tools.agent",

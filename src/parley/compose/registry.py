@@ -31,7 +31,7 @@ TRANSPORTS = {
     "http": "parley.mcp.remote:Http",
 }
 DIALECTS = {
-    "stream-json": "parley.protocol.dialects.stream_json:StreamJson",
+    "stream-json": "parley.protocol.dialects.base:StreamJson",
     "spec001": "parley.protocol.dialects.spec001:Spec001",
     "miriad": "parley.protocol.dialects.miriad:Miriad",
     "jsonrpc": "parley.protocol.dialects.jsonrpc:JsonRpcDialect",

@@ -30,18 +30,41 @@ if TYPE_CHECKING:
 
     from parley.protocol.base import Json, Message
     from parley.protocol.messages import requests as wire
-    from parley.sdk.launch.args import LaunchSpec
+    from parley.sdk import budget as budgets
+    from parley.sdk import hooks, structured
+    from parley.sdk.launch import args, in_process, network, process, session_wire, validation, worker_pool
     from parley.sdk.options import Options
-    from parley.sdk.runtime.background import Job
-    from parley.sdk.runtime.connection import EngineConnection
-    from parley.sdk.runtime.mcp_servers import HostedServer
+    from parley.sdk.runtime import background, connection, mcp_servers, message_router, prompts, request_handlers, turns
+    from parley.sdk.runtime import transport as transports
     from parley.sdk.runtime.prompts import Prompt
-    from parley.sdk.runtime.request_handlers import RequestHandler
-    from parley.sdk.runtime.streams import MessageStream, ResponseStream
     from parley.sdk.runtime.transport import Transport, Wire
-    from parley.sdk.runtime.turns import Turn
-    from parley.sdk.store.checkout import StoredSession
+    from parley.sdk.runtime.turns import MessageStream, ResponseStream, Turn
+    from parley.sdk.store import checkout
+    from parley.sdk.types import messages
     from parley.sdk.types.messages import RunResult
+else:
+    from parley.sdk.types.deferred import DeferredModule
+
+    args = DeferredModule("parley.sdk.launch.args")
+    background = DeferredModule("parley.sdk.runtime.background")
+    budgets = DeferredModule("parley.sdk.budget")
+    checkout = DeferredModule("parley.sdk.store.checkout")
+    connection = DeferredModule("parley.sdk.runtime.connection")
+    hooks = DeferredModule("parley.sdk.hooks")
+    in_process = DeferredModule("parley.sdk.launch.in_process")
+    mcp_servers = DeferredModule("parley.sdk.runtime.mcp_servers")
+    message_router = DeferredModule("parley.sdk.runtime.message_router")
+    messages = DeferredModule("parley.sdk.types.messages")
+    network = DeferredModule("parley.sdk.launch.network")
+    process = DeferredModule("parley.sdk.launch.process")
+    prompts = DeferredModule("parley.sdk.runtime.prompts")
+    request_handlers = DeferredModule("parley.sdk.runtime.request_handlers")
+    session_wire = DeferredModule("parley.sdk.launch.session_wire")
+    structured = DeferredModule("parley.sdk.structured")
+    transports = DeferredModule("parley.sdk.runtime.transport")
+    turns = DeferredModule("parley.sdk.runtime.turns")
+    validation = DeferredModule("parley.sdk.launch.validation")
+    worker_pool = DeferredModule("parley.sdk.launch.worker_pool")
 
 DRAIN_SECONDS = 1.0
 """How long to wait for the remaining output of an engine that failed during the handshake."""
@@ -66,21 +89,18 @@ class Client(Controls, Generic[OutputT]):
 
     def __init__(self, options: Options[OutputT] | None = None, transport: Transport | Wire | None = None) -> None:
         """Raises TypeError or ValueError for invalid options. `transport` replaces the engine's process."""
-        from parley.sdk.launch.validation import check_types
-        from parley.sdk.runtime.message_router import MessageRouter
-        from parley.sdk.runtime.request_handlers import RequestHandler
 
-        self.options: Options[OutputT] = check_types(options)
+        self.options: Options[OutputT] = validation.check_types(options)
         self._transport = transport
-        self._connection: EngineConnection | None = None
+        self._connection: connection.EngineConnection | None = None
         self._is_connecting = False
-        self.router = MessageRouter()
-        self.servers: dict[str, HostedServer] = {}
-        self.request_handler = RequestHandler(self.options, self.servers, self.router)
+        self.router = message_router.MessageRouter()
+        self.servers: dict[str, mcp_servers.HostedServer] = {}
+        self.request_handler = request_handlers.RequestHandler(self.options, self.servers, self.router)
         self._info: Json | None = None
-        self._feeding: Job | None = None
+        self._feeding: background.Job | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        self._stored_session: StoredSession | None = None
+        self._stored_session: checkout.StoredSession | None = None
         self.watchers: list[Callable[[Message], None]] = []
         """Called with every message that arrives, as the protocol spells it. Set them before `connect`."""
 
@@ -89,9 +109,7 @@ class Client(Controls, Generic[OutputT]):
         """A client for a session that is on a gateway: `Client.attach(ID, Options(engine=URL, token=TOKEN))`."""
         from dataclasses import replace
 
-        from parley.sdk.launch.validation import is_gateway
-
-        if not is_gateway(options.engine):
+        if not validation.is_gateway(options.engine):
             raise ValueError(f"attach needs the URL of a gateway as engine, but engine is {options.engine!r}")
         return cls(replace(options, resume=session_id))
 
@@ -103,11 +121,9 @@ class Client(Controls, Generic[OutputT]):
         Raises CLIConnectionError, ProcessError, ControlError, and BudgetExceeded if the shared budget is spent. If
         connecting fails, the engine and its children are ended first.
         """
-        from parley.sdk.runtime.background import start
-        from parley.sdk.runtime.prompts import check_prompt, send_prompts
 
         if prompt is not None:
-            check_prompt(prompt)
+            prompts.check_prompt(prompt)
         if self._connection is not None:
             return
         if self._is_connecting:
@@ -120,9 +136,11 @@ class Client(Controls, Generic[OutputT]):
         if isinstance(prompt, str):
             await self.query(prompt)
         elif prompt is not None:
-            self._feeding = start(lambda: send_prompts(link, self.router, prompt, self.options.verbatim_prompts))
+            self._feeding = background.start(
+                lambda: prompts.send_prompts(link, self.router, prompt, self.options.verbatim_prompts)
+            )
 
-    async def _open(self) -> EngineConnection:
+    async def _open(self) -> connection.EngineConnection:
         import weakref
 
         link, spec = self._build_connection(await self._resume_from_store())
@@ -140,37 +158,32 @@ class Client(Controls, Generic[OutputT]):
         options = self.options
         if options.session_store is None:
             return options
-        from parley.sdk.store.checkout import StoredSession
 
-        self._stored_session = StoredSession(options)
+        self._stored_session = checkout.StoredSession(options)
         return options if self._transport is not None else await self._stored_session.resume_options()
 
-    def _build_connection(self, options: Options[OutputT]) -> tuple[EngineConnection, LaunchSpec]:
-        from parley.sdk.budget import BudgetMeter, limit_options
-        from parley.sdk.launch.args import build_launch
-        from parley.sdk.launch.validation import check_types
-        from parley.sdk.runtime.connection import LINE_CAP_BYTES, EngineConnection
-        from parley.sdk.runtime.mcp_servers import to_hosted
-        from parley.sdk.runtime.message_router import MessageRouter, end_error
-        from parley.sdk.runtime.request_handlers import RequestHandler
-        from parley.sdk.runtime.transport import Ended
+    def _build_connection(self, options: Options[OutputT]) -> tuple[connection.EngineConnection, args.LaunchSpec]:
 
-        router = MessageRouter()
+        router = message_router.MessageRouter()
         router.watchers.extend(self.watchers)
         self.router = router
         if options.budget is not None:
             options.budget.check()
-            router.watchers.append(BudgetMeter(options.budget, bool(options.resume or options.continue_conversation)))
-            options = limit_options(options)
-        servers: dict[str, HostedServer] = {}
-        handler = self.request_handler = RequestHandler(check_types(options), servers, router)
-        spec = build_launch(options, handler.hooks, os.environ)
+            router.watchers.append(
+                budgets.BudgetMeter(options.budget, bool(options.resume or options.continue_conversation))
+            )
+            options = budgets.limit_options(options)
+        servers: dict[str, mcp_servers.HostedServer] = {}
+        handler = self.request_handler = request_handlers.RequestHandler(
+            validation.check_types(options), servers, router
+        )
+        spec = args.build_launch(options, handler.hooks, os.environ)
         try:
-            servers.update((name, to_hosted(instance)) for name, instance in spec.servers.items())
+            servers.update((name, mcp_servers.to_hosted(instance)) for name, instance in spec.servers.items())
             mirror = None if self._stored_session is None else self._stored_session.open_mirror(router)
             deliver = router.receive if mirror is None else mirror.receive
-            link = EngineConnection(
-                self._open_wire(spec, options), deliver, handler, options.max_buffer_size or LINE_CAP_BYTES
+            link = connection.EngineConnection(
+                self._open_wire(spec, options), deliver, handler, options.max_buffer_size or connection.LINE_CAP_BYTES
             )
         except BaseException:
             spec.remove_files()
@@ -178,48 +191,48 @@ class Client(Controls, Generic[OutputT]):
         self.servers = servers
 
         def finish() -> None:
-            router.finish(end_error(link.end or Ended(), link.error, router.last_result), link.closing)
+            router.finish(
+                message_router.end_error(link.end or transports.Ended(), link.error, router.last_result), link.closing
+            )
 
         link.on_end = finish if mirror is None else lambda: mirror.run_after_flush(finish)
         return link, spec
 
-    def _open_wire(self, spec: LaunchSpec, options: Options[OutputT]) -> Wire:
-        from parley.sdk.launch.validation import is_gateway
-        from parley.sdk.runtime.transport import CustomWire, log_line, write_stderr
+    def _open_wire(self, spec: args.LaunchSpec, options: Options[OutputT]) -> Wire:
 
         if self._transport is not None:
             spec.remove_files()
-            return cast("Wire", self._transport) if hasattr(self._transport, "chunks") else CustomWire(self._transport)
-        if is_gateway(options.engine):
-            from parley.sdk.launch.network import NetworkWire, session_request
-
-            create, partial = session_request(options, spec.argv), options.include_partial_messages
+            return (
+                cast("Wire", self._transport)
+                if hasattr(self._transport, "chunks")
+                else transports.CustomWire(self._transport)
+            )
+        if validation.is_gateway(options.engine):
+            create, partial = network.session_request(options, spec.argv), options.include_partial_messages
             session_id = None if options.fork_session else options.resume
-            return NetworkWire(options.engine, options.token, session_id, create, partial=partial)
+            return network.NetworkWire(options.engine, options.token, session_id, create, partial=partial)
         cwd = os.path.abspath(options.cwd or os.curdir)
         if options.engine == "local":
             if not os.path.isdir(cwd):
                 raise CLIConnectionError(f"the working directory does not exist: {cwd}")
             if options.workers is not None:
-                from parley.sdk.launch.session_wire import SessionLaunch
-                from parley.sdk.launch.worker_pool import WorkerWire
+                launch = session_wire.SessionLaunch(spec.argv, cwd, dict(spec.environment))
+                return worker_pool.WorkerWire(
+                    options.workers, launch, options.stderr or transports.log_line, spec.remove_files
+                )
 
-                launch = SessionLaunch(spec.argv, cwd, dict(spec.environment))
-                return WorkerWire(options.workers, launch, options.stderr or log_line, spec.remove_files)
-            from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
+            engine = in_process.InProcessEngine(spec.argv, cwd, spec.environment, options.stderr, spec.remove_files)
+            return in_process.connect_in_process(engine)
 
-            engine = InProcessEngine(spec.argv, cwd, spec.environment, options.stderr, spec.remove_files)
-            return connect_in_process(engine)
-        from parley.sdk.launch.process import EngineProcess, find_engine
+        argv = [process.find_engine(options.cli_path, spec.environment), *spec.argv]
+        on_stderr = options.stderr or transports.write_stderr
+        return process.EngineProcess(argv, cwd, spec.environment, on_stderr, options.user, spec.remove_files)
 
-        argv = [find_engine(options.cli_path, spec.environment), *spec.argv]
-        on_stderr = options.stderr or write_stderr
-        return EngineProcess(argv, cwd, spec.environment, on_stderr, options.user, spec.remove_files)
+    async def _handshake(
+        self, link: connection.EngineConnection, initialize: wire.Initialize, handler: request_handlers.RequestHandler
+    ) -> Json:
 
-    async def _handshake(self, link: EngineConnection, initialize: wire.Initialize, handler: RequestHandler) -> Json:
-        from parley.sdk.launch.args import stream_close_seconds
-
-        timeout_seconds = max(self.options.control_timeout_seconds, stream_close_seconds(self.options.env))
+        timeout_seconds = max(self.options.control_timeout_seconds, args.stream_close_seconds(self.options.env))
         info = await link.request(initialize, timeout_seconds)
         info = info if isinstance(info, dict) else {}
         if handler.hooks.needs_failure_support and not info.get("hook_on_failure_supported"):
@@ -230,12 +243,11 @@ class Client(Controls, Generic[OutputT]):
         self.router.turns.has_lifecycle = "msg_lifecycle_v1" in (info.get("capabilities") or ())
         return info
 
-    async def _undo(self, link: EngineConnection, error: BaseException) -> None:
+    async def _undo(self, link: connection.EngineConnection, error: BaseException) -> None:
         """End an engine after a failed handshake.
 
         Raises the error that the engine reported, if any, because it explains why the connection was lost.
         """
-        from parley.sdk.runtime.message_router import end_error
 
         if isinstance(error, CLIConnectionError) and not isinstance(error, Unfit):
             await link.wait_finished(DRAIN_SECONDS)
@@ -243,7 +255,7 @@ class Client(Controls, Generic[OutputT]):
         await link.close(busy=True)
         await self._close_rest()
         if isinstance(error, CLIConnectionError) and before is not None:
-            reported = end_error(before, link.error, self.router.last_result)
+            reported = message_router.end_error(before, link.error, self.router.last_result)
             if isinstance(reported, OptionsError) and self.options.budget is not None:
                 reported.args = (str(reported).replace("max_budget_tokens", "Budget(tokens=...)"),)
             if reported is not None:
@@ -254,22 +266,19 @@ class Client(Controls, Generic[OutputT]):
 
         On a gateway, the session stays, and the turns of this client's prompts are stopped. See `detach`.
         """
-        from parley.sdk.launch.validation import is_gateway
 
         link = self._connection
-        if link is not None and link.is_open and self._transport is None and is_gateway(self.options.engine):
+        if link is not None and link.is_open and self._transport is None and validation.is_gateway(self.options.engine):
             await self._stop_turns(link)
         await self._close()
 
-    async def _stop_turns(self, link: EngineConnection) -> None:
+    async def _stop_turns(self, link: connection.EngineConnection) -> None:
         from anyio import CancelScope, move_on_after
-
-        from parley.sdk.runtime.turns import stop_turn
 
         self.router.queue.withdraw()
         with CancelScope(shield=True), move_on_after(LEAVE_SECONDS):
             for turn in self.router.turns.list_open():
-                await stop_turn(link, self.router, turn)
+                await turns.stop_turn(link, self.router, turn)
             if self.router.unanswered and self.router.in_turn:  # prompts of `query`
                 await super().interrupt()
 
@@ -335,14 +344,12 @@ class Client(Controls, Generic[OutputT]):
         """
         from functools import partial
 
-        from parley.sdk.runtime.background import is_cancellation
-        from parley.sdk.runtime.prompts import build_user, later, new_uuid
-        from parley.sdk.runtime.turns import Turn, TurnRecord, leave_turn
-
         link, router = self.connected(), self.router
-        record = TurnRecord(uuid or new_uuid(), self._parser(), self.options.deps if deps is None else deps)
+        record = turns.TurnRecord(
+            uuid or prompts.new_uuid(), self._parser(), self.options.deps if deps is None else deps
+        )
         # Built now, so that an invalid prompt is an error here.
-        message = build_user(prompt, record.uuid, priority, self.options.verbatim_prompts)
+        message = prompts.build_user(prompt, record.uuid, priority, self.options.verbatim_prompts)
         budget = self.options.budget
         check_budget = budget.check if budget is not None else lambda: None
         check_budget()
@@ -350,13 +357,13 @@ class Client(Controls, Generic[OutputT]):
         def send() -> None:  # without a reference to the client, so that a dropped client can be collected
             check_budget()
             # The engine may run a turn of its own, for the notification of a background task.
-            link.send(later(message) if router.in_turn and not joins else message)
+            link.send(prompts.later(message) if router.in_turn and not joins else message)
 
-        record.stop = partial(leave_turn, link, router, record)
+        record.stop = partial(turns.leave_turn, link, router, record)
         joins = join or priority in ("now", "next")
         if not joins and (router.is_busy or not router.queue.is_empty):
             router.queue.add(record, send)
-            return Turn(record)
+            return turns.Turn(record)
         router.turns.add(record)
         try:
             send()
@@ -366,13 +373,10 @@ class Client(Controls, Generic[OutputT]):
         try:
             await link.flush()
         except BaseException as exc:
-            if is_cancellation(exc):
+            if background.is_cancellation(exc):
                 record.stop()
             raise
-        return Turn(record)
-
-    send = ask
-    """The same as `ask`. Prefer `ask`."""
+        return turns.Turn(record)
 
     async def run(self, prompt: Prompt, *, check: bool = True, deps: Any = None) -> RunResult[OutputT]:
         """Send a prompt, wait for the end of its turn and return the result.
@@ -384,13 +388,12 @@ class Client(Controls, Generic[OutputT]):
         `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call interrupts the turn,
         or withdraws the prompt if it waits; the next prompt runs at once.
         """
-        from parley.sdk.types.messages import AssistantMessage, RunResult
 
         turn, model = await self.ask(prompt, deps=deps), None
         async for message in turn:
-            if isinstance(message, AssistantMessage) and not message.parent_tool_use_id and not message.error:
+            if isinstance(message, messages.AssistantMessage) and not message.parent_tool_use_id and not message.error:
                 model = message.model
-        result: RunResult[OutputT] = RunResult(await turn.wait(check=check), self._parser(), model)
+        result: RunResult[OutputT] = messages.RunResult(await turn.wait(check=check), self._parser(), model)
         if check and self.options.output_type is not None:
             _ = result.output
         return result
@@ -398,9 +401,8 @@ class Client(Controls, Generic[OutputT]):
     def _parser(self) -> Any:
         if self.options.output_type is None:
             return None
-        from parley.sdk.structured import parser_of
 
-        return parser_of(self.options.output_type)
+        return structured.parser_of(self.options.output_type)
 
     async def cancel(self, turn: Turn[Any]) -> bool:
         """Withdraw a waiting prompt. Returns whether it was still waiting."""
@@ -427,9 +429,8 @@ class Client(Controls, Generic[OutputT]):
 
         Prompts sent during a turn join it, or wait and are answered together. Use `ask` to keep them apart.
         """
-        from parley.sdk.runtime.prompts import build_line, check_prompt, send_prompt
 
-        check_prompt(prompt)
+        prompts.check_prompt(prompt)
         link = self.connected()
         if self.options.budget is not None:
             self.options.budget.check()
@@ -440,27 +441,27 @@ class Client(Controls, Generic[OutputT]):
                 "parent_tool_use_id": None,
                 "session_id": session_id,
             }
-            send_prompt(link, self.router, line, self.options.verbatim_prompts)
+            prompts.send_prompt(link, self.router, line, self.options.verbatim_prompts)
         else:
             async for line in prompt:
-                send_prompt(link, self.router, build_line(line, session_id), self.options.verbatim_prompts)
+                prompts.send_prompt(
+                    link, self.router, prompts.build_line(line, session_id), self.options.verbatim_prompts
+                )
         await link.flush()
 
     # Receiving.
 
     def receive_messages(self) -> MessageStream:
         """All messages that do not belong to an `ask`, until the session ends."""
-        from parley.sdk.runtime.streams import MessageStream
 
         self._check_was_connected()
-        return MessageStream(self.router.common)
+        return turns.MessageStream(self.router.common)
 
     def receive_response(self) -> ResponseStream:
         """The same as `receive_messages()`, up to and including the next result."""
-        from parley.sdk.runtime.streams import ResponseStream
 
         self._check_was_connected()
-        return ResponseStream(self.router.common)
+        return turns.ResponseStream(self.router.common)
 
     async def get_server_info(self) -> Json | None:
         """The engine's reply to `initialize`."""
@@ -472,12 +473,10 @@ class Client(Controls, Generic[OutputT]):
 
     async def reinitialize(self) -> Json:
         """Send `initialize` again with the current options (hooks, agents, prompts); returns the reply."""
-        from parley.sdk.hooks import Registry
-        from parley.sdk.launch.args import build_initialize
 
         link = self.connected()
-        self.request_handler.hooks = Registry(self.options.hooks)
-        request = build_initialize(self.options, self.request_handler.hooks, self.servers)
+        self.request_handler.hooks = hooks.Registry(self.options.hooks)
+        request = args.build_initialize(self.options, self.request_handler.hooks, self.servers)
         self._info = await self._handshake(link, request, self.request_handler)
         return self._info
 
@@ -520,7 +519,7 @@ class Client(Controls, Generic[OutputT]):
         """Close the engine's input: it finishes its work and exits."""
         await self.connected().wire.end_input()
 
-    def connected(self) -> EngineConnection:
+    def connected(self) -> connection.EngineConnection:
         """The connection to the engine. Raises NotConnected."""
         if self._connection is None:
             raise NotConnected("the client is not connected: call connect() first")

@@ -53,30 +53,18 @@ class Controls:
         flag, with_diffs = (True if wish else base.UNSET for wish in (dry_run, diffs))
         return await self._object(panels.RewindFiles(user_message_id=user_message_id, dry_run=flag, diffs=with_diffs))
 
-    rewind = rewind_files
-    """The same as `rewind_files`, which is the preferred name."""
-
     async def get_mcp_status(self) -> McpStatusResponse:
         """The MCP servers with their state and their tools."""
         found: McpStatusResponse = await self.request(panels.McpStatus())
         return found
 
-    mcp_status = get_mcp_status
-    """The same as `get_mcp_status`, which is the preferred name."""
-
     async def reconnect_mcp_server(self, server_name: str) -> None:
         """Connect to an MCP server again."""
         await self.request(panels.McpReconnect(serverName=server_name))
 
-    mcp_reconnect = reconnect_mcp_server
-    """The same as `reconnect_mcp_server`, which is the preferred name."""
-
     async def toggle_mcp_server(self, server_name: str, enabled: bool) -> None:
         """Enable or disable an MCP server."""
         await self.request(panels.McpToggle(serverName=server_name, enabled=enabled))
-
-    mcp_toggle = toggle_mcp_server
-    """The same as `toggle_mcp_server`, which is the preferred name."""
 
     async def set_mcp_servers(self, servers: Json) -> Json:
         """Replace the servers set by an earlier call; returns which were added, removed and failed."""
@@ -108,9 +96,6 @@ class Controls:
         """How much of the model's window the conversation uses, by category."""
         found: ContextUsageResponse = await self.request(panels.GetContextUsage())
         return found
-
-    context_usage = get_context_usage
-    """The same as `get_context_usage`, which is the preferred name."""
 
     async def get_settings(self) -> Json:
         """The settings in effect, and where each comes from."""

@@ -101,7 +101,7 @@ def test_a_prompt_sent_into_a_running_turn_is_accounted_for(harness: ClientHarne
             async for message in turn:
                 if isinstance(message, AssistantMessage):
                     break
-            receipt = await client.send("and this", join=True)
+            receipt = await client.ask("and this", join=True)
             await receipt.until("queued")
             begun = await receipt.until("started")
             result = await turn.wait()
@@ -121,7 +121,7 @@ def test_a_queued_prompt_can_be_cancelled(harness: ClientHarness, engine: str) -
             async for message in turn:
                 if isinstance(message, AssistantMessage):
                     break
-            receipt = await client.send("never mind", priority="later")
+            receipt = await client.ask("never mind", priority="later")
             await receipt.until("queued")
             taken = await client.cancel(receipt)
             return taken, await receipt.until("cancelled"), receipt.result

@@ -21,7 +21,7 @@ from random import Random
 
 from parley.protocol.base import Message, Refused, Role, Unknown, decode, encode_json
 from parley.protocol.connection import Connection, may_send
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.framing import BOM
 from parley.protocol.messages.control import ControlRequest
 from tests.helpers import paths

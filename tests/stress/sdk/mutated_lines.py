@@ -30,9 +30,8 @@ from parley.sdk.runtime.connection import EngineConnection
 from parley.sdk.runtime.mcp_servers import to_hosted
 from parley.sdk.runtime.message_router import MessageRouter
 from parley.sdk.runtime.request_handlers import RequestHandler
-from parley.sdk.runtime.streams import MessageStream
 from parley.sdk.runtime.transport import Ended
-from parley.sdk.runtime.turns import TurnRecord
+from parley.sdk.runtime.turns import MessageStream, TurnRecord
 from tests.stress.protocol.mutated_lines import BATCH, CAP_BYTES, Dice, chunks, golden_lines, mutate
 
 CLASSES = get_args(Message)

@@ -29,7 +29,7 @@ from parley.engine.session.pump import Pump
 from parley.engine.session.session import Session
 from parley.protocol.base import Role, Struct
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.options import CliOptions
 from parley.stores.base import Entry, Log
 from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry

@@ -34,7 +34,7 @@ from parley.engine.session.session import Session
 from parley.errors import SessionError
 from parley.protocol.base import Role
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.options import CliOptions
 from parley.tools.base import Tool, ToolRegistry
 from parley.transports.base import create_pair

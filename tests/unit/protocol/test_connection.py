@@ -10,7 +10,7 @@ from parley.errors import LocalProtocolError
 from parley.protocol.base import Message, Refused, Role, Unknown, encode_json
 from parley.protocol.blocks import Text
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,

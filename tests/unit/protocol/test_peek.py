@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parley.protocol import base
 from parley.protocol.base import Role, decode, to_builtins
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.messages.conversation import StreamEvent
 from parley.protocol.peek import NOTHING, Head, HeadPart, peek
 from parley.sdk.launch.network import NetworkWire

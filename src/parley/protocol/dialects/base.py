@@ -4,7 +4,8 @@
 
 A dialect may keep state: there is one object per connection, it sees every line in both directions, and a line is
 decoded only after the engine has taken the ones before it. What it can answer by itself it returns as a `Reply`
-instead of a message. Time and ids come from a `DialectContext`.
+instead of a message. Time and ids come from a `DialectContext`. In the canonical dialect, `StreamJson`, a message is
+its line.
 
 A dialect may also have `encode_events(events) -> bytes`: the lines of several new stream events, each with its line
 feed. They must be those of `encode`, only made faster.
@@ -18,12 +19,23 @@ See also: the table of dialects in `compose/registry.py`; `profile` says what el
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from parley.protocol.base import Json, Message, Struct, is_too_deep, replace_lone_surrogates
+from parley.protocol.base import (
+    Json,
+    Message,
+    Struct,
+    decode,
+    encode,
+    encode_lines,
+    is_too_deep,
+    replace_lone_surrogates,
+)
+from parley.protocol.messages.conversation import Assistant, StreamEvent
+from parley.protocol.messages.dialects import DIALECT_EVENTS
 
 
 class Reply(Message, frozen=True, kw_only=True, tag="reply"):
@@ -78,6 +90,18 @@ class Dialect(Protocol):
         """The lines for a message: often one, sometimes none or several."""
 
 
+class HeldAnswer:
+    """The blocks of an answer of the model that is not complete yet, for dialects that write an answer as one line."""
+
+    def __init__(self, first: Assistant, content: list[Json]) -> None:
+        self.first = first
+        self.content = content
+
+    def includes(self, message: Assistant) -> bool:
+        first = self.first
+        return first.parent_tool_use_id == message.parent_tool_use_id and first.message.id == message.message.id
+
+
 def system(subtype: str, **fields: Any) -> Json:
     """A system line of a dialect."""
     return {"type": "system", "subtype": subtype, **fields}
@@ -123,3 +147,21 @@ def first_value(line: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         mended = replace_lone_surrogates(line)
         return None if mended is None else first_value(mended)
+
+
+class StreamJson:
+    name = "stream-json"
+    can_request = True
+    profile: ClassVar[DialectProfile] = DialectProfile()
+
+    def __init__(self, context: DialectContext | None = None) -> None:
+        """The canonical dialect needs neither time nor ids."""
+
+    def decode(self, line: bytes) -> list[Message]:
+        return [decode(line)]
+
+    def encode(self, message: Message) -> list[bytes]:
+        return [] if type(message) in DIALECT_EVENTS else [encode(message)]
+
+    def encode_events(self, events: Sequence[StreamEvent]) -> bytes:
+        return encode_lines(events)

@@ -26,7 +26,7 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, Unknown, UnsetType, decode, encode, encode_json
 from parley.protocol.blocks import Block, Text, ToolResult, ToolUse
-from parley.protocol.dialects.base import DialectContext, DialectProfile, Reply, system
+from parley.protocol.dialects.base import DialectContext, DialectProfile, HeldAnswer, Reply, system
 from parley.protocol.messages.control import ControlRequest, ControlResponse, Failure, RequestId
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import (
@@ -227,7 +227,7 @@ class Miriad:
         """Requests sent to the engine for the client: interrupts and servers."""
         self._silenced: set[RequestId] = set()
         """Requests whose success is not reported."""
-        self._answer: PartialAnswer | None = None
+        self._answer: HeldAnswer | None = None
         """The blocks of the answer that is not complete yet."""
         self._tool_results = 0
         self._client_tools: list[str] = []
@@ -350,11 +350,11 @@ class Miriad:
             return [*self.finish_answer(), *(fault(block.text) for block in content if isinstance(block, Text))]
         said = [self._shown(block) for block in content if isinstance(block, SHOWN_BLOCKS)]
         held = self._answer
-        if held is not None and held.id == message.message.id:
+        if held is not None and held.includes(message):
             held.content += said
             return []
         before = self.finish_answer()
-        self._answer = PartialAnswer(message.message.id, message.message.model, said)
+        self._answer = HeldAnswer(message, said)
         return before
 
     def _shown(self, block: Block) -> Json:
@@ -367,7 +367,7 @@ class Miriad:
         held, self._answer = self._answer, None
         if held is None or not held.content:
             return []
-        model = {} if held.model is UNSET else {"model": held.model}
+        model = {} if held.first.message.model is UNSET else {"model": held.first.message.model}
         return [{"type": "assistant", "message": {"role": "assistant", "content": held.content, **model}}]
 
     def encode_user(self, message: User) -> list[Json]:
@@ -420,15 +420,6 @@ class Miriad:
         if isinstance(answer.response, dict) and "still_queued" in answer.response:
             return [system("interrupted", **self._own_id())]
         return []
-
-
-class PartialAnswer:
-    """An incomplete answer of the model."""
-
-    def __init__(self, id: str | UnsetType, model: str | UnsetType, content: list[Json]) -> None:
-        self.id = id
-        self.model = model
-        self.content = content
 
 
 def alone(say: Callable[[Any], list[Json]]) -> Callable[[Miriad, Any], list[Json]]:

@@ -28,7 +28,7 @@ import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, UnsetType, decode, encode_json, to_builtins
 from parley.protocol.blocks import Text, ToolUse
-from parley.protocol.dialects.base import DialectContext, DialectProfile, system
+from parley.protocol.dialects.base import DialectContext, DialectProfile, HeldAnswer, system
 from parley.protocol.messages.control import ControlCancelRequest, ControlRequest, ControlResponse
 from parley.protocol.messages.conversation import Assistant, StreamEvent, User
 from parley.protocol.messages.dialects import AnswerComplete, PermissionRequest, SystemFault
@@ -55,7 +55,7 @@ class Spec001:
 
     def __init__(self, world: DialectContext) -> None:
         self._world = world
-        self._held: PendingAssistant | None = None
+        self._held: HeldAnswer | None = None
         """The blocks of an answer that is not complete yet."""
 
     # In.
@@ -98,14 +98,18 @@ class Spec001:
             held.content += said
             return []
         before = self.complete()
-        self._held = PendingAssistant(message, said)
+        self._held = HeldAnswer(message, said)
         # The answer of a subagent has no completion event; its calls and texts are lines of their own.
         return [*before, *self.complete()] if message.parent_tool_use_id else before
 
     def complete(self, message: Message | None = None) -> list[Json]:
         """The held answer, as one line."""
         held, self._held = self._held, None
-        return [] if held is None or not held.content else [held.frame()]
+        if held is None or not held.content:
+            return []
+        inner = {"role": "assistant", "content": held.content}
+        place = lineage(held.first.parent_tool_use_id)
+        return [{"type": "assistant", "message": inner, "session_id": held.first.session_id, **place}]
 
     def encode_user(self, message: User) -> list[Json]:
         if message.isSynthetic is True:
@@ -148,27 +152,6 @@ class Spec001:
 
     def encode_warning(self, told: Informational) -> list[Json]:
         return [*self.complete(), fault("system_error", told.content, told.session_id)] if is_error(told) else []
-
-
-class PendingAssistant:
-    """An incomplete answer of the model."""
-
-    def __init__(self, first: Assistant, content: list[Json]) -> None:
-        self._first = first
-        self.content = content
-
-    def includes(self, message: Assistant) -> bool:
-        first = self._first
-        return first.parent_tool_use_id == message.parent_tool_use_id and first.message.id == message.message.id
-
-    def frame(self) -> Json:
-        first = self._first
-        return {
-            "type": "assistant",
-            "message": {"role": "assistant", "content": self.content},
-            "session_id": first.session_id,
-            **lineage(first.parent_tool_use_id),
-        }
 
 
 def fault(kind: str, words: str, session_id: str | UnsetType) -> Json:

@@ -184,6 +184,5 @@ def tune_gc() -> None:
 def load_engine() -> None:
     """Import what every session needs."""
     import parley.compose.composer
-    import parley.engine.session.hub
     import parley.engine.session.pump
     import parley.engine.turn.turn  # noqa: F401  # imported to be loaded, as are the others

@@ -14,7 +14,7 @@ from typing import Any
 
 from parley.protocol.base import UNSET, Message, Refused, Role, decode, encode_json
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.messages.control import (
     ControlCancelRequest,
     ControlRequest,

@@ -15,6 +15,7 @@ from parley.protocol import base
 from parley.protocol.base import UNSET, Json, to_builtins
 from parley.protocol.messages import conversation, notices, occasional, system
 from parley.protocol.messages.result import Result
+from parley.sdk.permissions import or_none
 from parley.sdk.runtime.background import log
 from parley.sdk.types import messages as ours
 from parley.sdk.types.blocks import read_block, read_content
@@ -62,10 +63,6 @@ def spell(name: str, wire: type[base.Struct]) -> str:
     """The protocol's name of a field: `resets_at` or `resetsAt`."""
     first, *others = name.split("_")
     return name if name in wire.__struct_fields__ else first + "".join(word.capitalize() for word in others)
-
-
-def or_none(value: Any) -> Any:
-    return None if value is UNSET else value
 
 
 def as_text(value: Any) -> str:

@@ -13,9 +13,8 @@ from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.system import Init
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, OptionsError, ProcessError, ResultError, name_options
 from parley.sdk.runtime.message_parser import parse_message
-from parley.sdk.runtime.streams import MessageBuffer, is_end
 from parley.sdk.runtime.transport import Ended
-from parley.sdk.runtime.turns import TurnQueue, TurnTracker
+from parley.sdk.runtime.turns import MessageBuffer, TurnQueue, TurnTracker, is_end
 from parley.sdk.types import messages as ours
 
 REFUSAL = "Error: "

@@ -1,4 +1,4 @@
-"""The turn of a prompt.
+"""Streams of messages, and the turn of a prompt.
 
     turn = await client.ask("Hello")
     async for message in turn: ...          its own messages, the result last
@@ -12,16 +12,20 @@ turn starts with the next `init` message and belongs to the oldest waiting promp
 Messages that belong to no such turn (a notification of a background task, the reply to a plain
 `client.query()`) go to `receive_messages()`.
 
-    Turn          what a program reads
-    TurnRecord    the same turn from the inside: the router writes its messages, state and result
-    TurnTracker   assigns messages to turns
-    TurnQueue     holds prompts back until the turn before has ended
+    MessageBuffer   messages that the router has put there for one reader
+    MessageStream   what a program reads from a buffer
+    Turn            the stream of one turn
+    TurnRecord      the same turn from the inside: the router writes its messages, state and result
+    TurnTracker     assigns messages to turns
+    TurnQueue       holds prompts back until the turn before has ended
+
+See also: `message_router.py` for what goes into which buffer.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -34,14 +38,94 @@ from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, MessageParseError, ResultError
-from parley.sdk.runtime.background import is_cancellation, start
-from parley.sdk.runtime.streams import MakeError, MessageBuffer, MessageStream
+from parley.sdk.runtime.background import Event, is_cancellation, make_event, start
 from parley.sdk.types import messages as ours
 from parley.sdk.types.generic import OutputT
 
 if TYPE_CHECKING:
     from parley.sdk.runtime.connection import EngineConnection
     from parley.sdk.runtime.message_router import MessageRouter
+
+MakeError = Callable[[], BaseException | None]
+"""Creates the exception that ends a stream; None for a regular end."""
+
+
+class MessageBuffer:
+    """Messages in order of arrival, written by the router and read by one stream."""
+
+    def __init__(self) -> None:
+        self._held: deque[ours.Message] = deque()
+        self._changed: Event | None = None
+        self.is_finished = False
+        self._make_error: MakeError = lambda: None
+
+    def put(self, message: ours.Message) -> None:
+        self._held.append(message)
+        self.wake()
+
+    def finish(self, make_error: MakeError = lambda: None) -> None:
+        """Mark the end. After the last message, the reader gets the exception that `make_error` creates, if any."""
+        if not self.is_finished:
+            self.is_finished, self._make_error = True, make_error
+            self.wake()
+
+    def wake(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    async def wait_for_change(self) -> None:
+        if self._changed is None:
+            self._changed = make_event()
+        await self._changed.wait()
+
+    async def take(self) -> ours.Message:
+        """Wait for the next message. Raises StopAsyncIteration at the end, or once the exception that ended it."""
+        while not self._held:
+            if self.is_finished:
+                error, self._make_error = self._make_error(), lambda: None
+                raise error or StopAsyncIteration
+            await self.wait_for_change()
+        return self._held.popleft()
+
+
+class MessageStream(AsyncIterator[ours.Message]):
+    """Messages in order of arrival. It needs no cleanup: a reader can stop at any time and continue later."""
+
+    def __init__(self, buffer: MessageBuffer) -> None:
+        self._buffer = buffer
+
+    def __aiter__(self) -> MessageStream:
+        return self
+
+    async def __anext__(self) -> ours.Message:
+        return await self._buffer.take()
+
+    async def aclose(self) -> None:
+        """No effect; for programs that close iterators."""
+
+
+class ResponseStream(MessageStream):
+    """The messages of another stream up to the next result. It consumes only what it yields."""
+
+    def __init__(self, buffer: MessageBuffer) -> None:
+        super().__init__(buffer)
+        self._has_ended = False
+
+    async def __anext__(self) -> ours.Message:
+        if self._has_ended:
+            raise StopAsyncIteration
+        message = await super().__anext__()
+        self._has_ended = is_end(message)
+        return message
+
+
+def is_end(message: ours.Message) -> bool:
+    """Whether the message ends a turn: a result, even an unreadable one."""
+    return isinstance(message, ours.ResultMessage) or (
+        isinstance(message, ours.Unreadable) and message.type == "result"
+    )
+
 
 State = Literal["sent", "queued", "started", "completed", "cancelled"]
 """How far a prompt is: sent to the engine, waiting for its turn, running, answered, or withdrawn."""

@@ -15,7 +15,7 @@ from parley.engine.session.pump import Pump
 from parley.models.event_synthesis import event_objects, message_json
 from parley.protocol.base import Role
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import StreamJson
 from parley.protocol.messages.requests import HookCallback, McpMessage, Request
 from parley.transports.base import create_pair
 from tests.helpers.session import Json, SessionHarness

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from parley.protocol.base import Message, Refused, Role, decode
 from parley.protocol.connection import Connection
-from parley.protocol.dialects.base import DialectProfile, Reply
-from parley.protocol.dialects.stream_json import StreamJson
+from parley.protocol.dialects.base import DialectProfile, Reply, StreamJson
 from parley.protocol.messages.dialects import DIALECT_EVENTS, Injected, Queued, SessionOpened, SystemFault
 from parley.protocol.messages.notices import KeepAlive
 

@@ -10,8 +10,7 @@ import pytest
 from parley import ClaudeSDKError, ResultError, Turn
 from parley.protocol.base import decode
 from parley.sdk.runtime.message_router import MessageRouter
-from parley.sdk.runtime.streams import MessageStream
-from parley.sdk.runtime.turns import TurnRecord, TurnTracker
+from parley.sdk.runtime.turns import MessageStream, TurnRecord, TurnTracker
 from tests.helpers.sdk import run
 
 INIT = {"type": "system", "subtype": "init", "session_id": "s"}
