@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         BudgetExceeded as BudgetExceeded,
     )
     from parley.sdk.attach import Attached as Attached, attach as attach
-    from parley.sdk.types.blocks import (
+    from parley.sdk.types.messages import (
         ContentBlock as ContentBlock, OtherBlock as OtherBlock, ServerToolName as ServerToolName,
         ServerToolResultBlock as ServerToolResultBlock, ServerToolUseBlock as ServerToolUseBlock,
         TextBlock as TextBlock, ThinkingBlock as ThinkingBlock, ToolResultBlock as ToolResultBlock,

@@ -24,16 +24,13 @@ HOMES: dict[str, str] = {
         "NotConnected OptionsError ProcessError ResultError MessageParseError BudgetExceeded"
     ),
     "parley.sdk.attach": "Attached attach",
-    "parley.sdk.types.blocks": (
-        "ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock TextBlock ThinkingBlock "
-        "ToolResultBlock ToolUseBlock"
-    ),
     "parley.sdk.hooks": "HookCallback HookContext HookMatcher Hooks",
     "parley.sdk.types.messages": (
         "AssistantMessage ConversationResetMessage DeferredToolUse HookEventMessage Message MirrorErrorMessage "
         "Notice RateLimitEvent RateLimitInfo ResultMessage StreamEvent SystemMessage TERMINAL_TASK_STATUSES "
         "TaskNotificationMessage TaskProgressMessage TaskStartedMessage TaskUpdatedMessage Unknown Unreadable "
-        "UserMessage RunResult"
+        "UserMessage RunResult ContentBlock OtherBlock ServerToolName ServerToolResultBlock ServerToolUseBlock "
+        "TextBlock ThinkingBlock ToolResultBlock ToolUseBlock"
     ),
     "parley.sdk.permissions": (
         "CanUseTool CanUseToolShadowedWarning PermissionResult PermissionResultAllow PermissionResultDeny "

@@ -7,7 +7,6 @@ from parley.sdk.hooks import *  # noqa: F403
 from parley.sdk.options import *  # noqa: F403
 from parley.sdk.permissions import *  # noqa: F403
 from parley.sdk.types.agents import *  # noqa: F403
-from parley.sdk.types.blocks import *  # noqa: F403
 from parley.sdk.types.messages import *  # noqa: F403
 from parley.sdk.types.shapes import *  # noqa: F403
 

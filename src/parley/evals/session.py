@@ -27,8 +27,7 @@ from parley.sdk.errors import BudgetExceeded
 from parley.sdk.launch.in_process import InProcessEngine, connect_in_process
 from parley.sdk.options import Options
 from parley.sdk.runtime.transport import write_stderr
-from parley.sdk.types.blocks import ToolUseBlock
-from parley.sdk.types.messages import AssistantMessage, ResultMessage, RunResult
+from parley.sdk.types.messages import AssistantMessage, ResultMessage, RunResult, ToolUseBlock
 from parley.stores.wire_recording import Direction
 from parley.stores.wire_redaction import WireRedactor
 

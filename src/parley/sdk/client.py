@@ -278,7 +278,7 @@ class Client(Controls, Generic[OutputT]):
         self.router.queue.withdraw()
         with CancelScope(shield=True), move_on_after(LEAVE_SECONDS):
             for turn in self.router.turns.list_open():
-                await turns.stop_turn(link, self.router, turn)
+                await message_router.stop_turn(link, self.router, turn)
             if self.router.unanswered and self.router.in_turn:  # prompts of `query`
                 await super().interrupt()
 
@@ -359,7 +359,7 @@ class Client(Controls, Generic[OutputT]):
             # The engine may run a turn of its own, for the notification of a background task.
             link.send(prompts.later(message) if router.in_turn and not joins else message)
 
-        record.stop = partial(turns.leave_turn, link, router, record)
+        record.stop = partial(message_router.leave_turn, link, router, record)
         joins = join or priority in ("now", "next")
         if not joins and (router.is_busy or not router.queue.is_empty):
             router.queue.add(record, send)

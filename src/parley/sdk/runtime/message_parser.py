@@ -18,7 +18,7 @@ from parley.protocol.messages.result import Result
 from parley.sdk.permissions import or_none
 from parley.sdk.runtime.background import log
 from parley.sdk.types import messages as ours
-from parley.sdk.types.blocks import read_block, read_content
+from parley.sdk.types.messages import read_block, read_content
 
 Reader = Callable[[Any], Any]
 EMPTY = {"str": "", "int": 0}

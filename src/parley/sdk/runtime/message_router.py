@@ -7,15 +7,23 @@ collected. Messages that are unread when the session ends can still be read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from parley.protocol import base
 from parley.protocol.messages.notices import CommandLifecycle
+from parley.protocol.messages.panel_requests import CancelAsyncMessage
+from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.system import Init
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, OptionsError, ProcessError, ResultError, name_options
+from parley.sdk.runtime.background import start
 from parley.sdk.runtime.message_parser import parse_message
 from parley.sdk.runtime.transport import Ended
-from parley.sdk.runtime.turns import MessageBuffer, TurnQueue, TurnTracker, is_end
+from parley.sdk.runtime.turns import MessageBuffer, TurnQueue, TurnRecord, TurnTracker, is_end
 from parley.sdk.types import messages as ours
+
+if TYPE_CHECKING:
+    from parley.sdk.runtime.connection import EngineConnection
 
 REFUSAL = "Error: "
 """What stands before the reason if an engine does not start with its options."""
@@ -76,6 +84,25 @@ class MessageRouter:
         self.turns.finish(lambda: None if closed else turn_error)
         self.queue.finish(lambda: None if closed else turn_error)
         self.common.finish(lambda: None if closed else error)
+
+
+def leave_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
+    """Stop the turn of a reader that is being cancelled: it cannot wait for the engine, so a job of its own does."""
+    if not turn.is_finished and not router.queue.withdraw(turn.uuid):
+        start(lambda: stop_turn(link, router, turn))
+
+
+async def stop_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
+    """Interrupt a turn that is not read any more, or withdraw its prompt if it has not started."""
+    # A prompt that was sent may run before the engine says so. Then it cannot be withdrawn any more.
+    with suppress(ClaudeSDKError):
+        if turn.state in ("sent", "queued"):
+            answer = await link.request(CancelAsyncMessage(message_uuid=turn.uuid))
+            if isinstance(answer, dict) and answer.get("cancelled"):
+                return
+    with suppress(ClaudeSDKError):
+        if not turn.is_finished and not router.turns.is_shared(turn):
+            await link.request(Interrupt())
 
 
 def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessage | None) -> ClaudeSDKError | None:

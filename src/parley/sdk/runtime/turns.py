@@ -26,25 +26,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from parley.protocol import base
 from parley.protocol.messages.conversation import Assistant
 from parley.protocol.messages.notices import CommandLifecycle
-from parley.protocol.messages.panel_requests import CancelAsyncMessage
-from parley.protocol.messages.requests import Interrupt
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import Init
 from parley.sdk.errors import ClaudeSDKError, CLIConnectionError, MessageParseError, ResultError
-from parley.sdk.runtime.background import Event, is_cancellation, make_event, start
+from parley.sdk.runtime.background import Event, is_cancellation, make_event
 from parley.sdk.types import messages as ours
 from parley.sdk.types.generic import OutputT
 
 if TYPE_CHECKING:
-    from parley.sdk.runtime.connection import EngineConnection
-    from parley.sdk.runtime.message_router import MessageRouter
+    pass
 
 MakeError = Callable[[], BaseException | None]
 """Creates the exception that ends a stream; None for a regular end."""
@@ -281,25 +277,6 @@ class Turn(MessageStream, Generic[OutputT]):
             self._record.stop()
             raise
         await self.wait(check=check)
-
-
-def leave_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
-    """Stop the turn of a reader that is being cancelled: it cannot wait for the engine, so a job of its own does."""
-    if not turn.is_finished and not router.queue.withdraw(turn.uuid):
-        start(lambda: stop_turn(link, router, turn))
-
-
-async def stop_turn(link: EngineConnection, router: MessageRouter, turn: TurnRecord) -> None:
-    """Interrupt a turn that is not read any more, or withdraw its prompt if it has not started."""
-    # A prompt that was sent may run before the engine says so. Then it cannot be withdrawn any more.
-    with suppress(ClaudeSDKError):
-        if turn.state in ("sent", "queued"):
-            answer = await link.request(CancelAsyncMessage(message_uuid=turn.uuid))
-            if isinstance(answer, dict) and answer.get("cancelled"):
-                return
-    with suppress(ClaudeSDKError):
-        if not turn.is_finished and not router.turns.is_shared(turn):
-            await link.request(Interrupt())
 
 
 def return_error(error: Exception) -> Exception:
