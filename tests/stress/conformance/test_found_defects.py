@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.conformance.runner import Plan, select_checks
+from parley.conformance.runner import SuitePlan, select_checks
 from tests.stress.conformance.found_defects import find_defect
 
 FOUND = [
@@ -65,7 +65,7 @@ FOUND = [
 
 
 def test_every_check_for_a_complaint_has_a_defect() -> None:
-    assert {check.id for check in select_checks(Plan(suite="complaints"))} <= {check for _, check in FOUND}
+    assert {check.id for check in select_checks(SuitePlan(suite="complaints"))} <= {check for _, check in FOUND}
 
 
 @pytest.mark.parametrize(("defect", "check"), FOUND)
