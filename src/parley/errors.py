@@ -7,7 +7,7 @@
     │   └── InvalidArguments  an unknown option, or the wrong arguments of a subcommand: exit 2
     │       └── UnknownCommand    there is no such subcommand, or none of ours
     ├── SessionError          a session cannot be opened: an error result with zero usage, exit 1
-    │   ├── StartRefused      the settings do not allow it to start
+    │   ├── StartRefused      it cannot start
     │   ├── UnknownSession
     │   ├── SessionBusy       another process holds it
     │   └── DamagedSession    its log is corrupt; `parley sessions repair` keeps the valid part
@@ -74,12 +74,12 @@ class SessionError(ParleyError):
 
 
 class StartRefused(SessionError):
-    """The settings do not allow a session to start."""
+    """A session cannot start, so it cannot report the error itself."""
 
-    def __init__(self, text: str, reason: str) -> None:
+    def __init__(self, text: str, reason: str | None = None) -> None:
         super().__init__(text)
         self.reason = reason
-        """The `startup_failure_reason` of the result."""
+        """The `startup_failure_reason` of the result, if there is one."""
 
 
 class ToolsMissing(SessionError):

@@ -86,7 +86,7 @@ class LocalEngine:
         except (SessionError, OSError) as exc:
             self.refuse(str(exc))
             session_id = options.resume or options.session_id or clock.new_uuid()
-            reason = exc.reason if isinstance(exc, StartRefused) else UNSET
+            reason = (exc.reason if isinstance(exc, StartRefused) else None) or UNSET
             refusal = no_session_result(str(exc), session_id, clock, startup_failure_reason=reason)
             transport.write(connection.send(refusal))
         else:

@@ -41,8 +41,8 @@ from parley.compose.registry import (
 )
 from parley.compose.stores import resolve_session
 from parley.engine.clock import Clock
-from parley.errors import SessionError, UsageError
-from parley.protocol.base import UNSET, Json, Message, Refused, Role, Struct, UnsetType
+from parley.errors import SessionError, StartRefused, UsageError
+from parley.protocol.base import UNSET, Json, Message, Refused, Role, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.dialects.base import Reply, detect
 from parley.protocol.framing import BOM, INBOUND_CAP
@@ -203,15 +203,6 @@ def chunks() -> Iterator[bytes]:
         yield chunk
 
 
-class NotDelivered(SessionError):
-    """The client did not send what the command line announces."""
-
-    def __init__(self, text: str, reason: str | UnsetType = UNSET) -> None:
-        super().__init__(text)
-        self.reason = reason
-        """The `startup_failure_reason` of the result."""
-
-
 def receive_initialize(options: CliOptions) -> PendingConnection | None:
     """Wait for the request. None if the client sent something else, which was reported."""
     clock = Clock()
@@ -227,47 +218,47 @@ def receive_initialize(options: CliOptions) -> PendingConnection | None:
             first = next(messages, None)
         messages = messages if first is None else chain([first], messages)
         return PendingConnection(with_delivered(options, first, received), connection, messages)
-    except NotDelivered as exc:
+    except StartRefused as exc:
         from parley.engine.turn.outcome import no_session_result
 
         warn(f"Error: {exc}")
         session_id = options.resume or options.session_id or clock.new_uuid()
         if options.output_format in ("stream-json", "message"):
-            failed = no_session_result(str(exc), session_id, clock, startup_failure_reason=exc.reason)
+            failed = no_session_result(str(exc), session_id, clock, startup_failure_reason=exc.reason or UNSET)
             write(connection.send(failed))
         return None
 
 
 def check_delivery(options: CliOptions) -> None:
-    """Raises NotDelivered if the command line cannot deliver the request first."""
+    """Raises StartRefused if the command line cannot deliver the request first."""
     if options.input_format != "stream-json" or get_profile(options).over_stdio:
         flag, reason = "--await-initialize", NOT_FIRST
         if options.managed_settings_in_initialize:
             flag, reason = "--managed-settings-in-initialize", NOT_DELIVERED
-        raise NotDelivered(f"option '{flag}' needs --input-format stream-json", reason)
+        raise StartRefused(f"option '{flag}' needs --input-format stream-json", reason)
     if not options.managed_settings_in_initialize:
         return
     if not options.await_initialize:
-        raise NotDelivered("option '--managed-settings-in-initialize' needs --await-initialize", NOT_DELIVERED)
+        raise StartRefused("option '--managed-settings-in-initialize' needs --await-initialize", NOT_DELIVERED)
     if options.managed_settings is not None:
         text = "options '--managed-settings-in-initialize' and '--managed-settings' cannot be combined"
-        raise NotDelivered(text, NOT_DELIVERED)
+        raise StartRefused(text, NOT_DELIVERED)
 
 
 def with_delivered(options: CliOptions, first: Message | None, received: bytes) -> CliOptions:
-    """The options with the plugins, the servers and the managed settings of the request. Raises NotDelivered."""
+    """The options with the plugins, the servers and the managed settings of the request. Raises StartRefused."""
     needs_settings = options.managed_settings_in_initialize
     if first is None and not received and not needs_settings:
         return options  # the client has nothing to say
     if isinstance(first, Refused) and is_initialize(received):
-        raise NotDelivered(f"initialize: {first.reason}", NOT_DELIVERED if needs_settings else UNSET)
+        raise StartRefused(f"initialize: {first.reason}", NOT_DELIVERED if needs_settings else None)
     if not (isinstance(first, ControlRequest) and isinstance(first.request, Initialize)):
         found = describe(first, received)
         if needs_settings:
             text = "option '--managed-settings-in-initialize' needs the field managedSettings of an initialize request"
-            raise NotDelivered(f"{text}, but {found}", NOT_DELIVERED)
+            raise StartRefused(f"{text}, but {found}", NOT_DELIVERED)
         text = "option '--await-initialize' needs the initialize request as the first line of stdin"
-        raise NotDelivered(f"{text}, but {found}", NOT_FIRST)
+        raise StartRefused(f"{text}, but {found}", NOT_FIRST)
     request = first.request
     plugins = request.plugins if isinstance(request.plugins, list) else []
     with_servers = tuple(one.path for one in plugins if one.skipMcpDiscovery is not True)
@@ -285,7 +276,7 @@ def with_delivered(options: CliOptions, first: Message | None, received: bytes) 
             text = (
                 "option '--managed-settings-in-initialize' needs an object in the field managedSettings of initialize"
             )
-            raise NotDelivered(text, NOT_DELIVERED)
+            raise StartRefused(text, NOT_DELIVERED)
         changes["managed_settings"] = msgspec.json.encode(request.managedSettings).decode()
     return options.replace(**changes)
 

@@ -29,7 +29,7 @@ from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.errors import MissingPrompt, SessionError, StartRefused, UsageError
 from parley.host import Host
-from parley.protocol.base import UNSET, Message, Role, Struct, UnsetType
+from parley.protocol.base import UNSET, Message, Role, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.messages.conversation import User, UserContent
 from parley.protocol.options import CliOptions
@@ -114,23 +114,10 @@ def run_session(
             restore_sigint()
             return code if printer.close() else 1
         return asyncio.run(stream(run, config, prompt, debug))
-    except OpenFailed as exc:
-        return cannot_open(run, str(exc), exc.reason)
-    except UsageError as exc:
-        if pending is None:
-            raise
-        return cannot_open(run, str(exc))  # the client is already waiting for a response
+    except (StartRefused, UsageError) as exc:
+        return cannot_open(run, exc, is_awaited=pending is not None)
     except KeyboardInterrupt:  # after the loop and its signal handler have ended
         return INTERRUPTED
-
-
-class OpenFailed(SessionError):
-    """The session could not be opened, so it cannot report the error itself."""
-
-    def __init__(self, text: str, reason: str | UnsetType = UNSET) -> None:
-        super().__init__(text)
-        self.reason = reason
-        """The `startup_failure_reason` of the result, if there is one."""
 
 
 def build_config(
@@ -140,7 +127,7 @@ def build_config(
     warned: Sequence[str] = (),
     warn: Callable[[str], None] = warn,
 ) -> SessionConfig:
-    """Raises UsageError or OpenFailed."""
+    """Raises UsageError or StartRefused."""
     try:
         cwd = working_directory()
         if options.worktree is None:
@@ -149,12 +136,12 @@ def build_config(
 
         with open_worktree(options, environment, cwd) as worktree:
             return Composer(options, environment, cwd, clock, worktree, warn=warn).make_config(warned)
-    except StartRefused as exc:
-        raise OpenFailed(str(exc), exc.reason) from None
+    except StartRefused:
+        raise
     except SessionError as exc:
-        raise OpenFailed(str(exc)) from None
+        raise StartRefused(str(exc)) from None
     except OSError as exc:
-        raise OpenFailed(f"cannot open the session: {exc.filename}: {exc.strerror}") from None
+        raise StartRefused(f"cannot open the session: {exc.filename}: {exc.strerror}") from None
 
 
 def with_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tuple[SessionConfig, DebugLog | None]:
@@ -167,11 +154,11 @@ def with_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tupl
 
 
 def open_session(config: SessionConfig, host: Host) -> Session:
-    """The session of this process; close its journal at the end. Raises OpenFailed."""
+    """The session of this process; close its journal at the end. Raises StartRefused."""
     try:
         session = Session(config, host)
     except SessionError as exc:
-        raise OpenFailed(str(exc)) from None
+        raise StartRefused(str(exc)) from None
     # Everything loaded so far lives until the end, including a resumed conversation: exclude it from collection.
     gc.freeze()
     gc.enable()
@@ -338,8 +325,14 @@ class SignalHandler:
         return DENIED if last.terminal_reason == "permission_denied" else 1
 
 
-def cannot_open(run: SessionRun, error: str, reason: str | UnsetType = UNSET) -> int:
-    """Report that the session cannot be opened: on stderr, and to a client that reads messages as a result."""
+def cannot_open(run: SessionRun, exc: StartRefused | UsageError, *, is_awaited: bool) -> int:
+    """Report that the session cannot be opened: on stderr, and to a client that reads messages as a result.
+
+    Raises a UsageError again if no client is waiting for a response yet.
+    """
+    if isinstance(exc, UsageError) and not is_awaited:
+        raise exc
+    error, reason = str(exc), (exc.reason if isinstance(exc, StartRefused) else None) or UNSET
     warn(error)
     options, clock = run.options, run.clock
     session_id = options.resume or options.session_id or clock.new_uuid()

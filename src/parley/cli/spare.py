@@ -26,7 +26,6 @@ import msgspec
 from parley.cli.handshake import PendingConnection
 from parley.cli.process_secrets import erase
 from parley.cli.run import (
-    OpenFailed,
     SessionRun,
     SignalHandler,
     cannot_open,
@@ -43,7 +42,7 @@ from parley.engine.control.dispatcher import find_handler
 from parley.engine.session.pump import Pump, serve
 from parley.engine.session.session import Session
 from parley.engine.turn.outcome import no_session_result
-from parley.errors import ModelError, NotPossible, SessionError, UsageError
+from parley.errors import ModelError, NotPossible, SessionError, StartRefused, UsageError
 from parley.protocol.base import UNSET, Message, Refused, Struct, to_builtins
 from parley.protocol.connection import Connection
 from parley.protocol.messages import panel_requests, requests
@@ -97,16 +96,12 @@ def run_spare(options: CliOptions, pending: PendingConnection | None = None, war
     run = make_run(options, pending, warned)
     try:
         return asyncio.run(serve_spare(run, environment))
-    except OpenFailed as exc:
-        return cannot_open(run, str(exc))
-    except UsageError as exc:
-        if pending is None:
-            raise
-        return cannot_open(run, str(exc))  # the client is already waiting for a response
+    except (StartRefused, UsageError) as exc:
+        return cannot_open(run, exc, is_awaited=pending is not None)
 
 
 async def serve_spare(run: SessionRun, environment: dict[str, str]) -> int:
-    """Raises UsageError or OpenFailed."""
+    """Raises UsageError or StartRefused."""
     transport = StdioTransport()
     try:
         spare = Spare(run, environment, transport)
@@ -158,7 +153,7 @@ class Spare:
     """A parked process."""
 
     def __init__(self, run: SessionRun, environment: dict[str, str], transport: StdioTransport) -> None:
-        """Raises UsageError or OpenFailed."""
+        """Raises UsageError or StartRefused."""
         self._run = run
         self._clock = run.clock
         self._environment = environment
@@ -176,7 +171,7 @@ class Spare:
         self.session = self._park()
 
     def _park(self) -> Session:
-        """The session that answers before the claim. Raises UsageError or OpenFailed."""
+        """The session that answers before the claim. Raises UsageError or StartRefused."""
         parked = self._run.options.replace(
             session_id=self._session_id,
             resume=None,
@@ -191,7 +186,7 @@ class Spare:
         try:
             config = composer.make_config()  # the claimed session warns
         except SessionError as exc:
-            raise OpenFailed(str(exc)) from None
+            raise StartRefused(str(exc)) from None
         # A parked process starts no server.
         servers = msgspec.structs.replace(config.extensions.mcp, specs=(), build_host_specs=lambda names, configs: ())
         extensions = msgspec.structs.replace(config.extensions, mcp=servers)

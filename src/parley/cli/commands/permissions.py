@@ -27,8 +27,7 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 from parley.stores.base import Entry
-from parley.terminal.rendering.requests import format_decision, format_rows
-from parley.tools.catalog import find_traits
+from parley.terminal.rendering.requests import format_decision, format_rows, parse_input
 
 EXIT_CODES = {"allow": 0, "ask": 1, "deny": 2}
 ORDER = tuple(EXIT_CODES)
@@ -51,7 +50,7 @@ def check_call(given: GivenArgs) -> int:
         name, *input = given.words
         checker = PermissionChecker(read_options(given), working_directory(), warn)
         may_bypass(checker.basis, checker.mode)
-        result = checker.check(name, parse_input(checker, name, input))
+        result = checker.check(name, read_input(checker, name, input))
         is_offered = result.tool in checker.offered_tools or checker.tool(name) is None
         code = EXIT_CODES[result.decision]
         if given.has("json"):
@@ -64,22 +63,16 @@ def check_call(given: GivenArgs) -> int:
         raise InvalidArguments(str(exc)) from None
 
 
-def parse_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> Json:
+def read_input(checker: PermissionChecker, name: str, given: Sequence[str]) -> Json:
     """Raises UsageError."""
-    tool = checker.tool(name)
-    text = given[0] if given else "{}"
+    tool, text = checker.tool(name), given[0] if given else ""
     if text == "-":
         text = (read_stdin(is_awaited=True) or b"").decode(errors="replace").strip()
-    if not text.lstrip().startswith("{"):
-        subject = find_traits(name).subject_field
-        if not subject:
-            raise UsageError(f"INPUT for {name} must be a JSON object; got {printable(text)!r}")
-        return {subject: text}
     try:
-        read = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as exc:
-        raise UsageError(f"INPUT is not valid JSON: {exc}") from None
-    return checker.complete_input(tool, read)
+        found = parse_input(name, text)
+    except ValueError as exc:
+        raise UsageError(str(exc)) from None
+    return checker.complete_input(tool, found) if text.lstrip().startswith("{") or not text else found
 
 
 def format_result(result: CheckResult, mode_source: str, is_offered: bool) -> Iterator[str]:

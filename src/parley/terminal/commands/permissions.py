@@ -7,16 +7,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from parley.permissions.rule import split_rule
 from parley.protocol.base import Json
 from parley.sdk.permissions import PermissionUpdate
 from parley.terminal.base import View
 from parley.terminal.interfaces.dialogs import Row
-from parley.terminal.rendering.requests import PLACES, format_decision
+from parley.terminal.rendering.requests import PLACES, format_decision, parse_input
 from parley.terminal.rendering.text import reveal_line, wrap
-from parley.tools.catalog import find_traits
 
 BEHAVIORS = {
     "allow": "run matching calls without asking",
@@ -76,20 +73,6 @@ async def test_call(view: View, text: str) -> None:
     first, *more = format_decision(result)
     paint = {"allow": view.styles.good, "deny": view.styles.bad}.get(result.get("decision", ""), view.styles.warning)
     view.print([*map(paint, wrap(first, view.width)), *(line for part in more for line in wrap(part, view.width))])
-
-
-def parse_input(name: str, text: str) -> Json:
-    """The input of a call: a JSON object, or the text of its main field. Raises ValueError."""
-    if text.startswith("{") or not text:
-        try:
-            found = msgspec.json.decode(text or "{}")
-        except (msgspec.DecodeError, RecursionError) as exc:
-            raise ValueError(f"the input is not valid JSON: {exc}") from None
-        return dict(found)
-    subject = find_traits(name).subject_field
-    if not subject:
-        raise ValueError(f"the input for {name} must be a JSON object, not {text!r}")
-    return {subject: text}
 
 
 async def add_rule(view: View, behavior: str, rule: str) -> None:

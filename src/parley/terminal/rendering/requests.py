@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from parley.protocol.base import Json, encode_json
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, wrap
@@ -94,6 +96,19 @@ def describe_change(update: Json) -> str:
 def value_text(value: object) -> str:
     """A value of an input as text."""
     return reveal_text(value if isinstance(value, str) else encode_json(value).decode()).rstrip("\n")
+
+
+def parse_input(name: str, text: str) -> Json:
+    """The input of a call as a person types it: a JSON object, or the text of its main field. Raises ValueError."""
+    if text.lstrip().startswith("{") or not text:
+        try:
+            return dict(msgspec.json.decode(text or "{}"))
+        except (msgspec.DecodeError, RecursionError) as exc:
+            raise ValueError(f"INPUT is not valid JSON: {exc}") from None
+    subject = find_traits(name).subject_field
+    if not subject:
+        raise ValueError(f"INPUT for {name} must be a JSON object; got {reveal_line(text)!r}")
+    return {subject: text}
 
 
 def format_decision(result: Json, *, mode_source: str = "", is_offered: bool = True) -> Iterator[str]:

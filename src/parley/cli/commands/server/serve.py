@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 import secrets
-import signal
 import sys
 import threading
 import webbrowser
@@ -24,6 +23,7 @@ import msgspec
 from parley.cli.commands.catalog import FLAG_GROUPS
 from parley.cli.commands.subcommand import GivenArgs
 from parley.cli.process_secrets import erase
+from parley.cli.signals import run_until_signal
 from parley.cli.stdio import warn
 from parley.cluster.base import Cluster
 from parley.cluster.cluster_secret import SECRET_VARIABLE, read_cluster_secret
@@ -324,11 +324,8 @@ def serve_files(given: GivenArgs) -> int:
             grace_seconds=given.number("grace-seconds", 30),
             log=warn,
         )
-        ended = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, ended.set)
         warn(f"listening on {server.address}, serving {root}")
-        await ended.wait()
+        await run_until_signal(asyncio.Event().wait())
         await server.close()
 
     asyncio.run(run())
