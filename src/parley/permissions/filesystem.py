@@ -68,8 +68,6 @@ class Filesystem:
     """
 
     home: str
-    is_remote = False
-    """Whether the files are on another machine, so that nothing may be looked up on this one."""
 
     def look(self, kind: str, path: str, *limit: int) -> Any:
         """A fact: what the method of this name returns."""
@@ -249,7 +247,6 @@ class CachedFilesystem(Filesystem):
         self._prefetched: dict[str, tuple[Mapping[str, EntryKind], frozenset[str]]] = {}
         """Prefetched folders: their entries, and the normalized names."""
         self.real = fs if isinstance(fs, RealFilesystem) else None
-        self.is_remote = fs.is_remote
 
     def spend(self, steps: int) -> None:
         self.steps += steps
@@ -408,8 +405,6 @@ def has_protected_target(writes: Sequence[ResolvedPath], fs: Filesystem) -> bool
 
 class RemoteFilesystem(Filesystem):
     """`get(kind, path, limit, guess)` returns a fact, as workspace/remote/client.py does."""
-
-    is_remote = True
 
     def __init__(self, home: str, get: Callable[[str, str, int, Any], Any]) -> None:
         self.home = home

@@ -25,8 +25,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import groupby, islice
+from itertools import islice
 
 from parley.permissions.base import ToolRequest, word_set
 from parley.permissions.filesystem import (
@@ -45,14 +44,7 @@ from parley.permissions.shell.special_readers import CHECKS
 from parley.permissions.shell.strict_parser import CommandLine, SimpleCommand
 from parley.permissions.shell.targets import EDITS, TargetStep, track_files
 from parley.protocol.base import Struct
-from parley.workspace.search_path import (
-    find,
-    find_local_repositories,
-    find_repositories,
-    folders,
-    interpreter,
-    parse_interpreter,
-)
+from parley.workspace.search_path import find_repositories, folders, parse_interpreter
 from parley.workspace.sensitive_names import holds_keys, is_protected
 
 PARENT_PART = re.compile(r"(^|[/=])\.\.(/|$)")
@@ -325,9 +317,7 @@ KNOWN_PROGRAMS = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for nam
 """The programs that the tables trust by name."""
 SHADOWED = KNOWN_PROGRAMS - BUILTINS
 MAX_SCRIPT_BYTES = 1 << 20
-"""Of a script on another machine whose first line is read."""
-SearchPathParts = tuple[tuple[str, bool], ...]
-"""Parts of a PATH, each with whether its folders are in a working directory."""
+"""Of a script whose first line is read."""
 VERSION = re.compile(r"[\d.]*$")
 OPEN_TO_ALL = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/")
 """Folders in which other users may create programs."""
@@ -341,25 +331,26 @@ def find_planted(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Fi
     names = dict.fromkeys(name for command in line.commands for name in searched_names(command))
     if request.search_path is None or not names:
         return {}
-    own, found = session_folders(rules, fs), {}
+    found = {}
     for path in (request.search_path, *(assigned_search_paths(line, request.cwd) if "PATH" in line.text else ())):
-        parts = split_search_path(path, own)
         for name in names:
-            file = next((file for file in find_run_files(name, parts, fs) if is_planted(file, rules, fs)), None)
+            file = next((file for file in find_run_files(name, path, rules, fs) if is_planted(file, rules, fs)), None)
             if file is not None:
                 found[name] = file
     return found
 
 
-def find_run_files(name: str, parts: SearchPathParts, fs: Filesystem) -> Iterator[str]:
+def find_run_files(name: str, search_path: str, rules: RuleSet, fs: Filesystem) -> Iterator[str]:
     """The files outside the system's folders that a name runs: the program, and the interpreter of a script."""
     for each in (name, *ALSO_RUN.get(name, ())):
-        file = locate(each, parts, fs)
+        file = locate(each, search_path, fs)
         if file is not None and not file.startswith(TRUSTED_FOLDERS):
             yield file
-            inner = find_interpreter(file, fs) if len(parts) > 1 else None
-            if inner is not None and (found := locate(inner, parts, fs)) is not None:
-                yield found
+            own = session_folders(rules, fs)
+            if any(relative_parts(folder, each) is not None for folder in folders(search_path) for each in own):
+                first_line = (unmetered(fs).read(file, MAX_SCRIPT_BYTES) or b"").split(b"\n")[0]
+                if found := locate(parse_interpreter(first_line) or "", search_path, fs):
+                    yield found
 
 
 def assigned_search_paths(line: CommandLine, cwd: str) -> list[str]:
@@ -388,35 +379,15 @@ def has_starter(wrappers: Sequence[str]) -> bool:
     return any(name in STARTERS for name in wrappers)
 
 
-def locate(name: str, parts: SearchPathParts, fs: Filesystem) -> str | None:
+def locate(name: str, search_path: str, fs: Filesystem) -> str | None:
     """The file that a name runs; None if it is not on PATH."""
-    for part, is_inside in parts:
-        if is_inside or is_remote(fs):
-            file = next((file for folder in part.split(":") if fs.exists(file := f"{folder}/{name}")), None)
-        else:
-            file = find(part, name)
-        if file is not None:
-            return file
-    return None
+    plain, candidates = unmetered(fs), (f"{folder}/{name}" for folder in folders(search_path))
+    return next((file for file in candidates if name and plain.exists(file)), None)
 
 
-def is_remote(fs: Filesystem) -> bool:
-    """Whether programs run on another machine."""
-    return getattr(fs, "is_remote", False)
-
-
-def find_interpreter(file: str, fs: Filesystem) -> str | None:
-    """The NAME of a script's `#!/usr/bin/env NAME` line, or None."""
-    if not is_remote(fs):
-        return interpreter(file)
-    return parse_interpreter((fs.read(file, MAX_SCRIPT_BYTES) or b"").split(b"\n")[0])
-
-
-@lru_cache(maxsize=64)
-def split_search_path(path: str, own: tuple[str, ...]) -> SearchPathParts:
-    """Split a PATH into parts inside and outside the session's folders. Only the outside is cached."""
-    marked = ((folder, any(relative_parts(folder, each) is not None for each in own)) for folder in folders(path))
-    return tuple((":".join(each[0] for each in part), inside) for inside, part in groupby(marked, lambda each: each[1]))
+def unmetered(fs: Filesystem) -> Filesystem:
+    """The file system outside of the budget of the decision, if that is on this machine."""
+    return (fs.real or fs) if isinstance(fs, CachedFilesystem) else fs
 
 
 def session_folders(rules: RuleSet, fs: Filesystem) -> tuple[str, ...]:
@@ -427,9 +398,7 @@ def session_folders(rules: RuleSet, fs: Filesystem) -> tuple[str, ...]:
     roots = (rules.cwd, *rules.folders, *rules.readable)
     names = [name for root_folder in roots for name in fs.resolve(root_folder).names if name != "/"]
     for name in names.copy():
-        names += (
-            find_repositories(name, fs.home, fs.exists) if is_remote(fs) else find_local_repositories(name, fs.home)
-        )
+        names += find_repositories(name, fs.home, unmetered(fs).exists)
     return tuple(dict.fromkeys(names))
 
 

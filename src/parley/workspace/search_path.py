@@ -22,7 +22,6 @@ from functools import lru_cache
 DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Used if PATH has no absolute folder. Bash's own default might include the current directory."""
 
-LONGEST_FIRST_LINE = 256
 MAX_LINKS = 40
 """Symbolic links on the way to one file, as in the kernel."""
 
@@ -191,20 +190,6 @@ def with_absolute_python_path(environment: Mapping[str, str]) -> dict[str, str]:
 def find(path: str, name: str) -> str | None:
     """The file that a command name runs, or None. Results are cached for up to a second."""
     return _find(path, name, int(time.monotonic()))
-
-
-def interpreter(path: str) -> str | None:
-    """The NAME of a script's `#!/usr/bin/env NAME` line, or None."""
-    return _interpreter(path, int(time.monotonic()))
-
-
-@lru_cache(maxsize=512)
-def _interpreter(path: str, second: int) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return parse_interpreter(file.read(LONGEST_FIRST_LINE).split(b"\n")[0])
-    except OSError:
-        return None
 
 
 def parse_interpreter(line: bytes) -> str | None:
