@@ -330,13 +330,13 @@ def make_web(launch: LaunchContext, rules: Policy | None) -> Callable[[], Web]:
     private = is_truthy(environment.get("PARLEY_WEBFETCH_ALLOW_PRIVATE"))
 
     def find_rule(address: str) -> str:
-        from parley.permissions.patterns import matches_host
+        from parley.permissions.patterns import matches_rule_host
         from parley.workspace.url import list_equal_addresses, read_address
 
         found = None if rules is None else rules.list_paths_and_hosts()
         hosts = () if found is None else (*found.no_hosts, *found.asked_hosts)
         names = list_equal_addresses(read_address(address) or address)
-        about = [host for host in hosts if host != "*" and any(matches_host(host, name) for name in names)]
+        about = [host for host in hosts if host != "*" and any(matches_rule_host(host, name) for name in names)]
         return f"WebFetch(domain:{about[0]})" if about else ""
 
     @functools.cache

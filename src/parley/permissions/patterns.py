@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from parley.errors import ToolError
 from parley.workspace.globs import WILD, PathGlob
 from parley.workspace.sensitive_names import normalize_name
-from parley.workspace.url import is_numeric, is_public, read_address, read_url
+from parley.workspace.url import is_numeric, is_public, matches_host, read_address, read_url
 
 MAX_PATH_CHARACTERS = 4096
 MAX_NAME_CHARACTERS = 255
@@ -169,21 +169,10 @@ def parse_host(url: str) -> str | None:
         return None
 
 
-def matches_host(spec: str, host: str) -> bool:
+def matches_rule_host(spec: str, host: str) -> bool:
     """Whether the contents of a rule match a host."""
     pattern = spec.removeprefix("domain:").lower().removesuffix(".").strip("[]")
-    if pattern == "*":
-        return True
-    pattern = read_address(pattern) or pattern
-    if pattern.startswith("*."):
-        labels = pattern[2:].split(".")
-        inner = host.split(".")
-        return len(inner) > len(labels) and labels_match(labels, inner[-len(labels) :])
-    return labels_match(pattern.split("."), host.split("."))
-
-
-def labels_match(pattern: list[str], labels: list[str]) -> bool:
-    return len(pattern) == len(labels) and all(map(matches_text, pattern, labels))
+    return matches_host(read_address(pattern) or pattern, host)
 
 
 def is_local(host: str) -> bool:

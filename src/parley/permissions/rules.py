@@ -28,7 +28,13 @@ from typing import Any, get_args
 
 from parley.permissions.base import RESTRICTING, OverBudget, SandboxRules, SessionRepository
 from parley.permissions.filesystem import CachedFilesystem, Filesystem, ResolvedPath
-from parley.permissions.patterns import matches_host, matches_narrowly, matches_text, matches_widely, relative_parts
+from parley.permissions.patterns import (
+    matches_narrowly,
+    matches_rule_host,
+    matches_text,
+    matches_widely,
+    relative_parts,
+)
 from parley.permissions.rule import Behavior, Rule
 from parley.protocol.base import Json, Struct
 from parley.tools.catalog import find_traits, names_of
@@ -211,7 +217,7 @@ class RuleSet(Struct, frozen=True, kw_only=True, dict=True):
             about_hosts = (rule for rule in self.with_behavior(behavior) if rule.spec is not None)
             binding = tuple(rule for rule in about_hosts if find_traits(rule.tool).rule_contents == "host")
         names = (host,) if behavior == "allow" else list_equal_addresses(host)
-        return next((rule for rule in binding for name in names if matches_host(rule.spec or "", name)), None)
+        return next((rule for rule in binding for name in names if matches_rule_host(rule.spec or "", name)), None)
 
     def find_input_rule(self, behavior: Behavior, tool: str, input: Json, server: str = "") -> Rule | None:
         """The rule that matches the delegate (subagent or skill), or one parameter."""

@@ -117,6 +117,17 @@ def read_address(host: str) -> str | None:
     return None if found.scope_id is not None else str(found.ipv4_mapped or found)
 
 
+def matches_host(pattern: str, host: str) -> bool:
+    """Whether a pattern matches a host: `*` for any, `*.example.com` for those below it, or `a*.com` within a label."""
+    if pattern == "*":
+        return True
+    labels, found = pattern.split("."), host.split(".")
+    if pattern.startswith("*."):
+        labels, found = labels[1:], found[-len(labels) + 1 :] if len(found) >= len(labels) else []
+    forms = ("[^.]*".join(map(re.escape, label.split("*"))) for label in labels)
+    return len(labels) == len(found) and all(map(re.fullmatch, forms, found))
+
+
 def list_equal_addresses(host: str) -> tuple[str, ...]:
     """A host from `read_url` or `read_address`, and the IPv4 address that an IPv6 address may lead to."""
     if ":" not in host:

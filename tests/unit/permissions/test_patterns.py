@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from parley.permissions import patterns
-from parley.permissions.patterns import is_local, matches_host, parse_host
+from parley.permissions.patterns import is_local, matches_rule_host, parse_host
 from parley.permissions.rule import Rule, parse_rule
 from parley.permissions.rules import RuleSet
 
@@ -110,7 +110,7 @@ def test_a_rule_fits_its_host(spec: str, url: str) -> None:
     host = parse_host(url)
 
     assert host is not None
-    assert matches_host(spec, host)
+    assert matches_rule_host(spec, host)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_rule_fits_its_host(spec: str, url: str) -> None:
 def test_a_rule_fits_no_host_that_only_looks_like_it(spec: str, url: str) -> None:
     host = parse_host(url)
 
-    assert host is None or not matches_host(spec, host)
+    assert host is None or not matches_rule_host(spec, host)
 
 
 @pytest.mark.parametrize("url", ["https://me@example.com/", "ftp://example.com/", "https:///x", "https://[", "x", ""])

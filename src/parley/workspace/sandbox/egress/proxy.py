@@ -51,7 +51,7 @@ from parley.workspace.sandbox.egress.wire import (
     read_socks,
     socks_reply,
 )
-from parley.workspace.url import LONGEST_HOST, is_numeric, is_public, list_equal_addresses, read_address
+from parley.workspace.url import LONGEST_HOST, is_numeric, is_public, list_equal_addresses, matches_host, read_address
 from parley.workspace.web import Resolver, resolve_host
 
 AskHost = Callable[[str, int], Awaitable[bool]]
@@ -439,22 +439,8 @@ def read_pattern(text: str) -> str:
 
 
 def matches(pattern: str, host: str) -> bool:
-    """Whether a pattern from `read_pattern` covers a host from `read_host`."""
-    if pattern == "*":
-        return True
-    labels, found = pattern.split("."), host.split(".")
-    if labels[0] == "*" and len(labels) > 1:
-        labels = labels[1:]
-        if len(found) <= len(labels) or read_address(host) is not None:
-            return False
-        found = found[-len(labels) :]
-    return len(labels) == len(found) and all(map(matches_label, labels, found))
-
-
-def matches_label(pattern: str, label: str) -> bool:
-    if "*" not in pattern:
-        return pattern == label
-    return re.fullmatch("[^.]*".join(map(re.escape, pattern.split("*"))), label) is not None
+    """Whether a pattern from `read_pattern` covers a host from `read_host`. An address is not below another host."""
+    return matches_host(pattern, host) and not (pattern.startswith("*.") and read_address(host) is not None)
 
 
 class EgressPolicy(Struct, frozen=True, kw_only=True):
