@@ -4,8 +4,8 @@
     feed = find_feed(command, before)         `find . -name '*.py' | xargs wc -l`: the reader, and the source of names
     feed.list_names("/w", fs)                 the names that the tree or the index of git has now; None if not known
 
-An expansion contains at least what bash finds, in every locale and version: a character class that is not simple
-matches any character, and `.*` matches `..` too. Only folders that bash would list are listed.
+An expansion contains at least what bash finds, in every locale and version: a character class matches any text,
+and `.*` matches `..` too. Only folders that bash would list are listed.
 
 A name reaches a fed reader in four ways that it must not: as a flag, split at a blank into two other names, through a
 symlink, and as a path out of the tree, which only a forged index has. So every name is looked at: it must not begin
@@ -24,8 +24,8 @@ from parley.permissions.filesystem import MAX_ENTRIES, EntryKind, Filesystem
 from parley.permissions.git.repository import MAX_INDEX_BYTES, find_repositories, read_index_names
 from parley.permissions.shell.arguments import FLAGS, Program, parse_arguments, unwrap
 from parley.permissions.shell.readers import (
+    checks_sums,
     files_read,
-    find_checksum_lists,
     find_followed_folders,
     has_safe_assignments,
     program_name,
@@ -40,9 +40,7 @@ MAX_TESTS = 50_000
 MAX_WORD_CHARACTERS = 1_024
 STATUS = "\0"
 """Stands for `$?` in a word."""
-MEMBERS = re.compile(r"\[((?:[a-z]-[a-z]|[A-Z]-[A-Z]|[0-9]-[0-9]|[A-Za-z0-9_.])+)\]")
 IN_QUOTES = re.compile(r'\\([\\"$`])|\$\?')
-RANGE = re.compile(r"(.)-(.)|(.)")
 
 Char = tuple[str, bool]
 """A character of a word, and whether it is literal."""
@@ -177,10 +175,7 @@ def _iter_chars(raw: str) -> Iterator[Char]:
     """The characters of a word without its quotes."""
     for token in TOKEN.finditer(raw):
         kind, text = token.lastgroup, token[0]
-        if kind == "bare":
-            # These are special within a character class.
-            yield from ((char, char not in "]!^-") for char in text)
-        elif kind == "glob":
+        if kind == "glob":
             yield (STATUS if text == "$?" else text), False
         elif kind == "double":
             inner = IN_QUOTES.sub(lambda found: found[1] or STATUS, text[1:-1])
@@ -201,7 +196,10 @@ def _compile_piece(piece: tuple[Char, ...]) -> Callable[[str], bool] | None:
 
 
 def _build_regex(piece: Sequence[Char], loose: bool) -> str:
-    """Between two stars the length is fixed, so each star can match as little as possible (workspace/globs.py)."""
+    """Between two stars the length is fixed, so each star can match as little as possible (workspace/globs.py).
+
+    A character class may match anything: which letters are in it depends on the locale, and where it ends on bash.
+    """
     parts, index = [""], 0
     while index < len(piece):
         char, literal = piece[index]
@@ -209,40 +207,17 @@ def _build_regex(piece: Sequence[Char], loose: bool) -> str:
         closed = 0
         if not literal and char == "[":
             closed = max((at for at in range(index + 1, len(piece)) if piece[at][0] == "]"), default=0)
-        if not literal and char in ("*", STATUS):
+        if closed or (not literal and char in ("*", STATUS)) or (loose and not literal and char == "?"):
             parts.append("")
-        elif closed:
-            regex, index = _build_class(piece, index, closed, loose)
-            parts += [""] if regex is None else []
-            parts[-1] += regex or ""
+            index = closed + 1 if closed else index
         elif not literal and char == "?":
-            parts += [""] if loose else []
-            parts[-1] += "" if loose else "."
+            parts[-1] += "."
         else:
             parts[-1] += re.escape(char)
     first, *others = parts
     if not others:
         return first
     return f"{first}{''.join(f'(?>.*?{part})' for part in others[:-1] if part)}.*{others[-1]}"
-
-
-def _build_class(piece: Sequence[Char], begin: int, closed: int, loose: bool) -> tuple[str | None, int]:
-    """The regex of a character class, or None for any text, and where the class ends."""
-    chars = piece[begin - 1 : closed + 1]
-    simple = MEMBERS.match("".join(char if literal != (char in "[]-") else STATUS for char, literal in chars))
-    if simple is None or loose:
-        # It may end at any bracket, or not be a class.
-        return None, closed + 1
-    members = "".join(_build_range(*found.groups("")) for found in RANGE.finditer(simple[1]))
-    return f"[{members}]", begin - 1 + simple.end()
-
-
-def _build_range(low: str, high: str, single: str) -> str:
-    """The members of a range in upper and lower case: the order of letters depends on the locale."""
-    if single:
-        return re.escape(single)
-    first, last = sorted((low.lower(), high.lower()))
-    return f"{first}-{last}" if first.isdigit() else f"{first}-{last}{first.upper()}-{last.upper()}"
 
 
 class Names(Struct, frozen=True):
@@ -313,7 +288,7 @@ def _make_reader(argv: tuple[str, ...]) -> SimpleCommand | None:
     command = SimpleCommand(argv, argv, " ".join(argv), globs=(argv.index(NAME),))
     if program_name(argv[0]) in NOT_READERS or files_read(command) is None or reads_whole_folders(argv):
         return None
-    return None if find_followed_folders(command) or find_checksum_lists(command) else command
+    return None if find_followed_folders(command) or checks_sums(command) else command
 
 
 def _other_files(reader: SimpleCommand) -> tuple[str, ...]:

@@ -61,12 +61,6 @@ FOLLOWING = {
     "diff": ("*", "r recursive"),
 }
 CHECKERS = word_set("cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum shasum")
-CHECKSUM_LINES = (
-    re.compile(r"\s*\S+[ \t](.+)"),
-    re.compile(r"\s*\S+[ \t][ *?^U](.+)"),
-    re.compile(r".*?\((.+)\)[ \t]*=.*"),
-)
-"""The forms of a line in a list of checksums: the name is at the end, after a mark, or in parentheses."""
 FIND_FLAGS = frozenset({"-L", "-follow"})
 SEARCHERS = frozenset({"rg", "ag", "ack", "ugrep", "rgrep"})
 RECURSIVE = re.compile(r"-[A-Za-z]*[rRa].*|--(?:dereference-)?rec.*|--dir.*|recurse|--archive")
@@ -288,22 +282,12 @@ def find_followed_folders(command: SimpleCommand) -> tuple[tuple[str, bool], ...
     return tuple((file, is_deep) for file in read_operands(READERS[name], argv, found) or (".",))
 
 
-def find_checksum_lists(command: SimpleCommand) -> tuple[str, ...]:
-    """The files that name other files to read; `-` is the input."""
+def checks_sums(command: SimpleCommand) -> bool:
+    """Whether a reader opens the files that a list of checksums names."""
     argv = inner_argv(command)
     name = program_name(argv[0]) if argv else ""
     found = parse_arguments(READERS[name], argv) if name in CHECKERS else None
-    if found is None or not found.has_flag("c", "check"):
-        return ()
-    return found.list_operands(argv) or ("-",)
-
-
-def parse_checksum_list(data: bytes) -> list[str] | None:
-    """The names in a list of checksums; None if one is escaped."""
-    lines = [line.rstrip("\r") for line in data.decode(errors="surrogateescape").split("\n")]
-    if any(line.lstrip().startswith("\\") for line in lines):
-        return None
-    return [found[1] for line in lines for form in CHECKSUM_LINES if (found := form.fullmatch(line))]
+    return found is not None and found.has_flag("c", "check")
 
 
 def _find_start_folders(argv: Sequence[str]) -> Sequence[str]:

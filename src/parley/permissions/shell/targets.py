@@ -33,11 +33,10 @@ from parley.permissions.shell.arguments import (
 )
 from parley.permissions.shell.file_names import GlobLookup, expand, find_feed, is_pattern
 from parley.permissions.shell.readers import (
+    checks_sums,
     files_read,
-    find_checksum_lists,
     find_followed_folders,
     has_safe_assignments,
-    parse_checksum_list,
     program_name,
 )
 from parley.permissions.shell.special_readers import edits_lines
@@ -46,7 +45,6 @@ from parley.protocol.base import Struct
 
 GLOB = re.compile(r"[*?\[]")
 STATUS = "$?"
-STDIN = "-"
 DELETERS = frozenset(["rm", "rmdir", "unlink", "shred"])
 SURE_BEFORE = ("", ";", "\n", "&&")
 """Operators before a command that certainly runs if the next command of its `&&` chain runs."""
@@ -55,10 +53,9 @@ MAX_NAMES = 1_000
 MAX_EFFORT = 100_000
 """The cost of paths: one per character, and `PER_PATH` for each path."""
 PER_PATH = 40
-MAX_LISTED_BYTES = 64_000
 TOO_MANY_FOLDERS = f"It changes the folder so often that its files may be in more than {MAX_FOLDERS} folders"
 DEPENDS_ON_STATUS = "A file name in it depends on the exit status of another command"
-LIST_UNKNOWN = "{name} reads files that are named in a list, and the list cannot be checked"
+LIST_UNKNOWN = "{name} reads files that are named in a list, and the list is not checked"
 SPLIT_NAMES = "A file that {word} matches has a blank or a special character in its name"
 WILD_FOLDER = "The name of the current folder has a special character"
 TOO_MANY_NAMES = "It names too many files to check, or their paths are too long"
@@ -119,8 +116,6 @@ class _Tracker:
         self.unknown_reason = ""
         self.has_edits = False
         self.has_patterns = False
-        self.list_command = ""
-        """A command that reads files named in a list, if there is one."""
         self.steps: list[TargetStep] = []
         self.fed: dict[str, None] = {}
         self._before: list[SimpleCommand] = []
@@ -160,10 +155,11 @@ class _Tracker:
             yield FileOperands(), self.folders
             return
         self.has_edits = self.has_edits or bool(found.writes)
+        if checks_sums(command):
+            self._mark_unknown(LIST_UNKNOWN.format(name=command.argv[0]))
         if not command.globs or self._fs is None:
             self.unknown = self.unknown or bool(command.globs)
             self._add_followed(command, self.folders)
-            self._add_listed(command, self.folders)
             yield found, self.folders
             return
         entries = partial(self._fs.entries, limit=MAX_ENTRIES)
@@ -184,7 +180,6 @@ class _Tracker:
             if any(STATUS in name for name in (*names.reads, *names.writes)):
                 self._mark_unknown(DEPENDS_ON_STATUS)
             self._add_followed(concrete, (folder,))
-            self._add_listed(concrete, (folder,))
             yield names, (folder,)
 
     def _find_fed_operands(self, command: SimpleCommand) -> list[tuple[FileOperands, tuple[str, ...]]] | None:
@@ -247,18 +242,6 @@ class _Tracker:
         for name, deep in find_followed_folders(command):
             self.followed.update(((path, deep), None) for path in self._resolve([name], folders))
 
-    def _add_listed(self, command: SimpleCommand, folders: tuple[str, ...]) -> None:
-        """Files named in a list are read too. The list is read before the line runs, so the line must not write it."""
-        named = find_checksum_lists(command)
-        self.list_command = self.list_command or (command.argv[0] if named else "")
-        for path in self._resolve(named, folders):
-            data = self._fs.read(path, MAX_LISTED_BYTES) if self._fs and STDIN not in named else None
-            names = parse_checksum_list(data) if data is not None else None
-            if names is None or self.has_edits:
-                self._mark_unknown(LIST_UNKNOWN.format(name=command.argv[0]))
-                return
-            self._add(self.reads, names, folders)
-
     def _change_directory(self, argv: tuple[str, ...], command: SimpleCommand, *, in_shell: bool) -> None:
         destination = find_cd_target(argv, self._home)
         if destination is None or (self._sets_cdpath and destination[:1] != "/"):
@@ -312,8 +295,6 @@ class _Tracker:
         self.unknown_reason = self.unknown_reason or reason
 
     def result(self) -> Targets:
-        if self.list_command and self.writes:
-            self._mark_unknown(LIST_UNKNOWN.format(name=self.list_command))
         # What a command creates or moves, the globs of a later one may match.
         unknown = self.unknown or (self.has_patterns and self.has_edits and len(self._before) > 1)
         reads, writes, follows = tuple(self.reads), tuple(self.writes), tuple(self.followed)
