@@ -15,7 +15,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
@@ -79,7 +78,8 @@ def find_trusted(name: str, environment: Mapping[str, str], changeable: Iterable
 
 def is_found_untrusted(name: str, environment: Mapping[str, str], changeable: Iterable[str]) -> bool:
     """Whether a command name runs a file that is not trusted. A builtin is not a file."""
-    file = name if "/" in name else find(":".join(folders(environment.get("PATH"))), name)
+    candidates = (f"{folder}/{name}" for folder in folders(environment.get("PATH")))
+    file = name if "/" in name else next(filter(os.path.lexists, candidates), None)
     # A relative path depends on the folder of the shell, which the session can change.
     tops = list_untrusted(changeable, environment.get("HOME", ""))
     return file is not None and not (os.path.isabs(file) and is_trusted(file, tops))
@@ -88,7 +88,7 @@ def is_found_untrusted(name: str, environment: Mapping[str, str], changeable: It
 def list_untrusted(changeable: Iterable[str], home: str = "") -> frozenset[str]:
     """The folders that the session can change and the repositories around them, under the given and the real names."""
     names = {name for folder in changeable for name in (os.path.abspath(folder), os.path.realpath(folder))}
-    return frozenset(names).union(*(find_local_repositories(name, home) for name in names))
+    return frozenset(names).union(*(find_repositories(name, home, os.path.lexists) for name in names))
 
 
 def find_repositories(folder: str, home: str, exists: Callable[[str], bool]) -> tuple[str, ...]:
@@ -102,16 +102,6 @@ def find_repositories(folder: str, home: str, exists: Callable[[str], bool]) -> 
             found.append(folder)
         folder = os.path.dirname(folder)
     return tuple(found)
-
-
-def find_local_repositories(folder: str, home: str) -> tuple[str, ...]:
-    """The git repositories that a folder on this machine is in. Results are cached for up to a second."""
-    return _find_local_repositories(folder, home, int(time.monotonic()))
-
-
-@lru_cache(maxsize=64)
-def _find_local_repositories(folder: str, home: str, second: int) -> tuple[str, ...]:
-    return find_repositories(folder, home, os.path.lexists)
 
 
 def is_trusted(path: str, tops: Collection[str]) -> bool:
@@ -187,11 +177,6 @@ def with_absolute_python_path(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, **({"PYTHONPATH": os.pathsep.join(entries)} if "PYTHONPATH" in environment else {})}
 
 
-def find(path: str, name: str) -> str | None:
-    """The file that a command name runs, or None. Results are cached for up to a second."""
-    return _find(path, name, int(time.monotonic()))
-
-
 def parse_interpreter(line: bytes) -> str | None:
     """The NAME of a first line `#!/usr/bin/env NAME`, or None."""
     words = line.split()
@@ -199,9 +184,3 @@ def parse_interpreter(line: bytes) -> str | None:
         return None
     names = (os.fsdecode(word) for word in words[1:] if not word.startswith(b"-") and b"=" not in word)
     return next(names, None)
-
-
-@lru_cache(maxsize=512)
-def _find(path: str, name: str, second: int) -> str | None:
-    candidates = (f"{folder}/{name}" for folder in path.split(":"))
-    return next((file for file in candidates if os.path.lexists(file)), None)
