@@ -32,9 +32,10 @@ from parley.permissions.git.calls import (
     explain_restricted_changes,
     find_named_files,
 )
-from parley.permissions.operands import COPIES_PROTECTED, find_operand_hazard
+from parley.permissions.operands import COPIES_PROTECTED, TOO_MANY, find_operand_hazard
 from parley.permissions.patterns import literal_prefix, relative_parts
 from parley.permissions.proven_command import (
+    MAX_FOLDER_MOVES,
     PLANTED,
     ProvenCommand,
     build_proven_command,
@@ -340,10 +341,13 @@ def find_hazard(command: ProvenCommand) -> str:
     files, request, fs = command.files, command.request, command.fs
     if has_protected_target(files.writes, fs):
         return PROTECTED
-    for step in files.steps:
-        for old, new in step.moves:
-            if name := find_copied_protection(old, new, fs):
-                return COPIES_PROTECTED.format(word=shorten(old), name=name)
+    moves = [move for step in files.steps for move in step.moves if fs.is_folder(move[0])]
+    moves = [move for move in moves if fs.entries(move[0], MAX_ENTRIES) != {}]
+    if len(moves) > MAX_FOLDER_MOVES:
+        return TOO_MANY
+    for old, new in moves:
+        if name := find_copied_protection(old, new, fs):
+            return COPIES_PROTECTED.format(word=shorten(old), name=name)
     for resolved in files.reads + files.writes:
         if resolved.real is None:
             return ENDLESS

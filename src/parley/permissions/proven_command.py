@@ -59,6 +59,9 @@ TOO_MANY_TO_COMPARE = "It reads too many files to compare each with every rule o
 TOO_MANY_LINKS = "There are too many files below {folder} to see where each symlink leads"
 MAX_SEARCHED = 1_000
 """Folders in which a decision looks for credentials."""
+MAX_COPIED = 300
+"""Folders in which it looks for protected files, of each folder that gets another name."""
+MAX_FOLDER_MOVES = 64
 
 
 class MovedPath(Struct, frozen=True):
@@ -202,7 +205,7 @@ def keys_below(folder: str, fs: Filesystem) -> Sequence[str]:
 
     The search is not part of the budget: `grep -r x .` in a large tree need not ask for that reason.
     """
-    return search_below(folder, fs, holds_keys)
+    return search_below(folder, fs, holds_keys, MAX_SEARCHED)
 
 
 def find_copied_protection(old: str, new: str, fs: Filesystem) -> str:
@@ -212,18 +215,18 @@ def find_copied_protection(old: str, new: str, fs: Filesystem) -> str:
     """
     if not fs.is_folder(old):
         return ""
-    found = (path.rpartition("/")[2] for path in search_below(old, fs, is_protected))
+    found = (path.rpartition("/")[2] for path in search_below(old, fs, is_protected, MAX_COPIED))
     names = fs.entries(old, MAX_ENTRIES) or {}
     return next(found, "") or next((name for name in names if is_protected(f"{new}/{name}")), "")
 
 
-def search_below(folder: str, fs: Filesystem, test: Callable[[str], bool]) -> tuple[str, ...]:
+def search_below(folder: str, fs: Filesystem, test: Callable[[str], bool], max_folders: int) -> tuple[str, ...]:
     """The paths below a folder whose last two parts meet a test."""
     real = fs.real if isinstance(fs, CachedFilesystem) else None
     if real is None or real.memo is None:
         # Each folder of a remote workspace costs a round trip.
         return _search_below(folder, fs, test, 1)
-    search = functools.partial(_search_below, folder, test=test, max_folders=MAX_SEARCHED)
+    search = functools.partial(_search_below, folder, test=test, max_folders=max_folders)
     return recall((test, folder), real, search)
 
 
