@@ -374,8 +374,7 @@ def test_an_exception_that_no_one_uses_is_taken_out_of_the_table(module: str, im
             "from parley.models.fakes import Offline\nROWS = {'a': 'parley.stores.files.store:Claude'}",
         ),
         ("parley.compose", "import parley.protocol.dialects.base"),
-        ("parley.cli.x", "from parley.compose import Composer
-from parley.engine.session.session import Session"),
+        ("parley.cli.x", "from parley.compose import Composer\nfrom parley.engine.session.session import Session"),
         ("parley.cli.run", "from parley.transports.stdio import Stdio"),
         ("parley.protocol.connection", "from parley.protocol.dialects.base import Dialect"),
         ("parley.__main__", "from parley.cli.main import run"),
