@@ -25,6 +25,18 @@ OLD_WORDS = (
     r"manners|variety|varieties|the original|document 00\d|seed 00\d|source 00\d|programmes?|(?<!\.)talk"
 )
 FIELDS_AIM, LINES_AIM, PARAMETERS_AIM, FILES_AIM = 30, 60, 6, 18
+WORDS_AIM = 50_000
+USER_PAGES = ("README.md", "CHANGELOG.md", "SECURITY.md", "examples/README.md", "docs/**/*.md")
+CONTRIBUTOR_PAGES = (
+    "docs/architecture.md",
+    "docs/decisions/",
+    "docs/dependencies.md",
+    "docs/extending.md",
+    "docs/session-log.md",
+)
+"""Not counted among the words for users."""
+GENERATED = re.compile(r"<!-- generated: \w+ -->\n(.*?)<!-- end -->", re.DOTALL)
+PLACEHOLDER = "*`make docs` writes this part to `build/docs`; the web site shows it.*"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -141,6 +153,27 @@ def takes_session(tree: ast.Module) -> bool:
     )
 
 
+def count_words(text: str) -> int:
+    """Words of a page as it is committed: without code blocks, addresses of links and the frames of tables."""
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return sum(bool(re.search(r"\w", word)) for word in re.sub(r"\]\([^)]*\)", "]", text).split())
+
+
+def user_pages() -> dict[str, str]:
+    """The committed pages for users by their paths."""
+    paths = {path.relative_to(ROOT).as_posix(): path for pattern in USER_PAGES for path in sorted(ROOT.glob(pattern))}
+    return {name: path.read_text("utf-8") for name, path in paths.items() if not name.startswith(CONTRIBUTOR_PAGES)}
+
+
+def generated_words() -> list[str]:
+    """Every committed page with words that a program wrote into it."""
+    parts = {
+        name: [part for part in GENERATED.findall(text) if PLACEHOLDER not in part]
+        for name, text in user_pages().items()
+    }
+    return [f"{name}: {sum(map(count_words, found))}" for name, found in parts.items() if found]
+
+
 def old_words() -> list[str]:
     """Every line of code or documentation with a word of the old vocabulary."""
     listed = subprocess.check_output(
@@ -193,6 +226,8 @@ def main() -> None:
     }
     found_cycles = cycles(graph)
     words = old_words()
+    sizes = {name: count_words(text) for name, text in user_pages().items()}
+    generated = generated_words()
     lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in names.values())
     largest = len(found_cycles[0]) if found_cycles else 0
     report: list[tuple[str, object, str, list[str]]] = [
@@ -210,6 +245,13 @@ def main() -> None:
         ("class names used twice", len(repeated), "<= 15", [f"{n}: {', '.join(w)}" for n, w in repeated.items()]),
         ("of them within the engine", len(in_engine), "0", [f"{n}: {', '.join(w)}" for n, w in in_engine.items()]),
         ("old words", len(words), "0", words),
+        (
+            "words for users",
+            sum(sizes.values()),
+            f"<= {WORDS_AIM:,}",
+            [f"{size:>6} {name}" for name, size in sizes.items()],
+        ),
+        ("words of generated files in a checkout", sum(int(one.split()[-1]) for one in generated), "0", generated),
     ]
     for title, value, aim, findings in report:
         print(f"{title:<58} {value!s:>7}   {f'aim {aim}' if aim else ''}".rstrip())
