@@ -60,7 +60,7 @@ class Picture:
     """Later lines are cut off."""
 
 
-TALKS = {
+CONVERSATIONS = {
     "Plan the release": "Three things are left: the notes, the tag and the announcement.",
     "Find the slow query": "The index on orders.customer is missing.",
     "Explain the build": "It compiles, tests and packs, in this order.",
@@ -105,7 +105,7 @@ text = "Done: without an argument it prints the phase of **today**."
 """
 """What it does in the pictures of a conversation."""
 MODULE = r"printf 'import sys\nfrom moon import phase\n\nprint(phase(sys.argv[1]))\n' > main.py; touch moon.py"
-TALK = [
+CONVERSATION = [
     MODULE,
     f"cat > ~/script.toml <<'END'\n{CONVERSATION}END",
     "mv ~/script.toml ~/moon.toml",
@@ -127,7 +127,7 @@ PICTURES = [
     Picture(
         "terminal",
         "parley --permission-mode acceptEdits",
-        TALK,
+        CONVERSATION,
         answers=[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter")],
         until="Yes, once",
     ),
@@ -156,7 +156,7 @@ PICTURES = [
         [
             *(
                 f"parley -p --model offline --name {shlex.quote(name)} {shlex.quote(f'say {text}')}"
-                for name, text in TALKS.items()
+                for name, text in CONVERSATIONS.items()
             ),
             "mkdir ~/website; cd ~/website; parley -p --model offline --name 'Repair the links' 'say Two are broken.'",
         ],
@@ -166,7 +166,7 @@ PICTURES = [
     Picture(
         "terminal-rewind",
         "parley --permission-mode acceptEdits",
-        TALK,
+        CONVERSATION,
         answers=[
             *[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter"), ("Yes, once", "y")],
             *[("prints the phase", "Escape"), ("", "Escape"), ("Go back to", "Enter")],
@@ -181,7 +181,7 @@ PICTURES = [
         "parley sessions list",
         [
             f"parley -p --model offline --name {shlex.quote(name)} {shlex.quote(f'say {text}')}"
-            for name, text in TALKS.items()
+            for name, text in CONVERSATIONS.items()
         ],
     ),
     Picture(

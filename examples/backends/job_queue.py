@@ -23,7 +23,7 @@ MODEL = os.environ.get("JOB_MODEL", "offline")
 WORKERS = int(os.environ.get("JOB_WORKERS", "4"))
 MOST_ATTEMPTS = 3
 LEASE_SECONDS = 600.0
-"""A job that was begun so long ago belongs to a worker that is gone."""
+"""A job that was started so long ago belongs to a worker that is gone."""
 CONTINUE = "You were interrupted. Continue with this task: "
 
 
@@ -31,7 +31,7 @@ def open_queue() -> sqlite3.Connection:
     queue = sqlite3.connect("jobs.db", isolation_level=None, timeout=30)
     queue.execute(
         "CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, prompt TEXT, state TEXT DEFAULT 'waiting', answer TEXT, "
-        "attempts INTEGER DEFAULT 0, begun REAL DEFAULT 0)"
+        "attempts INTEGER DEFAULT 0, started_at REAL DEFAULT 0)"
     )
     return queue
 
@@ -39,8 +39,9 @@ def open_queue() -> sqlite3.Connection:
 def claim(queue: sqlite3.Connection) -> tuple[str, str] | None:
     """Take a job that waits, or whose worker is gone. One statement, so no two workers take the same."""
     found: tuple[str, str] | None = queue.execute(
-        "UPDATE jobs SET state = 'running', attempts = attempts + 1, begun = ? WHERE id = (SELECT id FROM jobs "
-        "WHERE state = 'waiting' OR (state = 'running' AND begun < ?) ORDER BY begun LIMIT 1) RETURNING id, prompt",
+        "UPDATE jobs SET state = 'running', attempts = attempts + 1, started_at = ? WHERE id = (SELECT id FROM jobs "
+        "WHERE state = 'waiting' OR (state = 'running' AND started_at < ?) ORDER BY started_at LIMIT 1) "
+        "RETURNING id, prompt",
         (time.time(), time.time() - float(os.environ.get("JOB_LEASE_SECONDS", LEASE_SECONDS))),
     ).fetchone()
     return found
@@ -49,16 +50,16 @@ def claim(queue: sqlite3.Connection) -> tuple[str, str] | None:
 async def work(queue: sqlite3.Connection) -> None:
     while (job := claim(queue)) is not None:
         job_id, prompt = job
-        is_begun = get_session_info(job_id, directory=os.getcwd()) is not None
+        has_started = get_session_info(job_id, directory=os.getcwd()) is not None
         options = Options(
             model=MODEL,
             engine="local",
             permission_mode="acceptEdits",
-            resume=job_id if is_begun else None,
-            session_id=None if is_begun else job_id,
+            resume=job_id if has_started else None,
+            session_id=None if has_started else job_id,
         )
         try:
-            answer = await run(CONTINUE + prompt if is_begun else prompt, options)
+            answer = await run(CONTINUE + prompt if has_started else prompt, options)
         except ClaudeSDKError as exc:
             end = f"CASE WHEN attempts < {MOST_ATTEMPTS} THEN 'waiting' ELSE 'failed' END"
             queue.execute(f"UPDATE jobs SET state = {end}, answer = ? WHERE id = ?", (str(exc), job_id))

@@ -298,7 +298,7 @@ KEYS: dict[str, SettingKey] = {
     "gatewayInternalNetworks": policy("there is no login, only API keys"),
     # Permissions, hooks and policies.
     "permissions": SettingKey(GROUP, "see [Keys of `permissions`](#keys-of-permissions)", restricts=True, addable=True),
-    "sandbox": SettingKey(GROUP, "see [Sandbox](#sandbox)", restricts=True, addable=True),
+    "sandbox": SettingKey(GROUP, "see [Sandbox](sandbox.md)", restricts=True, addable=True),
     "disableAutoMode": SettingKey(DISABLE, "the mode `auto` cannot be used", ANYONE, restricts=True, addable=True),
     "autoMode": reported("the mode `auto` has no classifier"),
     "useAutoModeDuringPlan": reported("plan mode allows no changes", off=(False,)),
