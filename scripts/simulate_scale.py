@@ -1,7 +1,7 @@
 """Simulate a cluster of many sessions with discrete events, from the costs that `bench/scale.py --json` measured.
 
     python scripts/simulate_scale.py                    # print tables, from docs/scale/measured.json
-    python scripts/simulate_scale.py --write            # put them into docs/scale.md, and draw docs/scale/capacity.svg
+    python scripts/simulate_scale.py --write            # write docs/scale/simulated.json and capacity.svg
     python scripts/simulate_scale.py --sessions 200000 --hosts 12 --json
 
 A host, a gateway, the leader of the log and the leader of the leases are queues: they do one thing at a time, for as
@@ -10,7 +10,7 @@ the middle of the run a rack of hosts dies. What is not a queue is drawn from wh
 the first frame when nothing else runs, and the time from the end of a lease to the next one. The first check is the
 benchmark itself: simulated with its own sizes, the figures must come out again.
 
-See also: `docs/scale.md`, which shows the result.
+See also: `gen_scale.py`, which puts the results into `docs/scale.md`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pages import ROOT, fill, table
+from pages import ROOT, table
 
 MEASURED = ROOT / "docs" / "scale" / "measured.json"
-PAGE = "docs/scale.md"
+SIMULATED = MEASURED.with_name("simulated.json")
+CAPACITY = (
+    *("sessions", "in a turn", "hosts", "gateways", "log streams", "one stream", "leases", "memory of a host"),
+    *("log", "first frame p50 / p99", "rack dies: p50 / last"),
+)
+Rows = list[tuple[str, ...]]
 ONE, MANY = "a commit, p50 ms", "commits per second, 64 in flight"
 LEASE_SECONDS = 10.0
 TARGET = 0.5
@@ -364,12 +369,8 @@ def capacity_rows(costs: Costs, sizes: tuple[int, ...], seconds: float) -> list[
     return found
 
 
-def capacity_table(costs: Costs, outcomes: list[Outcome]) -> list[str]:
-    head = (
-        *("sessions", "in a turn", "hosts", "gateways", "log streams", "one stream", "leases", "memory of a host"),
-        *("log", "first frame p50 / p99", "rack dies: p50 / last"),
-    )
-    rows = []
+def capacity_cells(costs: Costs, outcomes: list[Outcome]) -> Rows:
+    rows: Rows = []
     for one in outcomes:
         load, plan = one.load, one.plan
         single = load.turns_per_second * costs.commits_per_turn / costs.commits_per_second
@@ -382,7 +383,7 @@ def capacity_table(costs: Costs, outcomes: list[Outcome]) -> list[str]:
                 *(f"{one.memory_gb_per_host:.2f} GB", f"{one.log_tb * 1000:,.0f} GB", frame, dead),
             )
         )
-    return list(table(head, rows))
+    return rows
 
 
 def draw(costs: Costs, outcomes: list[Outcome], path: Path) -> None:
@@ -421,7 +422,12 @@ def draw(costs: Costs, outcomes: list[Outcome], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def parts(measured: dict[str, Any], costs: Costs, outcomes: list[Outcome]) -> dict[str, str]:
+def simulate_tables(measured: dict[str, Any], costs: Costs, outcomes: list[Outcome]) -> dict[str, Rows]:
+    """The tables that take minutes, without their heads."""
+    return {"check": [*check(measured, costs)], "capacity": capacity_cells(costs, outcomes)}
+
+
+def parts(measured: dict[str, Any], costs: Costs, simulated: dict[str, Rows]) -> dict[str, str]:
     """The generated parts of the page."""
     limits = [
         f"- With {sessions:,.0f} sessions, {what}, is full."
@@ -431,8 +437,8 @@ def parts(measured: dict[str, Any], costs: Costs, outcomes: list[Outcome]) -> di
     return {
         "measured": "\n".join(measured_table(measured)),
         "conditions": f"Measured with {plan['sessions']:,} sessions on {plan['hosts']} hosts. Machine: {machine}.",
-        "check": "\n".join(table(("benchmark", "measured", "simulated"), check(measured, costs))),
-        "capacity": "\n".join(capacity_table(costs, outcomes)),
+        "check": "\n".join(table(("benchmark", "measured", "simulated"), simulated["check"])),
+        "capacity": "\n".join(table(CAPACITY, simulated["capacity"])),
         "limits": "\n".join(limits),
     }
 
@@ -460,17 +466,15 @@ def measured_table(measured: dict[str, Any]) -> Iterator[str]:
     return table(("", "measured"), rows)
 
 
-def report(measured: dict[str, Any], costs: Costs, outcomes: list[Outcome]) -> str:
-    return "\n\n".join(parts(measured, costs, outcomes).values())
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--costs", type=Path, default=MEASURED, help="the figures that bench/scale.py --json wrote")
     parser.add_argument("--sessions", type=int, help="only this many, instead of a table of sizes")
     parser.add_argument("--hosts", type=int, help="with --sessions: this many hosts, whatever they need")
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--write", action="store_true", help="write docs/scale.md and its plot; needs the extra plots")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/scale/simulated.json and its plot; needs the extra plots"
+    )
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     measured = json.loads(given.costs.read_text(encoding="utf-8"))
@@ -482,12 +486,13 @@ def main() -> int:
         outcomes = [Simulation(costs, load, plan).run(given.seconds, rack_dies_at=given.seconds / 2)]
     else:
         outcomes = capacity_rows(with_default_lease(costs), SIZES, given.seconds)
+    simulated = simulate_tables(measured, costs, outcomes)
     if given.json:
         print(json.dumps([asdict(one) for one in outcomes]))
     else:
-        print(report(measured, costs, outcomes))
+        print("\n\n".join(parts(measured, costs, simulated).values()))
     if given.write:
-        (ROOT / PAGE).write_text(fill(PAGE, parts(measured, costs, outcomes)), encoding="utf-8")
+        SIMULATED.write_text(json.dumps(simulated, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         draw(with_default_lease(costs), outcomes, MEASURED.with_name("capacity.svg"))
     return 0
 

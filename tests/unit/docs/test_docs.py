@@ -18,6 +18,7 @@ import gen_permissions
 import gen_prompts
 import gen_protocol
 import gen_reference
+import gen_scale
 import gen_settings
 import gen_tools
 import house
@@ -68,6 +69,7 @@ GENERATORS = [
     gen_prompts.pages,
     gen_protocol.pages,
     gen_reference.pages,
+    gen_scale.pages,
     gen_settings.pages,
     gen_tools.pages,
 ]
