@@ -215,10 +215,7 @@ class Composer:
             start_source=sessions.open_request().begins_as,
             begin_session=None if keeps_id else begin_session,
             transcript_path=lambda: sessions.transcript_path(identity.id),
-            mirror_log=lambda log, send: sessions.mirror_log(identity.id, log, send),
-            mirror_agent_log=lambda agent_id, meta, log, send: sessions.mirror_agent_log(
-                identity.id, agent_id, meta, log, send
-            ),
+            mirror_log=lambda *given: sessions.mirror_log(identity.id, *given),
             open_agent_log=lambda agent_id, meta: sessions.agent_log(identity.id, agent_id, meta),
             list_agents=lambda: sessions.agents(identity.id),
             agent_transcript_path=lambda agent_id: sessions.agent_transcript(identity.id, agent_id),

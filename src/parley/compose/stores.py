@@ -28,7 +28,6 @@ from parley.workspace.checkpoints import CheckpointStore
 from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
-    from parley.stores.mirror import MirrorTarget
     from parley.workspace.remote.client import RemoteFiles
 
 
@@ -168,34 +167,22 @@ class SessionStores:
     def transcript_path(self, session_id: str) -> str:
         return "" if self._launch.options.no_session_persistence else self.store(session_id).path(session_id)
 
-    def mirror_log(self, session_id: str, log: Log, send: Callable[[Message], None]) -> Log:
-        """The log, mirrored to the client if the options say so."""
-        if not self._launch.options.session_mirror:
-            return log
-        from parley.stores.mirror import MirroredLog
-
-        target = self._mirror_target(self._mirror_path(session_id), session_id, self._launch.line_context())
-        return MirroredLog(log, send, target, is_copy=session_id == self._fork_id, warn=self._launch.warn)
-
-    def mirror_agent_log(
-        self, session_id: str, agent_id: str, meta: Json | None, log: Log, send: Callable[[Message], None]
+    def mirror_log(
+        self, session_id: str, log: Log, send: Callable[[Message], None], agent_id: str = "", meta: Json | None = None
     ) -> Log:
-        """The same for a subagent, whose transcript has its own path next to the session's."""
-        if not self._launch.options.session_mirror:
+        """The log of the session, or of a subagent, mirrored to the client if the options say so."""
+        launch = self._launch
+        if not launch.options.session_mirror:
             return log
-        from parley.stores.mirror import MirroredLog
+        from parley.stores.mirror import MirroredLog, MirrorTarget
 
-        path = str(agent_path(self._mirror_path(session_id), agent_id))
-        context = msgspec.structs.replace(self._launch.line_context(), agent_id=agent_id)
+        path, context = self._mirror_path(session_id), launch.line_context()
+        if agent_id:  # its transcript has its own path next to the session's
+            path, context = str(agent_path(path, agent_id)), msgspec.structs.replace(context, agent_id=agent_id)
+        target = MirrorTarget(path=path, session_id=session_id, context=context, max_bytes=max_line_bytes(launch))
         head = None if meta is None else {**meta, "type": "agent_metadata"}
-        target = self._mirror_target(path, session_id, context)
-        return MirroredLog(log, send, target, head=head, warn=self._launch.warn)
-
-    def _mirror_target(self, path: str, session_id: str, context: EntryContext) -> MirrorTarget:
-        from parley.stores.mirror import MirrorTarget
-
-        max_bytes = max_line_bytes(self._launch)
-        return MirrorTarget(path=path, session_id=session_id, context=context, max_bytes=max_bytes)
+        is_copy = not agent_id and session_id == self._fork_id
+        return MirroredLog(log, send, target, is_copy=is_copy, head=head, warn=launch.warn)
 
     def _mirror_path(self, session_id: str) -> str:
         """The path by which clients recognize the session, wherever it is kept."""

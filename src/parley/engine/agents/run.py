@@ -37,7 +37,7 @@ from parley.engine.turn.outcome import TurnOutcome
 from parley.engine.turn.tool_executor import ToolExecutor, ToolOutcome
 from parley.engine.turn.turn import Turn
 from parley.errors import ModelError, SessionError
-from parley.protocol.base import UNSET, Json, Message, Struct, sanitize
+from parley.protocol.base import UNSET, Json, Message, sanitize
 from parley.protocol.blocks import Text, ToolResult, ToolUse
 from parley.protocol.messages.conversation import Assistant, User
 from parley.protocol.messages.dialects import AnswerComplete
@@ -53,32 +53,30 @@ SUMMARY_CHARS = 1000
 COUNTERS: tuple[CounterName, ...] = get_args(CounterName)
 
 
-class AgentLaunch(Struct, frozen=True, kw_only=True):
-    """How an agent was started."""
-
-    call: AgentInput
-    parent: Parent | None = None
-    """None if the session itself started it."""
-    in_background: bool
-    can_continue: bool = False
-    """The caller can send it messages."""
-    worktree: Worktree | None = None
-    """Its own checkout, if it has one."""
-
-
 class AgentTask(SessionTask):
     kind: ClassVar[str] = "local_agent"
 
-    def __init__(self, info: TaskInfo, launch: AgentLaunch, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        info: TaskInfo,
+        call: AgentInput,
+        parent: Parent | None,
+        clock: Callable[[], float],
+        *,
+        in_background: bool,
+        can_continue: bool = False,
+        worktree: Worktree | None = None,
+    ) -> None:
+        """`parent` is None if the session itself starts it. `can_continue`: the caller can send it messages."""
         super().__init__(info)
-        parent = launch.parent
-        self.call = launch.call
+        self.call = call
         self.depth = 1 if parent is None else parent.depth + 1
         self._parent_id = None if parent is None else parent.id
-        self.in_background = launch.in_background
+        self.in_background = in_background
         self._clock = clock
-        self._can_continue = launch.can_continue
-        self.worktree = launch.worktree
+        self._can_continue = can_continue
+        self.worktree = worktree
+        """Its own checkout, if it has one."""
         self.is_worktree_kept = False
         """The worktree has changes and was kept."""
         self._started_at = clock()

@@ -18,7 +18,7 @@ import asyncio
 
 import msgspec
 
-from parley.engine.agents.run import AgentLaunch, AgentRun, AgentStats, AgentTask
+from parley.engine.agents.run import AgentRun, AgentStats, AgentTask
 from parley.engine.agents.setup import AgentSetup, Parent, build_setup
 from parley.engine.agents.worktrees import AgentWorktrees, wants_worktree
 from parley.engine.commands.commands import Commands
@@ -117,14 +117,15 @@ class Subagents:
             record=self._task_manager.new_output(id, again=meta is None),
             files=self._task_manager.outputs,
         )
-        launch = AgentLaunch(
-            call=call,
-            parent=parent,
+        task = AgentTask(
+            info,
+            call,
+            parent,
+            config.clock.monotonic,
             in_background=background,
             can_continue=SEND in config.tools,
             worktree=worktree,
         )
-        task = AgentTask(info, launch, config.clock.monotonic)
         run = AgentRun(self._own, self._commands, task, setup, self.stats, self.worktrees)
         if meta is None:
             self._load_history(run, task)

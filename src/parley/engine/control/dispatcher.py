@@ -3,7 +3,7 @@
 A request is answered by the function with the name of its subtype, in the module of its area. It takes the session and
 the request, and returns the payload of the success reply, or raises NotPossible. The module is imported with its first
 request. Most handlers answer at once. A slow one is a coroutine function and runs in a task of its own, so the reader
-never waits:
+never waits. One whose progress the client sees returns a function, which gets one that reports an `ApiRetry`:
 
     changes of files    one after the other, in order; no turn starts before they are done
     anything else       answered as soon as it is done
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from parley.engine.session.prompts import RejectedPrompt
 from parley.errors import ModelError, NotPossible, SessionError, ToolError
-from parley.protocol.base import UNSET, Json, Refused, Struct, to_builtins
+from parley.protocol.base import UNSET, Json, Refused, to_builtins
 from parley.protocol.messages import requests
 from parley.protocol.messages.control import (
     ControlCancelRequest,
@@ -73,9 +73,9 @@ class ControlDispatcher:
         except Exception as exc:
             self._fail(message.request_id, exc)
             return
-        if isinstance(answer, LongAnswer):
+        if callable(answer):
             self._send_progress(message.request_id, status="started")
-            answer = answer.run(lambda retry: self._report_retry(message.request_id, retry))
+            answer = answer(lambda retry: self._report_retry(message.request_id, retry))
         if isinstance(answer, Awaitable):
             self._await(message, answer)
             return
@@ -235,13 +235,6 @@ NOT_OURS: dict[str, str] = {
     "select_chrome_browser": CHROME,
 }
 """Why requests that need a service of the vendor are refused."""
-
-
-class LongAnswer(Struct, frozen=True):
-    """What a handler returns whose work takes long: the dispatcher reports its progress to the client."""
-
-    run: Callable[[Callable[[Any], None]], Awaitable[Any]]
-    """Gets the function that reports an `ApiRetry`, and returns the answer."""
 
 
 def asks_a_model(subtype: str) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from parley.engine.control.dispatcher import LongAnswer
 from parley.engine.control.session import store_title
 from parley.engine.turn.retry import call_with_retry
 from parley.errors import BudgetSpent, ModelError, NotPossible
@@ -60,7 +59,9 @@ def shorten_title(text: str) -> str:
     return line[: MAX_TITLE_CHARS - 1].rpartition(" ")[0].rstrip() + "…"
 
 
-def side_question(session: Session, request: panel_requests.SideQuestion) -> LongAnswer:
+def side_question(
+    session: Session, request: panel_requests.SideQuestion
+) -> Callable[[Callable[[Message], None]], Awaitable[Json]]:
     if not request.question.strip():
         raise NotPossible("side_question: the question is empty")
 
@@ -75,7 +76,7 @@ def side_question(session: Session, request: panel_requests.SideQuestion) -> Lon
             return {"response": f"The question could not be answered: {exc}", "synthetic": True}
         return {"response": text, "synthetic": False}
 
-    return LongAnswer(answer)
+    return answer
 
 
 def with_question(session: Session, text: str) -> list[Json]:

@@ -133,11 +133,10 @@ class StorageConfig(Struct, frozen=True, kw_only=True):
     """Changes the id of the session and returns a log for it; None if the id never changes. Raises SessionError."""
     transcript_path: Callable[[], str] = lambda: ""
     """Where hooks find the transcript; empty if it is not in a file."""
-    mirror_log: Callable[[Log, Callable[[Message], None]], Log] = lambda log, send: log
-    """Wraps the log for a client that stores the transcript itself."""
-    mirror_agent_log: Callable[[str, Json | None, Log, Callable[[Message], None]], Log] = (
-        lambda agent_id, meta, log, send: log
+    mirror_log: Callable[[Log, Callable[[Message], None], str, Json | None], Log] = lambda log, send, agent_id, meta: (
+        log
     )
+    """Wraps the log of the session, or of a subagent, for a client that stores the transcript itself."""
     open_agent_log: Callable[[str, Json | None], Log]
     """Opens the log of a subagent by its id and metadata; None resumes it. Raises SessionError."""
     list_agents: Callable[[], Sequence[AgentInfo]] = tuple
@@ -300,10 +299,10 @@ class SessionConfig(Struct, frozen=True, kw_only=True):
         storage = self.storage
 
         def open_agent_log(agent_id: str, meta: Json | None) -> Log:
-            return storage.mirror_agent_log(agent_id, meta, storage.open_agent_log(agent_id, meta), send)
+            return storage.mirror_log(storage.open_agent_log(agent_id, meta), send, agent_id, meta)
 
         config = msgspec.structs.replace(self, storage=msgspec.structs.replace(storage, open_agent_log=open_agent_log))
-        return config.with_wrapped_log(lambda log: storage.mirror_log(log, send))
+        return config.with_wrapped_log(lambda log: storage.mirror_log(log, send, "", None))
 
     def with_shared_loop(self) -> SessionConfig:
         """The same session on an event loop that it must not block, because others use it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from parley.engine.agents.run import AgentLaunch, AgentTask, SubagentForwarder
+from parley.engine.agents.run import AgentTask, SubagentForwarder
 from parley.engine.context.conversation import ClientDeclarations
 from parley.engine.tasks.manager import TaskInfo
 from parley.protocol.base import Message
@@ -19,7 +19,7 @@ def make_task(harness: SessionHarness) -> AgentTask:
     record = harness.session.tasks.new_output("a1")
     info = TaskInfo(id="a1", run_id="r1", description="Look", tool_use_id="t1", record=record)
     call = AgentInput(description="Look", prompt="Look around", subagent_type="general-purpose")
-    return AgentTask(info, AgentLaunch(call=call, in_background=True), harness.stamp.monotonic)
+    return AgentTask(info, call, None, harness.stamp.monotonic, in_background=True)
 
 
 async def test_the_end_of_an_agents_answer_does_not_pass_for_that_of_the_sessions_own(tmp_path: Path) -> None:
