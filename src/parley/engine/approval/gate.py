@@ -5,8 +5,14 @@
 A permission request waits without a deadline. Only a clear allow is an allow: an error, an unreadable reply, a reply
 for another call, or a client that is gone denies the call.
 
-See also: `request.py` builds the request and sends it, `hooks/tool_hooks.py` weighs PreToolUse
-hooks against rules, `permissions/decision.py` applies the rules.
+The decision of PreToolUse hooks is weighed against rules and mode:
+
+    deny rule > hook > ask rule > allow rule > mode > the client
+
+A hook may deny any call, or have the client asked about it. Its allow only replaces a question of the mode: it does not
+override a deny rule, an ask rule, a safety check, or a tool that asks the user.
+
+See also: `request.py` builds the request and sends it, `permissions/decision.py` applies the rules.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from typing import Any
 import msgspec
 
 from parley.engine.approval.request import (
+    BINDING_REASONS,
     ApprovalChannel,
     Approver,
     PendingCall,
@@ -42,6 +49,8 @@ AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
 NETWORK_TOOL = "SandboxNetworkAccess"
 """Not a tool: the name under which the client is asked about the hosts of sandboxed commands."""
+HOOK = "hook"
+"""The source and the reason type of a decision by a hook."""
 GUARDED_REASON = "--guard is set, so the client is asked about every call"
 
 
@@ -416,19 +425,45 @@ def evaluate(
     """What rules and mode decide, weighed against the hooks. A guard is asked about every call that would run."""
     decision = policy.decide(request, mode)
     if opinion is not None:
-        from parley.engine.hooks.tool_hooks import apply_hook_decision
-
         decision = apply_hook_decision(request, decision, opinion, lambda: policy.decide(request, "default"))
     if guarded and isinstance(decision, Allow):
         return Ask(reason=GUARDED_REASON, reason_type="other", scope=decision.scope)
     return decision
 
 
+def apply_hook_decision(
+    request: ToolRequest, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
+) -> Decision:
+    """The decision in view of the hooks. `decide_default` gives the decision of the default mode."""
+    if isinstance(decision, Deny) and decision.source == "rule":
+        return decision
+    if opinion.behavior == "deny":
+        return deny_by_hook(opinion)
+    if opinion.behavior in ("ask", "defer"):  # a call that cannot be deferred is asked about
+        if isinstance(decision, Deny):
+            return decision  # this mode never asks
+        return Ask(reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
+    if isinstance(decision, Allow):
+        return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
+    default = decide_default()
+    if request.asks_user or not isinstance(default, Ask | Allow) or is_binding(default):
+        return decision
+    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=default.scope)
+
+
+def deny_by_hook(opinion: HookOpinion) -> Deny:
+    why = opinion.reason or f"{'deferred' if opinion.behavior == 'defer' else 'denied'} without a reason"
+    return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
+
+
+def is_binding(decision: Ask | Allow) -> bool:
+    return isinstance(decision, Ask) and decision.reason_type in BINDING_REASONS
+
+
 def check_hook_opinion(decision: Allow, opinion: HookOpinion | None) -> Allow | Deny:
     """The decision on an input that was changed when it was approved: it is not asked about again, nor deferred."""
     if opinion is None or opinion.behavior not in ("deny", "defer"):
         return decision
-    from parley.engine.hooks.tool_hooks import deny_by_hook
 
     return deny_by_hook(opinion)
 

@@ -110,7 +110,7 @@ def cost(call: CommandCall) -> CommandReply:
 
 
 def context(call: CommandCall) -> CommandReply:
-    from parley.engine.control.panels import report_context
+    from parley.engine.context.usage_report import report_context
 
     usage = report_context(call.conversation)
     rows = [

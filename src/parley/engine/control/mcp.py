@@ -2,13 +2,6 @@
 
 A client calls a tool for others, such as a page that it shows. With `check_permissions` the call is decided as one of
 the model is: rules, mode, hooks and, if necessary, the client. The decision is recorded.
-
-A tool of a server can answer permission requests instead of the client (`--permission-prompt-tool mcp__server__tool`).
-It is called with `tool_name`, `input` and `tool_use_id`, and returns a text that is JSON:
-`{"behavior": "allow", "updatedInput": {...}}` or `{"behavior": "deny", "message": "..."}`. The model cannot call it,
-and it needs no permission itself. If it fails, the call is denied.
-
-See also: `requests.py`, `server_tool.py`; one server is `parley.mcp.server_connection.McpServer`.
 """
 
 from __future__ import annotations
@@ -22,20 +15,17 @@ from parley.engine.approval.gate import Approval
 from parley.engine.approval.request import input_digest
 from parley.engine.turn.tool_executor import ToolExecutor
 from parley.errors import NotPossible, ToolError
-from parley.host import HostError
 from parley.mcp.base import PREFIX
 from parley.mcp.content import convert_result
 from parley.permissions.base import Deny, ToolRequest
-from parley.protocol.base import Json, find_duplicate_key
+from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.panel_requests import McpCall
-from parley.settings.base import printable
 from parley.tools.base import Context, Tool, ToolOutput, server_name
 from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
-    from parley.engine.mcp.manager import ServerManager
     from parley.engine.session.session import Session
     from parley.mcp.server_connection import McpServer
 
@@ -343,33 +333,3 @@ def deny(session: Session, call: ToolUse, tool: Tool, reason: str) -> None:
     )
     session.gate.record(approval, tool, None)
     raise NotPossible(NOT_RUN + reason, "permission_denied")
-
-
-class PromptTool:
-    def __init__(self, name: str, servers: ServerManager) -> None:
-        self.name = name
-        self._servers = servers
-
-    async def request(self, asked: requests.CanUseTool, request_id: str | None = None) -> Any:
-        """The reply of the tool. Raises HostError."""
-        await self._servers.wait_ready()
-        arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}
-        try:
-            answer = await self._servers.call_hidden_tool(self.name, arguments)
-        except ToolError as exc:
-            raise HostError(f"the permission prompt tool {self.name} failed: {exc}") from None
-        return self._read(answer)
-
-    def _read(self, answer: Json) -> Any:
-        content = answer.get("content")
-        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
-        if answer.get("isError") is True:
-            raise HostError(f"the permission prompt tool {self.name} failed: {printable(text)}")
-        try:
-            decoded = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
-            raise HostError(f"the tool {self.name} returned an answer that is not JSON: {printable(text)!r}") from None
-        if (doubled := find_duplicate_key(text)) is not None:
-            raise HostError(f"the answer of the tool {self.name} is ambiguous: {doubled}")
-        return decoded

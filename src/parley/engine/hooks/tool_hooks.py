@@ -1,26 +1,22 @@
 """The hooks around one tool call: before the decision, while permission is requested, after the call.
 
-A PreToolUse hook finishes before the call starts. Its decision is weighed against rules and mode:
+A PreToolUse hook finishes before the call starts. Context from hooks is appended after the results of all calls of the
+answer, where model backends accept it.
 
-    deny rule > hook > ask rule > allow rule > mode > the client
-
-A hook may deny any call, or have the client asked about it. Its allow only replaces a question of the mode: it does not
-override a deny rule, an ask rule, a safety check, or a tool that asks the user.
-
-Context from hooks is appended after the results of all calls of the answer, where model backends accept it.
+See also: `approval/gate.py` weighs their decision against rules and mode.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
+from parley.engine.approval.gate import HOOK
 from parley.engine.approval.request import (
-    BINDING_REASONS,
     PendingCall,
     build_can_use_tool,
     input_digest,
@@ -28,49 +24,17 @@ from parley.engine.approval.request import (
 )
 from parley.engine.hooks.registry import BeforeTool, HookEffect, HookOpinion
 from parley.engine.hooks.runner import HookRunner
+from parley.engine.turn.tool_executor import withhold_output
 from parley.errors import ToolError
 from parley.hooks.base import Hook, format_context
 from parley.hooks.events import EVENTS
 from parley.hooks.merge import STRENGTH, HookResult, HookVerdict, input_of, permission_of
-from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
+from parley.permissions.base import Allow, Ask, Deny
 from parley.protocol.base import UNSET, Json, encode_json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
 from parley.tools.base import Context, Tool, ToolOutput, server_of
 from parley.tools.catalog import SHELL, find_traits, model_name
-
-HOOK = "hook"
-"""The source and the reason type of a decision by a hook."""
-
-
-def apply_hook_decision(
-    request: ToolRequest, decision: Decision, opinion: HookOpinion, decide_default: Callable[[], Decision]
-) -> Decision:
-    """The decision in view of the hooks. `decide_default` gives the decision of the default mode."""
-    if isinstance(decision, Deny) and decision.source == "rule":
-        return decision
-    if opinion.behavior == "deny":
-        return deny_by_hook(opinion)
-    if opinion.behavior in ("ask", "defer"):  # a call that cannot be deferred is asked about
-        if isinstance(decision, Deny):
-            return decision  # this mode never asks
-        return Ask(reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
-    if isinstance(decision, Allow):
-        return Allow(input=decision.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=decision.scope)
-    default = decide_default()
-    if request.asks_user or not isinstance(default, Ask | Allow) or is_binding(default):
-        return decision
-    return Allow(input=request.input, source=HOOK, reason=opinion.reason, reason_type=HOOK, scope=default.scope)
-
-
-def deny_by_hook(opinion: HookOpinion) -> Deny:
-    why = opinion.reason or f"{'deferred' if opinion.behavior == 'defer' else 'denied'} without a reason"
-    return Deny(message=f"{opinion.event} hook error: {why}", source=HOOK, reason=why, reason_type=HOOK)
-
-
-def is_binding(decision: Ask | Allow) -> bool:
-    return isinstance(decision, Ask) and decision.reason_type in BINDING_REASONS
-
 
 MCP = "mcp__"
 CLIENT_DECIDED = ("host", "prompt_tool", "internal")
@@ -305,12 +269,6 @@ def model_contexts(shown: str, verdict: HookVerdict) -> tuple[str, ...]:
     if verdict.blocked is not None and not shown.startswith("PreToolUse"):
         contexts.append(format_context(shown, f"The hook reports a problem: {verdict.blocked}"))
     return tuple(contexts)
-
-
-def withhold_output(why: str) -> ToolOutput:
-    """The error that replaces an output which must not be shown."""
-    text = f"The call ran, and its output is withheld: {why}."
-    return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
 
 
 def replace_output(result: ToolOutput, new: Any) -> ToolOutput:

@@ -4,6 +4,8 @@ Servers connect concurrently in the background, after `initialize` is answered; 
 client runs start earlier, as in recordings of Claude Code. A turn waits briefly for servers that are
 still connecting, longer if the input has ended, and for a required server until it has connected or
 failed. Changes are reported to the client as messages, to the user on stderr, and to the model as tools.
+
+See also: `requests.py`, `server_tool.py`; one server is `parley.mcp.server_connection.McpServer`.
 """
 
 from __future__ import annotations

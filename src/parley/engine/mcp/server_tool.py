@@ -2,6 +2,11 @@
 
 The model's input of a tool is sent unchanged: the server defines the schema and validates against it. The result is
 cleaned, and cut to what a model can read at once. Long text and binary data are saved to files.
+
+A tool of a server can answer permission requests instead of the client (`--permission-prompt-tool mcp__server__tool`).
+It is called with `tool_name`, `input` and `tool_use_id`, and returns a text that is JSON:
+`{"behavior": "allow", "updatedInput": {...}}` or `{"behavior": "deny", "message": "..."}`. The model cannot call it,
+and it needs no permission itself. If it fails, the call is denied.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from parley.engine.hooks.registry import HookRegistry
 from parley.engine.session.prompts import Prompt
 from parley.engine.turn.result_spill import shorten_values, spill_text
 from parley.errors import ToolError
+from parley.host import HostError
 from parley.mcp.base import PREFIX, McpTimeouts, ServerSources
 from parley.mcp.content import (
     IMAGE_TYPES,
@@ -36,8 +42,9 @@ from parley.mcp.content import (
 )
 from parley.mcp.server_connection import McpServer
 from parley.models.catalog import CHARS_PER_TOKEN
-from parley.protocol.base import Json, Message
+from parley.protocol.base import Json, Message, find_duplicate_key
 from parley.protocol.messages.notices import ToolProgress
+from parley.protocol.messages.requests import CanUseTool
 from parley.protocol.messages.system import Informational
 from parley.settings.base import printable
 from parley.tools.base import Context, Tool, ToolOutput
@@ -47,6 +54,9 @@ from parley.workspace.process.processes import ResultFile
 if TYPE_CHECKING:
     pass
 
+
+if TYPE_CHECKING:
+    from parley.engine.mcp.manager import ServerManager
 
 BINARY_FIELDS = {"resource": "blob", "audio": "data", "image": "data"}
 """The field with base64 data, by the type of a content item."""
@@ -419,3 +429,33 @@ def make_tools(
                 # Its attributes belong to the instance, not the class; the protocol cannot express both.
                 found[tool.name] = cast(Tool, tool)
     return found
+
+
+class PromptTool:
+    def __init__(self, name: str, servers: ServerManager) -> None:
+        self.name = name
+        self._servers = servers
+
+    async def request(self, asked: CanUseTool, request_id: str | None = None) -> Any:
+        """The reply of the tool. Raises HostError."""
+        await self._servers.wait_ready()
+        arguments = {"tool_name": asked.tool_name, "input": asked.input, "tool_use_id": asked.tool_use_id}
+        try:
+            answer = await self._servers.call_hidden_tool(self.name, arguments)
+        except ToolError as exc:
+            raise HostError(f"the permission prompt tool {self.name} failed: {exc}") from None
+        return self._read(answer)
+
+    def _read(self, answer: Json) -> Any:
+        content = answer.get("content")
+        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+        text = "\n".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
+        if answer.get("isError") is True:
+            raise HostError(f"the permission prompt tool {self.name} failed: {printable(text)}")
+        try:
+            decoded = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            raise HostError(f"the tool {self.name} returned an answer that is not JSON: {printable(text)!r}") from None
+        if (doubled := find_duplicate_key(text)) is not None:
+            raise HostError(f"the answer of the tool {self.name} is ambiguous: {doubled}")
+        return decoded

@@ -221,7 +221,7 @@ class PromptIntake:
         uuid = str(message.uuid) if has_uuid else self._outbox.clock.new_uuid()
         content, known = as_json(message.message.content), self._journal.known_uuids
         if message.pasted_content or message.inline_pastes:
-            from parley.engine.session.dialect_fields import add_pastes
+            from parley.engine.session.pastes import add_pastes
 
             content = add_pastes(content, message.pasted_content, message.inline_pastes, self._config.warn)
         prompt = Prompt(

@@ -217,7 +217,7 @@ class Session:
         """An MCP tool, the client, or None if requests are denied."""
         config = self.config.permissions
         if config.prompt_tool is not None:
-            from parley.engine.control.mcp import PromptTool
+            from parley.engine.mcp.server_tool import PromptTool
 
             return PromptTool(config.prompt_tool, self.servers)
         return self.outbox.host if config.asks_host else None

@@ -117,8 +117,6 @@ class InFlightCalls:
         self._guarded.discard(call)
         if outcome is None or not is_guarded or outcome.output.is_error:
             return outcome
-        from parley.engine.hooks.tool_hooks import withhold_output
-
         return msgspec.structs.replace(outcome, output=withhold_output(CUT_OFF))
 
 
@@ -374,6 +372,12 @@ def denied_outcome(denial: Deny) -> ToolOutcome:
 def unusable_call(text: str) -> ToolOutcome:
     """The outcome of a call that cannot be tried."""
     return ToolOutcome(output=unusable_output(text))
+
+
+def withhold_output(why: str) -> ToolOutput:
+    """The error that replaces an output which must not be shown."""
+    text = f"The call ran, and its output is withheld: {why}."
+    return ToolOutput(content=text, detail=f"Error: {text}", is_error=True)
 
 
 def unusable_output(text: str) -> ToolOutput:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from parley.engine.approval.gate import apply_hook_decision
 from parley.engine.hooks.registry import HookOpinion
-from parley.engine.hooks.tool_hooks import apply_hook_decision
 from parley.permissions.base import Allow, Ask, Decision, Deny, ToolRequest
 from parley.workspace.base import Scope
 

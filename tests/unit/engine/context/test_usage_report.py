@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parley.engine.control.panels import COLUMNS, ROWS, RequestContents, UsageCategory, grid, report_usage
+from parley.engine.context.usage_report import COLUMNS, ROWS, RequestContents, UsageCategory, grid, report_usage
 from parley.models.catalog import resolve
 from parley.protocol.base import Json
 from parley.protocol.messages.panel_requests import ContextUsage

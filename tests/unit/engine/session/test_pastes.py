@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from parley.engine.session.dialect_fields import add_pastes
+from parley.engine.session.pastes import add_pastes
 
 Json = dict[str, Any]
 IMAGE: Json = {"type": "image", "source": {}}
