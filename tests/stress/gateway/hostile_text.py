@@ -186,6 +186,17 @@ async def show_messages(folder: Path, texts: list[str], turn: int = 0) -> None:
                 seen |= set(await page.evaluate(UNFOLD))
                 await check(page)
             assert len(seen) > len(texts) * 4
+            changes = page.locator(".changes .link-button")
+            for number in range(await changes.count()):
+                await changes.nth(number).click()
+                await expect(page.get_by_role("dialog")).to_be_visible()
+                await check(page)
+                await page.keyboard.press("Escape")
+                await expect(page.get_by_role("dialog")).to_have_count(0)
+            await page.locator(".item[data-kind=result]").last.get_by_role("button", name="Actions").click()
+            await page.get_by_role("menuitem", name="Where the time went").click()
+            await expect(page.locator(".timeline tbody tr").first).to_be_visible()
+            await check(page)
 
 
 async def show_questions(folder: Path, texts: list[str]) -> None:

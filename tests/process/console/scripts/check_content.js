@@ -23,6 +23,6 @@
     for (const control of document.querySelectorAll(".item .allow, .item .question, .content-frame button:not(.icon-button, .fold-button), .item form, .item input"))
         found.push(`control in content: ${control.outerHTML.slice(0, 100)}`);
     for (const style of document.querySelectorAll("#app [style]"))
-        if (!style.matches(".virtual-body, textarea, .context-bar span")) found.push(`style ${style.outerHTML.slice(0, 100)}`);
+        if (!style.matches(".virtual-body, textarea, .context-bar span, .timeline-track span")) found.push(`style ${style.outerHTML.slice(0, 100)}`);
     return [...new Set(found)];
 }
