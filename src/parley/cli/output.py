@@ -60,7 +60,7 @@ class ResultPrinter(NoHost):
         elif isinstance(message, Informational) and message.tag == MODEL_SILENT and not self._as_json:
             warn(message.content)
         elif isinstance(message, CallDenied) and not self._as_json:
-            from parley.cli.denials import denial_text  # few calls are denied
+            from parley.terminal.rendering.requests import denial_text  # few calls are denied
 
             warn(denial_text(message))
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from parley.cli.commands.subcommand import GivenArgs, open_launch, write_lines
-from parley.cli.denials import update_flags
 from parley.cli.nearest import find_nearest
 from parley.cli.stdio import read_stdin, warn
 from parley.compose.launch_context import working_directory
@@ -27,7 +26,7 @@ from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
 from parley.settings.base import printable
 from parley.stores.base import Entry
-from parley.terminal.rendering.requests import format_decision, format_rows, parse_input
+from parley.terminal.rendering.requests import format_decision, format_rows, parse_input, update_flags
 
 EXIT_CODES = {"allow": 0, "ask": 1, "deny": 2}
 ORDER = tuple(EXIT_CODES)

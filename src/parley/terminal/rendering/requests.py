@@ -1,12 +1,18 @@
-"""Permission requests and decisions as lines: what would run, why it is asked about, what an answer changes. Pure."""
+"""Permission requests, decisions and denials as lines: what would run, why it is asked, what answers change. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 import msgspec
 
+from parley.models.redaction import Redactor
+from parley.permissions.rule import format_rule, split_alternatives
 from parley.protocol.base import Json, encode_json
+from parley.protocol.messages.dialects import CallDenied
+from parley.sdk.runtime.wording import MAX_REASON_CHARS
+from parley.settings.base import printable
 from parley.terminal.rendering.style import Styles
 from parley.terminal.rendering.text import cell_width, reveal_line, reveal_text, wrap
 from parley.tools.catalog import find_traits
@@ -120,7 +126,7 @@ def format_decision(result: Json, *, mode_source: str = "", is_offered: bool = T
         ("mode", f"{result['mode']} ({mode_source})" if mode_source else result["mode"]),
         ("source", result["source"]),
         ("reason", result["reason"]),
-        ("rule", format_rule(result["rule"])),
+        ("rule", describe_rule(result["rule"])),
         ("path", result["blocked_path"] or ""),
         ("message", result["message"]),
     )
@@ -130,10 +136,39 @@ def format_rows(*pairs: tuple[str, str]) -> Iterator[str]:
     return (f"  {name:10} {reveal_line(value)}" for name, value in pairs if value)
 
 
-def format_rule(rule: Json | None) -> str:
+def describe_rule(rule: Json | None) -> str:
     if rule is None:
         return ""
     where = rule["source"]
     if "file" in rule:
         where += f", {rule['file']}" + ("" if rule["line"] is None else f":{rule['line']}")
     return f"{rule['behavior']} {rule['text']} ({where})"
+
+
+def denial_text(denial: CallDenied) -> str:
+    """Describe a denied call in one line, with the flags that would have allowed it."""
+    redact = Redactor().redact_text
+    about, reason = printable(redact(denial.about)), printable(redact(denial.reason), MAX_REASON_CHARS)
+    alternatives = [
+        " ".join(flag for update in group for flag in update_flags(update))
+        for group in split_alternatives(denial.suggestions)
+    ]
+    flags = " or ".join(filter(None, alternatives))
+    # Flags that cannot be copied as they are shown are left out.
+    advice = f" To allow it: {flags}" if flags and flags == printable(redact(flags), MAX_REASON_CHARS) else ""
+    return f"denied: {denial.tool_name}{f' ({about})' if about else ''}: {reason}{advice}"
+
+
+def update_flags(update: Json) -> list[str]:
+    """The flags that have the effect of a permission update from the start."""
+    match update:
+        case {"type": "addRules", "behavior": "allow", "rules": rules}:
+            return [
+                "--allowedTools",
+                *(quote(format_rule(rule["toolName"], rule.get("ruleContent"))) for rule in rules),
+            ]
+        case {"type": "addDirectories", "directories": folders}:
+            return [part for folder in folders for part in ("--add-dir", quote(folder))]
+        case {"type": "setMode", "mode": mode}:
+            return ["--permission-mode", quote(mode)]
+    return []
