@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from msgspec import Meta
 
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, Tool, ToolOutput, open_service
+from parley.tools.base import HIDDEN, Context, Tool, ToolOutput, open_service
 from parley.workspace.base import Scope
 
 DEFAULT_AGENT = "general-purpose"
@@ -29,28 +29,13 @@ class AgentInput(Struct, frozen=True, kw_only=True):
 
     description: Annotated[str, Meta(description="The work in three to five words")]
     prompt: Annotated[str, Meta(min_length=1, description="All that the agent must know: it sees nothing else")]
-    subagent_type: Annotated[str, Meta(description="Which kind of agent")] = DEFAULT_AGENT
-    model: Annotated[
-        Literal["sonnet", "opus", "haiku", "fable"] | None, Meta(description="A model other than the agent's own")
-    ] = None
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
-    run_in_background: Annotated[bool | None, Meta(description="Do not wait; you are notified when it is done")] = None
-    name: Annotated[str | None, Meta(description="What to call this agent")] = None
-    isolation: Annotated[
-        Literal["worktree", "remote"] | None, Meta(description="`worktree`: in a git worktree of its own")
-    ] = None
-
-
-class AgentShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
-    description: Annotated[str, Meta(description="The work in three to five words")]
-    prompt: Annotated[str, Meta(description="All that the agent must know: it sees nothing else")]
     subagent_type: Annotated[str, Meta(description="One of the kinds")] = DEFAULT_AGENT
     model: Annotated[
         Literal["sonnet", "opus", "haiku", "fable"] | None, Meta(description="Another model than the kind's own")
     ] = None
+    effort: Annotated[Literal["low", "medium", "high", "xhigh", "max"] | None, HIDDEN] = None
     run_in_background: Annotated[bool | None, Meta(description="Go on without waiting for the report")] = None
+    name: Annotated[str | None, HIDDEN] = None
     isolation: Annotated[
         Literal["worktree"] | None,
         Meta(description="In a git worktree of its own, which is kept if anything in it changes"),
@@ -62,7 +47,6 @@ class Agent:
     # It changes nothing by itself: the calls of its agent are judged one by one. Several run at once.
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = AgentInput
-    shown: ClassVar[type[Struct]] = AgentShown
 
     def __init__(self, kinds: Callable[[], list[Json]] = list) -> None:
         self._kinds = kinds

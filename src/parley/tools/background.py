@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import CommandOrder, Context, ToolOutput
+from parley.tools.base import HIDDEN, REQUIRED, CommandOrder, Context, ToolOutput
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
 
@@ -19,6 +19,7 @@ RUNNING = "running"
 DEFAULT_WAIT_MS = 30_000
 LONGEST_WAIT_MS = 600_000
 SHOWN_BYTES = 30_000
+TaskId = Annotated[str | None, Meta(description="The id that was returned when the task was started"), REQUIRED]
 
 
 class BackgroundTask(Protocol):
@@ -95,27 +96,20 @@ def find_task(background: Background | None, task_id: str | None) -> tuple[Backg
     return background, task
 
 
-class TaskOutputShown(Struct, frozen=True, kw_only=True):
-    task_id: Annotated[str, Meta(description="The id that was returned when the task was started")]
+class TaskOutputInput(Struct, frozen=True, kw_only=True):
+    task_id: TaskId = None
+    bash_id: Annotated[str | None, HIDDEN] = None
+    """The older name of the field."""
     block: Annotated[bool, Meta(description="Wait until the task finishes, at most as long as `timeout`")] = True
     timeout: Annotated[int, Meta(description=f"How many milliseconds to wait, at most {LONGEST_WAIT_MS}")] = (
         DEFAULT_WAIT_MS
     )
 
 
-class TaskOutputInput(Struct, frozen=True, kw_only=True):
-    task_id: str | None = None
-    bash_id: str | None = None
-    """The older name of the field."""
-    block: bool = True
-    timeout: int = DEFAULT_WAIT_MS
-
-
 class TaskOutput:
     name: ClassVar[str] = "TaskOutput"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = TaskOutputInput
-    shown: ClassVar[type[Struct]] = TaskOutputShown
     description: ClassVar[str] = (
         "Gives the state of a background task and the end of its output. Waits until the task finishes unless `block` "
         "is false. You are notified anyway when a task finishes: use this only if you need its output now."
@@ -150,13 +144,9 @@ class TaskOutput:
         return ToolOutput(content=text, detail={"retrieval_status": outcome, "task": state})
 
 
-class TaskStopShown(Struct, frozen=True, kw_only=True):
-    task_id: Annotated[str, Meta(description="The id that was returned when the task was started")]
-
-
 class TaskStopInput(Struct, frozen=True, kw_only=True):
-    task_id: str | None = None
-    shell_id: str | None = None
+    task_id: TaskId = None
+    shell_id: Annotated[str | None, HIDDEN] = None
     """The older name of the field."""
 
 
@@ -164,7 +154,6 @@ class TaskStop:
     name: ClassVar[str] = "TaskStop"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = TaskStopInput
-    shown: ClassVar[type[Struct]] = TaskStopShown
     description: ClassVar[str] = "Ends a running background task and every process it started."
 
     async def run(self, call: TaskStopInput, context: Context, reach: Scope) -> ToolOutput:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import asdict, replace
 
 from parley.errors import ToolError
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 
 
 MAX_PLAN_BYTES = 200_000
+SHOWN = "shown"
+HIDDEN = Meta(extra_json_schema={SHOWN: False})
+"""Of a field that models are not shown: an older name, or something for clients."""
+REQUIRED = Meta(extra_json_schema={SHOWN: True})
+"""Of a field that models are told to give. It is read without, too."""
 T = TypeVar("T")
 
 
@@ -361,25 +367,21 @@ def read_input(tool: Tool, input: Json) -> Any:
 
 def describe_parameters(tool: Tool) -> str:
     """The parameters of a tool, for a model that got one wrong."""
-    names = tool.input.__struct_encode_fields__
-    required = len(names) - len(tool.input.__struct_defaults__)
-    defaults = [msgspec.NODEFAULT] * required + list(tool.input.__struct_defaults__)
-    named = zip(names, defaults, strict=True)
-    return ", ".join(f"{name} (required)" if default is msgspec.NODEFAULT else name for name, default in named)
+    schema = input_schema(tool.input)
+    required = schema.get("required", ())
+    return ", ".join(f"{name} (required)" if name in required else name for name in schema["properties"])
 
 
 def tool_schema(tool: Tool) -> Json:
     """The tool as the model API lists it."""
-    # A tool may accept more than it shows: `shown` is the part for the model.
-    shown: type[Struct] = getattr(tool, "shown", tool.input)
-    fields = own_schema(tool) or input_schema(shown)
+    fields = own_schema(tool) or input_schema(tool.input)
     return {"name": tool.name, "description": tool.description, "input_schema": fields}
 
 
 @functools.cache
-def input_schema(shown: type[Struct]) -> Json:
-    """Cached: every model call sends all of them."""
-    [made], parts = msgspec.json.schema_components([shown], ref_template="#/$defs/{name}")
+def input_schema(input: type[Struct]) -> Json:
+    """What models are shown of an input. Cached: every model call sends all of them."""
+    [made], parts = msgspec.json.schema_components([input], ref_template="#/$defs/{name}")
     name = made["$ref"].rpartition("/")[2]
     own = {key: value for key, value in shorten(parts.pop(name)).items() if key != "description"}
     return {**own, "additionalProperties": False, **({"$defs": shorten(parts)} if parts else {})}
@@ -395,8 +397,15 @@ def shorten(shape: Any) -> Any:
     if len(choices) == 1:
         shape = {**shape, **choices[0]}
         del shape["anyOf"]
-    is_empty = "default" in shape and shape["default"] in (None, "")
-    left_out = {"title"} | ({"default"} if is_empty else set())
+    fields = shape.get("properties")
+    if isinstance(fields, dict) and shape.get("type") == "object":
+        required = [*shape.get("required", ())]
+        names = [name for name, field in fields.items() if field.get(SHOWN) or name in required]
+        kept = {name: field for name, field in fields.items() if field.get(SHOWN) is not False}
+        shape = {**shape, "properties": kept, "required": names}
+    is_required = shape.get(SHOWN) is True
+    is_empty = "default" in shape and (is_required or shape["default"] in (None, ""))
+    left_out = {"title", SHOWN} | ({"default"} if is_empty else set())
     return {key: shorten(value) for key, value in shape.items() if key not in left_out or isinstance(value, dict)}
 
 

@@ -19,7 +19,7 @@ from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
 from parley.tools.background import BackgroundTask
-from parley.tools.base import CommandOrder, Context, ToolOutput
+from parley.tools.base import HIDDEN, REQUIRED, CommandOrder, Context, ToolOutput
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
 from parley.workspace.sandbox.base import SandboxedCommand
@@ -53,9 +53,7 @@ LONGEST_MONITOR_TIMEOUT_MS = 1_800_000
 NO_SOCKETS = "`ws` is not supported: watch a command instead, for example a client that prints what it receives"
 
 
-class BashShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
+class BashInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(description="The command line to run")]
     timeout: Annotated[
         int | None, Meta(description=f"Milliseconds until it is killed, at most {LONGEST_TIMEOUT_MS}")
@@ -64,10 +62,7 @@ class BashShown(Struct, frozen=True, kw_only=True):
     run_in_background: Annotated[
         bool | None, Meta(description="Do not wait for it; you are notified when it finishes")
     ] = None
-
-
-class BashInput(BashShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    dangerouslyDisableSandbox: bool | None = None
+    dangerouslyDisableSandbox: Annotated[bool | None, HIDDEN] = None
     """Run the command outside of the sandbox, which needs approval. Not shown: the model learns of it when it fails."""
 
 
@@ -75,7 +70,6 @@ class Bash:
     name: ClassVar[str] = "Bash"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = BashInput
-    shown: ClassVar[type[Struct]] = BashShown
     description: ClassVar[str] = (
         "Runs a command line in bash. The working directory is kept from one call to the next; variables and "
         "functions are not. stdout and stderr come back together, after an `Exit code` line if the command "
@@ -291,17 +285,11 @@ def shorten_output(done: Finished, text: str) -> str:
     )
 
 
-class MonitorShown(Struct, frozen=True, kw_only=True):
-    command: Annotated[str, Meta(description="The command line to run")]
+class MonitorInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    command: Annotated[str, Meta(description="The command line to run"), REQUIRED] = ""
     description: Annotated[str, Meta(description="What it watches, in a few words")]
     timeout_ms: Annotated[int, Meta(description=f"At most {LONGEST_MONITOR_TIMEOUT_MS}")] = MONITOR_TIMEOUT_MS
-
-
-class MonitorInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    description: str
-    timeout_ms: int = MONITOR_TIMEOUT_MS
-    command: str = ""
-    ws: Any = None
+    ws: Annotated[Any, HIDDEN] = None
 
     def __post_init__(self) -> None:
         if self.ws is not None:
@@ -314,7 +302,6 @@ class Monitor:
     name: ClassVar[str] = "Monitor"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = MonitorInput
-    shown: ClassVar[type[Struct]] = MonitorShown
     description: ClassVar[str] = (
         "Runs a command in the background and notifies you of each line it writes, and of its end. TaskStop ends it."
     )

@@ -15,7 +15,7 @@ from msgspec import Meta
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.tools.agent import SEND
-from parley.tools.base import Context, NoInput, Tool, ToolOutput, open_service
+from parley.tools.base import HIDDEN, Context, NoInput, Tool, ToolOutput, open_service
 from parley.workspace.base import Scope
 
 ABOUT = (
@@ -31,16 +31,9 @@ LEAST_CHARS = 40
 class MessageInput(Struct, frozen=True, kw_only=True):
     """Fields of other versions (type, recipients) are ignored."""
 
-    to: Annotated[str, Meta(min_length=1)]
-    message: Annotated[str, Meta(min_length=1)]
-    summary: str | None = None
-
-
-class MessageShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
-    to: Annotated[str, Meta(description="The agent's id, or the name it was given")]
-    message: Annotated[str, Meta(description="What the agent is told")]
+    to: Annotated[str, Meta(min_length=1, description="The agent's id, or the name it was given")]
+    message: Annotated[str, Meta(min_length=1, description="What the agent is told")]
+    summary: Annotated[str | None, HIDDEN] = None
 
 
 class SkillInput(Struct, frozen=True, kw_only=True):
@@ -70,7 +63,6 @@ class SendMessage:
     # As with Agent, whatever comes of it is decided call by call.
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = MessageInput
-    shown: ClassVar[type[Struct]] = MessageShown
     description: ClassVar[str] = (
         "Sends a message to an agent. A running agent reads it before its next step; a finished one resumes with it, "
         "in the background, and knows all it knew."
@@ -80,19 +72,15 @@ class SendMessage:
         return await open_service(context.session.open_agents, "Agents").send(call.to, call.message, reach.call)
 
 
-class SendUserMessageShown(Struct, frozen=True, kw_only=True):
+class SendUserMessageInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     message: Annotated[str, Meta(min_length=1, description="Markdown")]
-
-
-class SendUserMessageInput(SendUserMessageShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    status: Literal["normal", "proactive"] = "normal"
+    status: Annotated[Literal["normal", "proactive"], HIDDEN] = "normal"
 
 
 class SendUserMessage:
     name: ClassVar[str] = "SendUserMessage"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = SendUserMessageInput
-    shown: ClassVar[type[Struct]] = SendUserMessageShown
     description: ClassVar[str] = (
         "Shows the user a message. The user sees only what you send with it: answers, questions, results, and word of "
         "what takes long. Be brief."

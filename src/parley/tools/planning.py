@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, UnsetType
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.protocol.options import CliOptions
-from parley.tools.base import Context, InvalidInput, NoInput, Tool, ToolOutput, read_input
+from parley.tools.base import HIDDEN, REQUIRED, Context, InvalidInput, NoInput, Tool, ToolOutput, read_input
 from parley.workspace.base import Scope
 
 NOT_ALLOWED = "allowedPrompts allows nothing here: permission rules decide on each command."
@@ -43,18 +43,14 @@ class EnterPlanMode:
         return ToolOutput(content=text, detail={"message": text})
 
 
-class PlanShown(Struct, frozen=True, kw_only=True):
-    plan: Annotated[
-        str | None, Meta(description="The plan in Markdown; may be left out if it was written to the plan file")
-    ] = None
-
-
 class ExitPlanModeInput(Struct, frozen=True, kw_only=True):
     """Other keys are passed to the client."""
 
-    plan: str | None = None
-    planFilePath: str | None = None
-    allowedPrompts: Any = None
+    plan: Annotated[
+        str | None, Meta(description="The plan in Markdown; may be left out if it was written to the plan file")
+    ] = None
+    planFilePath: Annotated[str | None, HIDDEN] = None
+    allowedPrompts: Annotated[Any, HIDDEN] = None
     """What the model would like to do without being asked, in words. The client sees it; it allows nothing."""
 
 
@@ -63,7 +59,6 @@ class ExitPlanMode:
     reads_only: ClassVar[bool] = True
     always_asks: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = ExitPlanModeInput
-    shown: ClassVar[type[Struct]] = PlanShown
     description: ClassVar[str] = (
         "Presents your plan to the user and asks for approval. Once approved, plan mode ends and you carry the plan "
         "out. Say in `plan` what you will change, in which order, and how you will check it. Use it only for plans "
@@ -101,79 +96,50 @@ class ExitPlanMode:
 class Choice(Struct, frozen=True, kw_only=True):
     # The model reads the names of this class and the next in the schema.
     label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
-    description: Annotated[str, Meta(description="What it means or leads to")]
+    description: Annotated[str, Meta(description="What it means or leads to"), REQUIRED] = ""
     preview: Annotated[str | UnsetType, Meta(description="Something to look at: code, a layout")] = UNSET
 
 
 class Question(Struct, frozen=True, kw_only=True):
     question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
-    header: Annotated[str, Meta(description="A label of at most 12 characters")]
+    header: Annotated[str, Meta(description="A label of at most 12 characters"), REQUIRED] = ""
     options: Annotated[list[Choice], Meta(min_length=2, max_length=4)]
     multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
 
 
 class QuestionsInput(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
+    """The questions, and what the client adds to them."""
 
     questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]
+    answers: Annotated[dict[str, str | list[str]] | None, HIDDEN] = None
+    selectedOptions: Annotated[list[str] | None, HIDDEN] = None
+    response: Annotated[str | None, HIDDEN] = None
+    """Free text instead of answers."""
+    annotations: Annotated[dict[str, Json] | None, HIDDEN] = None
+    """By question: `notes`, `preview`, and `unanswered`, which the result repeats for the client."""
 
 
-class HtmlChoice(Struct, frozen=True, kw_only=True):
+class HtmlChoice(Choice, frozen=True, kw_only=True):
     """A choice whose preview is shown in a browser."""
 
-    label: Annotated[str, Meta(min_length=1, description="What the user picks, in a few words")]
-    description: Annotated[str, Meta(description="What it means or leads to")]
     preview: Annotated[
         str | UnsetType, Meta(description="Something to look at: a self-contained fragment of HTML, without scripts")
     ] = UNSET
 
 
-class HtmlQuestion(Struct, frozen=True, kw_only=True):
-    question: Annotated[str, Meta(min_length=1, description="The whole question, with a question mark")]
-    header: Annotated[str, Meta(description="A label of at most 12 characters")]
-    options: Annotated[list[HtmlChoice], Meta(min_length=2, max_length=4)]
-    multiSelect: Annotated[bool, Meta(description="Whether several options may be picked")] = False
+class HtmlQuestion(Question, frozen=True, kw_only=True):
+    options: Annotated[list[HtmlChoice], Meta(min_length=2, max_length=4)]  # type: ignore[assignment]
 
 
-class HtmlQuestionsInput(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it, for a client that shows previews as HTML."""
-
-    questions: Annotated[list[HtmlQuestion], Meta(min_length=1, max_length=4)]
-
-
-class ReadChoice(Struct, frozen=True, kw_only=True):
-    """The input as it is read: the description may be missing."""
-
-    label: Annotated[str, Meta(min_length=1)]
-    description: str = ""
-    preview: str | UnsetType = UNSET
-
-
-class ReadQuestion(Struct, frozen=True, kw_only=True):
-    question: Annotated[str, Meta(min_length=1)]
-    header: str = ""
-    options: Annotated[list[ReadChoice], Meta(min_length=2, max_length=4)]
-    multiSelect: bool = False
-
-
-class AnsweredQuestions(Struct, frozen=True, kw_only=True):
-    """The questions, and what the client adds to them."""
-
-    questions: Annotated[list[ReadQuestion], Meta(min_length=1, max_length=4)]
-    answers: dict[str, str | list[str]] | None = None
-    selectedOptions: list[str] | None = None
-    response: str | None = None
-    """Free text instead of answers."""
-    annotations: dict[str, Json] | None = None
-    """By question: `notes`, `preview`, and `unanswered`, which the result repeats for the client."""
+class HtmlQuestionsInput(QuestionsInput, frozen=True, kw_only=True):
+    questions: Annotated[list[HtmlQuestion], Meta(min_length=1, max_length=4)]  # type: ignore[assignment]
 
 
 class AskUserQuestion:
     name: ClassVar[str] = "AskUserQuestion"
     reads_only: ClassVar[bool] = True
     always_asks: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = AnsweredQuestions
-    shown: ClassVar[type[Struct]] = QuestionsInput
+    input: ClassVar[type[Struct]] = QuestionsInput
     description: ClassVar[str] = (
         "Asks the user one to four questions, each with two to four options to pick from; the user may always answer "
         "in their own words instead, so add no option for that. Ask when the work depends on a decision that is "
@@ -186,12 +152,12 @@ class AskUserQuestion:
     def prepare(self, input: Json, context: Context) -> Json:
         """The questions alone, with defaults for optional fields."""
         try:
-            read: AnsweredQuestions = read_input(self, input)
+            read: QuestionsInput = read_input(self, input)
         except InvalidInput:
             return input  # it is refused when it is run
         return {"questions": msgspec.to_builtins(read.questions)}
 
-    async def run(self, call: AnsweredQuestions, context: Context, reach: Scope) -> ToolOutput:
+    async def run(self, call: QuestionsInput, context: Context, reach: Scope) -> ToolOutput:
         answers = collect_answers(call)
         detail: Json = {"questions": msgspec.to_builtins(call.questions), "answers": answers}
         if call.response:
@@ -204,10 +170,10 @@ class AskUserQuestion:
 class AskWithHtmlPreviews(AskUserQuestion):
     """The same tool for a client that shows previews as HTML."""
 
-    shown: ClassVar[type[Struct]] = HtmlQuestionsInput
+    input: ClassVar[type[Struct]] = HtmlQuestionsInput
 
 
-def collect_answers(call: AnsweredQuestions) -> dict[str, str]:
+def collect_answers(call: QuestionsInput) -> dict[str, str]:
     """Question and answer; several choices are joined by commas."""
     if call.answers is not None:
         return {question: join_answer(answer) for question, answer in call.answers.items()}
@@ -221,7 +187,7 @@ def join_answer(answer: str | list[str]) -> str:
     return answer if isinstance(answer, str) else ", ".join(answer)
 
 
-def format_answers(call: AnsweredQuestions, answers: dict[str, str]) -> str:
+def format_answers(call: QuestionsInput, answers: dict[str, str]) -> str:
     """The text for the model."""
     notes = {question: about.get("notes") for question, about in (call.annotations or {}).items()}
     lines = [

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, NoInput, ToolOutput, open_service
+from parley.tools.base import HIDDEN, Context, NoInput, ToolOutput, open_service
 from parley.workspace.base import Scope
 
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
@@ -201,14 +201,11 @@ def check_prompt(prompt: str | None) -> str:
     return prompt
 
 
-class CronCreateShown(Struct, frozen=True, kw_only=True):
+class CronCreateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cron: Annotated[str, Meta(description="minute hour day month weekday, local time")]
     prompt: Annotated[str, Meta(description="What you are asked then")]
     recurring: Annotated[bool, Meta(description="false: run only once, at the next match")] = True
-
-
-class CronCreateInput(CronCreateShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    durable: bool = False
+    durable: Annotated[bool, HIDDEN] = False
     """Accepted, and reported as not supported: jobs live as long as their session."""
 
 
@@ -216,7 +213,6 @@ class CronCreate:
     name: ClassVar[str] = "CronCreate"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = CronCreateInput
-    shown: ClassVar[type[Struct]] = CronCreateShown
     description: ClassVar[str] = (
         "Asks you the prompt at the times of a cron expression while the session runs, for at most 7 days."
     )
@@ -305,21 +301,12 @@ def line_of(job: ScheduledJob) -> str:
     return f"{job.id} ({kind}{once}), next {local_time(job.due)}: {job.prompt}"
 
 
-class ScheduleWakeupShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
-    delaySeconds: Annotated[float, Meta(description=f"{SHORTEST_SECONDS} to {LONGEST_SECONDS}")] = 0
-    prompt: Annotated[str, Meta(description="What you are asked then")] = ""
-    reason: Annotated[str, Meta(description="Why, in a few words for the user")] = ""
-    stop: Annotated[bool, Meta(description="Only cancel the pending wake-up")] = False
-
-
 class ScheduleWakeupInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    delaySeconds: float | None = None
-    prompt: str | None = None
-    reason: str | None = None
-    stop: bool | None = None
-    noop: bool | None = None
+    delaySeconds: Annotated[float | None, Meta(description=f"{SHORTEST_SECONDS} to {LONGEST_SECONDS}")] = None
+    prompt: Annotated[str | None, Meta(description="What you are asked then")] = None
+    reason: Annotated[str | None, Meta(description="Why, in a few words for the user")] = None
+    stop: Annotated[bool | None, Meta(description="Only cancel the pending wake-up")] = None
+    noop: Annotated[bool | None, HIDDEN] = None
     """For clients that collapse turns in which nothing happened; they see it in the call."""
 
 
@@ -327,7 +314,6 @@ class ScheduleWakeup:
     name: ClassVar[str] = "ScheduleWakeup"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = ScheduleWakeupInput
-    shown: ClassVar[type[Struct]] = ScheduleWakeupShown
     description: ClassVar[str] = (
         "Asks you the prompt after a delay; end your turn then. A new wake-up replaces the pending one."
     )

@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, UnsetType, field
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import WORK_LIST, Context, NoInput, ToolOutput
+from parley.tools.base import HIDDEN, REQUIRED, WORK_LIST, Context, NoInput, ToolOutput
 from parley.workspace.base import Scope
 
 Status = Literal["pending", "in_progress", "completed"]
@@ -24,40 +24,26 @@ PLAIN = {"subject": "subject", "description": "description", "activeForm": "acti
 
 
 class Todo(Struct, frozen=True, kw_only=True):
+    # Older versions have an id, which is dropped, and no activeForm.
     content: Annotated[str, Meta(min_length=1, description="What is to be done: 'Run the tests'")]
     status: Annotated[Status, Meta(description="How far it is")]
-    activeForm: Annotated[str, Meta(min_length=1, description="The same while it is done: 'Running the tests'")]
-
-
-class TodoWriteInput(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
-    todos: Annotated[list[Todo], Meta(description="The complete new list")]
-
-
-class ReadTodo(Struct, frozen=True, kw_only=True):
-    """The input as it is read: older versions have an id, which is dropped, and no activeForm."""
-
-    content: Annotated[str, Meta(min_length=1)]
-    status: Status
-    activeForm: str = ""
+    activeForm: Annotated[str, Meta(description="The same while it is done: 'Running the tests'"), REQUIRED] = ""
 
     def plain(self) -> Json:
         return {"content": self.content, "status": self.status, "activeForm": self.activeForm or self.content}
 
 
 class TodoInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    todos: list[ReadTodo] | None = None
+    todos: Annotated[list[Todo] | None, Meta(description="The complete new list"), REQUIRED] = None
     # The dialect spec001: one new item.
-    subject: Annotated[str, Meta(min_length=1)] | None = None
-    description: str = ""
+    subject: Annotated[Annotated[str, Meta(min_length=1)] | None, HIDDEN] = None
+    description: Annotated[str, HIDDEN] = ""
 
 
 class TodoWrite:
     name: ClassVar[str] = "TodoWrite"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = TodoInput
-    shown: ClassVar[type[Struct]] = TodoWriteInput
     description: ClassVar[str] = (
         "Keeps a list of the steps of your work, so that you and the user see what is done and what is left. Use it "
         "for work of three steps or more. Give the whole list every time. Keep exactly one item in_progress while you "
@@ -70,7 +56,7 @@ class TodoWrite:
             new = [todo.plain() for todo in call.todos]
         elif call.subject is not None:
             words = f"{call.subject}: {call.description}" if call.description else call.subject
-            new = [*old, ReadTodo(content=words, status="pending").plain()]
+            new = [*old, Todo(content=words, status="pending").plain()]
         else:
             raise ToolError("`todos` is missing: give the whole list.")
         context.state.notes[self.name] = new

@@ -24,23 +24,15 @@ class SessionWorktrees(Protocol):
         """Return to the session's checkout. Returns the worktree, and what was discarded with it. Raises ToolError."""
 
 
-class EnterWorktreeShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
-    name: Annotated[str, Meta(description="The name of a new worktree")] = ""
-    path: Annotated[str, Meta(description="The path of an existing worktree, instead of a name")] = ""
-
-
 class EnterWorktreeInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str | None = None
-    path: str | None = None
+    name: Annotated[str | None, Meta(description="The name of a new worktree")] = None
+    path: Annotated[str | None, Meta(description="The path of an existing worktree, instead of a name")] = None
 
 
 class EnterWorktree:
     name: ClassVar[str] = "EnterWorktree"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = EnterWorktreeInput
-    shown: ClassVar[type[Struct]] = EnterWorktreeShown
     description: ClassVar[str] = (
         "Continues the session in a git worktree, beside the user's checkout. Only if the user asks for it."
     )
@@ -64,23 +56,15 @@ class EnterWorktree:
         return ToolOutput(content=text, detail=detail)
 
 
-class ExitWorktreeShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
-    action: Annotated[Literal["keep", "remove"], Meta(description="What happens to the worktree")]
-    discard_changes: Annotated[bool, Meta(description="Remove the worktree even if work is lost")] = False
-
-
 class ExitWorktreeInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    action: Literal["keep", "remove"]
-    discard_changes: bool | None = None
+    action: Annotated[Literal["keep", "remove"], Meta(description="What happens to the worktree")]
+    discard_changes: Annotated[bool | None, Meta(description="Remove the worktree even if work is lost")] = None
 
 
 class ExitWorktree:
     name: ClassVar[str] = "ExitWorktree"
     reads_only: ClassVar[bool] = False
     input: ClassVar[type[Struct]] = ExitWorktreeInput
-    shown: ClassVar[type[Struct]] = ExitWorktreeShown
     description: ClassVar[str] = "Returns from the worktree of EnterWorktree to the user's checkout."
 
     async def run(self, call: ExitWorktreeInput, context: Context, reach: Scope) -> ToolOutput:

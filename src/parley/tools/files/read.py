@@ -21,7 +21,7 @@ from msgspec import Meta
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import HIDDEN, Context, ToolOutput
 from parley.tools.files.access import UNKNOWN, as_text, detect, mark_seen, read_whole_file, resolve_path, to_utf8
 from parley.version import how_to_install
 from parley.workspace.base import FileSnapshot, Scope
@@ -156,19 +156,14 @@ LEAST_REFERRED_CHARS = 500
 UNCHANGED = "The file has not changed since you read it with the same arguments: see the result of that earlier call."
 
 
-class ReadShown(Struct, frozen=True, kw_only=True):
-    """The input as the model sees it."""
-
+class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     file_path: Annotated[str, Meta(description="Absolute path of the file")]
     offset: Annotated[int | None, Meta(description="The first line to show, counted from 1")] = None
     limit: Annotated[
         Annotated[int, Meta(ge=1)] | None, Meta(description=f"How many lines to read [{DEFAULT_LINES}]")
     ] = None
     pages: Annotated[str | None, Meta(description=f'Pages of a PDF, like "1-5"; at most {MOST_PAGES}')] = None
-
-
-class ReadInput(ReadShown, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    allow_large: bool | None = None
+    allow_large: Annotated[bool | None, HIDDEN] = None
     """A higher limit for text: all lines, and more characters."""
 
 
@@ -176,7 +171,6 @@ class Read:
     name: ClassVar[str] = "Read"
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = ReadInput
-    shown: ClassVar[type[Struct]] = ReadShown
     description: ClassVar[str] = (
         "Shows a file. Text is shown as lines, each after its number and a tab; a long file in parts, chosen with "
         "`offset` and `limit`. Images (PNG, JPEG, GIF, WebP) are shown as images, a PDF as the text of its pages, a "

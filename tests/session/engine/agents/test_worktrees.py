@@ -126,7 +126,7 @@ async def test_a_notification_names_the_worktree_with_the_changes(project: Path)
 
 @pytest.mark.parametrize(
     ("isolation", "repository", "words"),
-    [("worktree", False, "is not in a git repository"), ("remote", True, "isolation 'remote' is not supported here")],
+    [("worktree", False, "is not in a git repository"), ("remote", True, "Invalid enum value 'remote'")],
 )
 async def test_where_an_agent_cannot_work_apart_it_does_not_work_at_all(
     tmp_path: Path, isolation: str, repository: bool, words: str
