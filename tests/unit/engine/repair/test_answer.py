@@ -18,6 +18,20 @@ PARTS = st.sampled_from(
         *("<think>", "</think>", "<thinking>", "<tool_call>", "</tool_call>", "<function=Read>", "</function>", "<"),
         *("[TOOL_CALLS]", "<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant", "```json\n", "```", "`"),
         *('{"name": "Read", "arguments": {"path": "a"}}', '{"name": ', "{", "[", "}", "> ", "\n", " ", "I'll look:\n"),
+        *("<minimax:tool_call>", "<TOOLCALL>", '<tool_use name="Read">', "<｜DSML｜invoke name=", "<|START_ACTION|>"),
+        *("[THINK]", "[/THINK]", "◁think▷", "◁/think▷", "<thought>", "</thought>", "<|START_THINKING|>", "<Think>"),
+        *(
+            "<|im_end|>",
+            "</s>",
+            "<s>",
+            "```tool_code\n",
+            "Read(path='a')",
+            "~~~\n",
+            "<!-- ",
+            " -->",
+            "    ",
+            ">>>Read\n",
+        ),
         *("word", "<div>", "a < b", "to=functions.Read <|message|>", "[Read(path='a')]", "\u00e9\U0001f600"),
     ]
 )
