@@ -14,7 +14,6 @@ Imported when a page is read: `html.parser` takes time to load.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 from html.parser import HTMLParser
 from urllib.parse import urljoin
@@ -39,7 +38,6 @@ LONGEST_END_TAG = 16
 DEEPEST_LIST = 8
 SPACES = re.compile(r"\s+")
 DROPPED = frozenset({"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "select"})
-Attributes = dict[str, str | None]
 BLOCKS = {
     "address", "article", "aside", "blockquote", "body", "br", "dd", "details", "div", "dl", "dt", "fieldset",
     "figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "section", "summary",
@@ -141,7 +139,7 @@ class HtmlReader(HTMLParser):
         """The whole text."""
         if self.cdata_elem is None and not self.rawdata.startswith("<"):
             self.handle_data(unescape(self.rawdata))
-        self._end_pre({}) if self._verbatim else self._break()
+        self._end_pre() if self._verbatim else self._break()
         title = SPACES.sub(" ", self._title).strip()
         body = "\n".join(self._lines).strip("\n")
         return f"{title}\n\n{body}".strip() if title and f"# {title}" not in self._lines else body
@@ -152,8 +150,8 @@ class HtmlReader(HTMLParser):
         self._count_tag()
         if tag in DROPPED:
             self._dropping += 1
-        elif not self._dropping and tag in OPENED:
-            OPENED[tag](self, {name: value and value.replace(LESS_THAN, "<") for name, value in attrs})
+        elif not self._dropping:
+            self._open(tag, {name: (value or "").replace(LESS_THAN, "<") for name, value in attrs})
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         # `<svg/>` closes itself; `<div/>` does not, in HTML.
@@ -164,8 +162,8 @@ class HtmlReader(HTMLParser):
         self._count_tag()
         if tag in DROPPED:
             self._dropping = max(0, self._dropping - 1)
-        elif not self._dropping and tag in CLOSED:
-            CLOSED[tag](self, {})
+        elif not self._dropping:
+            self._close(tag)
 
     def handle_comment(self, data: str) -> None:
         self._count_tag()
@@ -187,13 +185,65 @@ class HtmlReader(HTMLParser):
 
     # What tags mean.
 
-    def _start_title(self, attributes: Attributes) -> None:
-        self._in_title = not self._title
+    def _open(self, tag: str, attributes: dict[str, str]) -> None:
+        match tag:
+            case "p":
+                self._paragraph()
+            case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+                self._section()
+                self._start = "#" * int(tag[1]) + " "
+            case "ul" | "ol":
+                self._break()
+                if not self._lists:
+                    self._blank()
+                self._lists.append(0 if tag == "ol" else None)
+            case "li":
+                self._item()
+            case "table" | "tr":
+                self._row(is_table=tag == "table")
+            case "td" | "th":
+                if self._line:
+                    self._line.append(" | ")
+                self._in_cell = True
+            case "pre":
+                self._section()
+                self._verbatim = True
+            case "code" if not self._verbatim:
+                self._line.append("`")
+            case "img" if words := attributes.get("alt", "").strip():
+                self._line.append(f"[image: {words}]")
+            case "a":
+                self._link = (attributes.get("href", ""), len(self._line))
+            case "title":
+                self._in_title = not self._title
+            case _ if tag in BLOCKS:
+                self._block()
 
-    def _end_title(self, attributes: Attributes) -> None:
-        self._in_title = False
+    def _close(self, tag: str) -> None:
+        match tag:
+            case "p":
+                self._paragraph()
+            case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
+                self._section()
+            case "ul" | "ol":
+                self._break()
+                del self._lists[-1:]
+                if not self._lists:
+                    self._blank()
+            case "table" | "tr":
+                self._row(is_table=tag == "table")
+            case "pre":
+                self._end_pre()
+            case "code" if not self._verbatim:
+                self._line.append("`")
+            case "a":
+                self._end_link()
+            case "title":
+                self._in_title = False
+            case _ if tag in BLOCKS or tag == "li":
+                self._block()
 
-    def _block(self, attributes: Attributes) -> None:
+    def _block(self) -> None:
         if self._verbatim:
             if not "".join(self._line[-1:]).endswith("\n"):
                 self._line.append("\n")
@@ -202,34 +252,16 @@ class HtmlReader(HTMLParser):
         else:
             self._break()
 
-    def _paragraph(self, attributes: Attributes) -> None:
-        self._block(attributes)
+    def _paragraph(self) -> None:
+        self._block()
         if not (self._verbatim or self._in_cell or self._lists):
             self._blank()
 
-    def _end_heading(self, attributes: Attributes) -> None:
+    def _section(self) -> None:
         self._break()
         self._blank()
 
-    def _dashes(self, attributes: Attributes) -> None:
-        self._start_list(None)
-
-    def _numbers(self, attributes: Attributes) -> None:
-        self._start_list(0)
-
-    def _start_list(self, number: int | None) -> None:
-        self._break()
-        if not self._lists:
-            self._blank()
-        self._lists.append(number)
-
-    def _end_list(self, attributes: Attributes) -> None:
-        self._break()
-        del self._lists[-1:]
-        if not self._lists:
-            self._blank()
-
-    def _item(self, attributes: Attributes) -> None:
+    def _item(self) -> None:
         self._break()
         mark = "- "
         if self._lists and self._lists[-1] is not None:
@@ -237,25 +269,13 @@ class HtmlReader(HTMLParser):
             mark = f"{self._lists[-1]}. "
         self._start = "  " * min(len(self._lists) - 1, DEEPEST_LIST) + mark
 
-    def _row(self, attributes: Attributes) -> None:
+    def _row(self, *, is_table: bool) -> None:
         self._in_cell = False
         self._break()
+        if is_table:
+            self._blank()
 
-    def _cell(self, attributes: Attributes) -> None:
-        if self._line:
-            self._line.append(" | ")
-        self._in_cell = True
-
-    def _end_table(self, attributes: Attributes) -> None:
-        self._row(attributes)
-        self._blank()
-
-    def _start_pre(self, attributes: Attributes) -> None:
-        self._break()
-        self._blank()
-        self._verbatim = True
-
-    def _end_pre(self, attributes: Attributes) -> None:
+    def _end_pre(self) -> None:
         if self._verbatim:
             self._verbatim = False
             code = [line.rstrip() for line in "".join(self._line).strip("\n").split("\n")]
@@ -263,18 +283,7 @@ class HtmlReader(HTMLParser):
             self._line = []
             self._blank()
 
-    def _code(self, attributes: Attributes) -> None:
-        if not self._verbatim:
-            self._line.append("`")
-
-    def _image(self, attributes: Attributes) -> None:
-        if words := (attributes.get("alt") or "").strip():
-            self._line.append(f"[image: {words}]")
-
-    def _start_link(self, attributes: Attributes) -> None:
-        self._link = (attributes.get("href") or "", len(self._line))
-
-    def _end_link(self, attributes: Attributes) -> None:
+    def _end_link(self) -> None:
         if self._link is None:
             return
         (target, start), self._link = self._link, None
@@ -307,47 +316,3 @@ class HtmlReader(HTMLParser):
         self._start = ""
         if self._lines and self._lines[-1]:
             self._lines.append("")
-
-
-Meaning = Callable[[HtmlReader, Attributes], None]
-
-
-def heading(depth: int) -> Meaning:
-    def start(reader: HtmlReader, attributes: Attributes) -> None:
-        reader._end_heading(attributes)
-        reader._start = "#" * depth + " "
-
-    return start
-
-
-OPENED: dict[str, Meaning] = {
-    **dict.fromkeys(BLOCKS, HtmlReader._block),
-    **{f"h{depth}": heading(depth) for depth in range(1, 7)},
-    "p": HtmlReader._paragraph,
-    "ul": HtmlReader._dashes,
-    "ol": HtmlReader._numbers,
-    "li": HtmlReader._item,
-    "table": HtmlReader._end_table,
-    "tr": HtmlReader._row,
-    "td": HtmlReader._cell,
-    "th": HtmlReader._cell,
-    "pre": HtmlReader._start_pre,
-    "code": HtmlReader._code,
-    "img": HtmlReader._image,
-    "a": HtmlReader._start_link,
-    "title": HtmlReader._start_title,
-}
-CLOSED: dict[str, Meaning] = {
-    **dict.fromkeys(BLOCKS, HtmlReader._block),
-    **dict.fromkeys((f"h{depth}" for depth in range(1, 7)), HtmlReader._end_heading),
-    "p": HtmlReader._paragraph,
-    "ul": HtmlReader._end_list,
-    "ol": HtmlReader._end_list,
-    "li": HtmlReader._block,
-    "table": HtmlReader._end_table,
-    "tr": HtmlReader._row,
-    "pre": HtmlReader._end_pre,
-    "code": HtmlReader._code,
-    "a": HtmlReader._end_link,
-    "title": HtmlReader._end_title,
-}
