@@ -133,7 +133,7 @@ def open_recall(open_store: OpenStore, path: Path) -> Recall:
 
 
 def forget(launch: LaunchContext, session_id: str) -> None:
-    """Delete the summaries of a deleted session. Raises SessionError."""
+    """Delete what the memory knows of a deleted session. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
         from parley.memory.session_memory import forget_session
@@ -142,7 +142,7 @@ def forget(launch: LaunchContext, session_id: str) -> None:
 
 
 def inherit(launch: LaunchContext, fork: str, session_id: str) -> None:
-    """Copy the summaries and the progress of a session to its fork. Raises SessionError."""
+    """Copy the progress of a session to its fork. Raises SessionError."""
     path = memory_path(launch) or default_path(launch)
     if path.exists():
         from parley.memory.session_memory import inherit_session

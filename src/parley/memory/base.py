@@ -1,8 +1,8 @@
 """The long-term memory: its records, and the interfaces that the engine and the tools use.
 
 A knowledge entry has a place in a tree (its slug and its parent's slug). Every change makes a new version; old
-versions can be read and restored. A summary covers a range of messages, or several summaries; what it covers
-stays in the log.
+versions can be read and restored. A summary covers a range of messages, or several summaries; it and what it covers
+stay in the log.
 
     MemoryWorker     what a session calls: after a turn, when the window is nearly full, at the end
     Recall           search and lookup, for tools
@@ -101,16 +101,12 @@ class KnowledgeEntry(Struct, frozen=True, kw_only=True):
 class Summary(Struct, frozen=True, kw_only=True):
     """A summary of a range of a session's messages."""
 
-    id: int = 0
-    """Its number in the memory; 0 before it is stored."""
-    session: str
     order: int
     """1 covers messages, 2 covers summaries of order 1, and so on."""
     first: int
     last: int
     """The first and the last record of the log that it covers."""
     text: str
-    at: str = ""
 
 
 class LogMessage(Struct, frozen=True, kw_only=True):
@@ -127,7 +123,6 @@ class RecallResults(Struct, frozen=True, kw_only=True):
     """The results of a search, best first."""
 
     entries: tuple[KnowledgeEntry, ...] = ()
-    summaries: tuple[Summary, ...] = ()
     messages: tuple[SearchHit, ...] = ()
 
 
@@ -135,18 +130,12 @@ class Recall(Protocol):
     """Search and lookup. All methods can block on the disk: call them in a thread. They raise SessionError."""
 
     def search(self, text: str, limit: int, *, everywhere: bool = False) -> RecallResults:
-        """Search the tree, the summaries and the messages.
-
-        Messages and summaries are limited to this session unless `everywhere` is set.
-        """
+        """Search the tree and the messages: those of this session unless `everywhere` is set."""
 
     def entry(self, slug: str) -> KnowledgeEntry | None: ...
 
     def below(self, slug: str) -> list[KnowledgeEntry]:
         """The children of an entry."""
-
-    def summary(self, id: int) -> tuple[Summary, list[Summary]] | None:
-        """A summary, and the summaries that it covers."""
 
     def messages(self, first: int, last: int, session_id: str | None = None) -> list[LogMessage]:
         """The messages of a range of records, of this session or another. Raises UnknownSession."""

@@ -55,16 +55,9 @@ CREATE TABLE memory_versions (
     links TEXT NOT NULL, sources TEXT NOT NULL, archived INTEGER NOT NULL, at TEXT NOT NULL, author TEXT NOT NULL,
     PRIMARY KEY (slug, version)
 );
-CREATE TABLE memory_summaries (
-    id INTEGER PRIMARY KEY, session TEXT NOT NULL, rank INTEGER NOT NULL, first INTEGER NOT NULL, last INTEGER NOT NULL,
-    text TEXT NOT NULL, at TEXT NOT NULL, UNIQUE (session, rank, first, last)
-);
 CREATE TABLE memory_progress (session TEXT PRIMARY KEY, seq INTEGER NOT NULL);
 CREATE VIRTUAL TABLE memory_entry_words USING fts5(
     slug, title, body, content='memory_entries', content_rowid='id', {TOKENIZER}
-);
-CREATE VIRTUAL TABLE memory_summary_words USING fts5(
-    text, content='memory_summaries', content_rowid='id', {TOKENIZER}
 );
 CREATE TRIGGER memory_entry_new AFTER INSERT ON memory_entries BEGIN
     INSERT INTO memory_entry_words (rowid, slug, title, body) VALUES (new.id, new.slug, new.title, new.body);
@@ -74,15 +67,9 @@ CREATE TRIGGER memory_entry_changed AFTER UPDATE ON memory_entries BEGIN
         VALUES ('delete', old.id, old.slug, old.title, old.body);
     INSERT INTO memory_entry_words (rowid, slug, title, body) VALUES (new.id, new.slug, new.title, new.body);
 END;
-CREATE TRIGGER memory_summary_new AFTER INSERT ON memory_summaries BEGIN
-    INSERT INTO memory_summary_words (rowid, text) VALUES (new.id, new.text);
-END;
-CREATE TRIGGER memory_summary_gone AFTER DELETE ON memory_summaries BEGIN
-    INSERT INTO memory_summary_words (memory_summary_words, rowid, text) VALUES ('delete', old.id, old.text);
-END;
 """
 SCHEMA = Schema("memory", 1, SCRIPT)
-TABLES = ("memory_entries", "memory_versions", "memory_summaries", "memory_progress")
+TABLES = ("memory_entries", "memory_versions", "memory_progress")
 
 
 class NoTables:

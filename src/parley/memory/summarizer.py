@@ -7,8 +7,8 @@ Old messages become a summary of order 1; several summaries of one order become 
     order 2    [1–160]                                             become one of the next
 
 A model reads a row of summaries, oldest and highest order first, followed by the last messages. A summary names what it
-covers, in its text and in the boundary, so that the row can be found in the log. All summaries are stored where they
-can be searched, and a consolidation of what they cover starts in the background.
+covers, in its text and in the boundary, so that the row can be found in the log. A consolidation of what they cover
+starts in the background.
 
 See also: `engine/context/history.py` decides when.
 """
@@ -31,9 +31,8 @@ from parley.engine.context.history import (
 )
 from parley.engine.context.system_prompt import mark_prefix, system_blocks
 from parley.engine.turn.retry import is_about_length
-from parley.errors import ModelError, SessionError
+from parley.errors import ModelError
 from parley.memory.base import Summary, split_pieces
-from parley.memory.session_memory import SessionMemory
 from parley.models.base import ModelRequest
 from parley.models.catalog import CHARS_PER_TOKEN, ModelRef
 from parley.protocol.base import Json
@@ -85,10 +84,10 @@ WORDS_PER_TOKEN = 0.7
 
 class Summarizer(Compactor):
     def __init__(
-        self, conversation: Conversation, memory: SessionMemory, start_consolidation: Callable[[], None]
+        self, conversation: Conversation, summary_model: str | None, start_consolidation: Callable[[], None]
     ) -> None:
         super().__init__(conversation)
-        self._memory = memory
+        self._summary_model = summary_model
         self._start_consolidation = start_consolidation
         self._focus: str | None = None
 
@@ -117,17 +116,15 @@ class Summarizer(Compactor):
     async def _summarize_before(self, at: int, instructions: str | None) -> Summarized:
         self._start_consolidation()
         self._focus = instructions
-        conversation, new = self._conversation, list[Summary]()
-        row = find_summaries(conversation.journal.history.list_entries(), conversation.config.identity.id)
+        conversation = self._conversation
+        row = find_summaries(conversation.journal.history.list_entries())
         max_chars = int(self._window() * SHARE_OF_WINDOW) * CHARS_PER_TOKEN
         for piece in split_pieces(self._unsummarized(at), lambda line: len(format_entry(line)), max_chars):
-            new.append(await self._summarize_entries(piece))
-        row += new
+            text = await self._write_summary(ENTRIES_REQUEST, "\n\n".join(map(format_entry, piece)))
+            row.append(Summary(order=1, first=piece[0].seq, last=piece[-1].seq, text=text))
         while (place := find_due(row, row_tokens(self._room))) is not None:
-            made = await self._merge_summaries(row[place])
-            row[place] = [made]
-            new.append(made)
-        await self._store(new)
+            text = await self._write_summary(SUMMARIES_REQUEST, "\n\n".join(format_summaries(row[place])))
+            row[place] = [merge_summaries(row[place], text)]
         request, date = self._reminders(at)
         last_request = [f"{LAST_REQUEST}\n{shorten_text(request, self._max_chars)}"] if request else []
         texts = (intro(conversation.tool_names()), *format_summaries(row), *last_request, *([date] if date else []))
@@ -135,27 +132,11 @@ class Summarizer(Compactor):
             text="\n\n".join(format_summaries(row)), texts=texts, more={"distilled": summary_records(row)}
         )
 
-    async def _store(self, summaries: list[Summary]) -> None:
-        """Store summaries. They are in the log too, so an error must not fail the turn."""
-        try:
-            await self._memory.store(summaries)
-        except SessionError as exc:
-            self._conversation.config.warn(str(exc))
-
-    async def _summarize_entries(self, lines: list[HistoryEntry]) -> Summary:
-        """Raises ModelError, BudgetSpent."""
-        text = await self._write_summary(ENTRIES_REQUEST, "\n\n".join(map(format_entry, lines)))
-        session_id = self._conversation.config.identity.id
-        return Summary(session=session_id, order=1, first=lines[0].seq, last=lines[-1].seq, text=text)
-
-    async def _merge_summaries(self, summaries: list[Summary]) -> Summary:
-        """Raises ModelError, BudgetSpent."""
-        return merge_summaries(
-            summaries, await self._write_summary(SUMMARIES_REQUEST, "\n\n".join(format_summaries(summaries)))
-        )
-
     async def _write_summary(self, asked: str, material: str) -> str:
-        """A summary of limited length. If no model can take the text, its beginning is used."""
+        """A summary of limited length. If no model can take the text, its beginning is used.
+
+        Raises ModelError, BudgetSpent.
+        """
         words = asked.format(words=int(summary_tokens(self._room) * WORDS_PER_TOKEN))
         focus = f"\n\n[The person says of this summary: {self._focus}]" if self._focus else ""
         try:
@@ -178,7 +159,7 @@ class Summarizer(Compactor):
 
     @property
     def _model(self) -> ModelRef:
-        named = self._memory.policy.summary_model
+        named = self._summary_model
         return self._conversation.model if named is None else self._conversation.config.model.resolve(named)
 
     def _window(self) -> int:
@@ -221,22 +202,15 @@ def find_tail_start(messages: list[HistoryMessage], room: int) -> int | None:
     return best
 
 
-def find_summaries(lines: Sequence[HistoryEntry], session_id: str) -> list[Summary]:
+def find_summaries(lines: Sequence[HistoryEntry]) -> list[Summary]:
     """The summaries at the start of a conversation."""
     if not lines or not lines[0].summaries:
         return []
     first, row = lines[0], []
     for covered, block in zip(first.summaries, first.content[1:], strict=False):
         _, _, text = str(block.get("text") or "").partition("\n")
-        row.append(
-            Summary(
-                session=session_id,
-                order=int(covered["order"]),
-                first=int(covered["first"]),
-                last=int(covered["last"]),
-                text=text,
-            )
-        )
+        places = {name: int(covered[name]) for name in ("order", "first", "last")}
+        row.append(Summary(**places, text=text))
     return row
 
 
@@ -273,7 +247,7 @@ def merge_summaries(summaries: Sequence[Summary], text: str) -> Summary:
     """The summary that replaces several."""
     first, last = summaries[0], summaries[-1]
     order = max(each.order for each in summaries) + 1
-    return Summary(session=first.session, order=order, first=first.first, last=last.last, text=text)
+    return Summary(order=order, first=first.first, last=last.last, text=text)
 
 
 def format_summaries(row: Sequence[Summary]) -> list[str]:

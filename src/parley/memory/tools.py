@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from parley._threads import run_in_thread
 from parley.errors import SessionError, ToolError
-from parley.memory.base import KnowledgeEntry, LogMessage, Recall, RecallResults, Summary
+from parley.memory.base import KnowledgeEntry, LogMessage, Recall, RecallResults
 from parley.protocol.base import Json, Struct, to_builtins
 from parley.tools.base import Context, ToolOutput
 from parley.workspace.base import Scope
@@ -17,8 +17,6 @@ from parley.workspace.base import Scope
 MOST_FOUND = 50
 MOST_CHARS = 40_000
 EXCERPT_CHARS = 400
-MOST_ID = 2**53
-"""The largest id that a database takes as an integer."""
 SPARE = 3
 """How many times more results are fetched than shown: the model sees some already."""
 REPEATS = {"recalled": True}
@@ -36,10 +34,6 @@ class MemoryReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     slug: Annotated[str | None, Meta(description="An entry of the knowledge tree")] = None
     messages: Annotated[str | None, Meta(description="Messages by their numbers: 120 or 120-140")] = None
     session: Annotated[str | None, Meta(description="The session of the messages, if not this one")] = None
-    summary: Annotated[
-        Annotated[int, Meta(ge=0, le=MOST_ID)] | None,
-        Meta(description="A summary by its id, with the summaries that it covers"),
-    ] = None
 
 
 class MemorySearch:
@@ -48,7 +42,7 @@ class MemorySearch:
     input: ClassVar[type[Struct]] = MemorySearchInput
     description: ClassVar[str] = (
         "Looks for words in what you know from before: the knowledge tree (facts that were learned in any session), "
-        "summaries, and every message of this session, also those that you no longer see. Use it whenever something "
+        "and every message of this session, also those that you no longer see. Use it whenever something "
         "may have been said or learned before that is not in front of you. memory_read then shows the whole of it."
     )
 
@@ -64,13 +58,10 @@ class MemorySearch:
         in_view = context.session.in_view()
         limit = call.limit
         messages = sorted(found.messages, key=lambda hit: (hit.id, hit.seq) in in_view)
-        found = RecallResults(
-            entries=found.entries[:limit], summaries=found.summaries[:limit], messages=tuple(messages[:limit])
-        )
+        found = RecallResults(entries=found.entries[:limit], messages=tuple(messages[:limit]))
         detail = {
             **REPEATS,
             "entries": [entry.slug for entry in found.entries],
-            "summaries": [summary.id for summary in found.summaries],
             "messages": [{"session_id": hit.id, "seq": hit.seq} for hit in found.messages],
         }
         return ToolOutput(
@@ -83,15 +74,15 @@ class MemoryRead:
     reads_only: ClassVar[bool] = True
     input: ClassVar[type[Struct]] = MemoryReadInput
     description: ClassVar[str] = (
-        "Shows the whole of something from your memory: an entry of the knowledge tree by its slug, messages by "
-        "their numbers, word for word, or a summary by its id. Give exactly one of the three. "
+        "Shows the whole of something from your memory: an entry of the knowledge tree by its slug, or messages by "
+        "their numbers, word for word. Give exactly one of the two. "
         f"At most {MOST_CHARS:,} characters are shown at a time."
     )
 
     async def run(self, call: MemoryReadInput, context: Context, reach: Scope) -> ToolOutput:
         recall = open_recall(context)
-        if sum(given is not None for given in (call.slug, call.messages, call.summary)) != 1:
-            raise ToolError("Give exactly one of `slug`, `messages` and `summary`.")
+        if (call.slug is None) == (call.messages is None):
+            raise ToolError("Give exactly one of `slug` and `messages`.")
         try:
             return await run_in_thread(lambda: read_memory(recall, call))
         except SessionError as exc:
@@ -116,14 +107,6 @@ def read_memory(recall: Recall, call: MemoryReadInput) -> ToolOutput:
             # An entry is in a database, not in a file that a client could open: so its text is here.
             memories=({"path": f"<memory:{entry.slug}>", "scope": "personal", "content": cut(entry.body)},),
         )
-    if call.summary is not None:
-        found = recall.summary(call.summary)
-        if found is None:
-            raise ToolError(f"There is no summary {call.summary}.")
-        above, below = found
-        return ToolOutput(
-            content=cut("\n\n".join(map(format_summary, [above, *below]))), detail={**REPEATS, **to_builtins(above)}
-        )
     first, last = parse_range(call.messages or "")
     lines = recall.messages(first, last, call.session)
     if not lines:
@@ -143,11 +126,8 @@ def parse_range(text: str) -> tuple[int, int]:
 
 def format_results(found: RecallResults) -> str:
     entries = [f"- {entry.slug} ({entry.title}): {shorten(entry.body)}" for entry in found.entries]
-    summaries = [
-        f"- summary {each.id}, of #{each.first} to #{each.last}: {shorten(each.text)}" for each in found.summaries
-    ]
     messages = [f"- #{hit.seq} {hit.kind}, {hit.at[:16]}, session {hit.id}: {hit.excerpt}" for hit in found.messages]
-    parts = (("Knowledge", entries), ("Summaries", summaries), ("Messages", messages))
+    parts = (("Knowledge", entries), ("Messages", messages))
     return "\n\n".join("\n".join([f"{title}:", *lines]) for title, lines in parts if lines)
 
 
@@ -162,10 +142,6 @@ def format_entry(entry: KnowledgeEntry, below: list[KnowledgeEntry]) -> str:
     if entry.sources:
         about.append("from " + ", ".join(f"#{source.seq} of {source.session}" for source in entry.sources[-10:]))
     return "\n".join([*about, "", entry.body])
-
-
-def format_summary(summary: Summary) -> str:
-    return f"[summary {summary.id}, order {summary.order}, of #{summary.first} to #{summary.last}]\n{summary.text}"
 
 
 def fit_messages(lines: list[LogMessage]) -> str:

@@ -55,7 +55,7 @@ class LocalMemoryWorker:
         return self._open_memory()
 
     def make_compactor(self, conversation: Conversation) -> Summarizer:
-        return Summarizer(conversation, self.memory, self.start)
+        return Summarizer(conversation, self.memory.policy.summary_model, self.start)
 
     # Schedule.
 

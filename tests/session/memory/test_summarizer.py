@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from parley.engine.context.history import estimate_tokens
-from parley.memory.base import Summary
-from parley.memory.knowledge_tree import MemoryDatabase
-from parley.memory.session_memory import SessionMemory, forget_session
 from parley.memory.worker import LocalMemoryWorker
 from parley.models.base import ModelRequest
-from parley.stores.memory import MemoryStore
 from tests.helpers.session import Json, SessionHarness
 from tests.session.memory.test_worker import CREATE, Held, Remembering, says, told
 
@@ -108,23 +104,17 @@ async def test_so_it_does_in_the_layout_of_the_original_and_without_a_memory(tmp
         assert other.session.conversation.build_request().messages == before.messages
 
 
-async def test_summaries_can_be_searched_and_followed_down_to_what_was_said(tmp_path: Path) -> None:
+async def test_what_is_summarized_can_be_searched_and_read_word_for_word(tmp_path: Path) -> None:
     search = '[[turn]]\nwhen = "look"\ntools = [{name = "memory_search", input = {query = "number3"}}]\n'
     script = REPEATS + search + says("Yes. " * 60)
 
     async with harness(tmp_path, script, REPEATS + says("Of number3 among others. " * 9)) as here:
         await prompted(here, *numbered(60), "look it up")
-        kept = SessionMemory(MemoryDatabase(here.place), here.session.id, MemoryStore)
         [detail] = [line["tool_use_result"] for line in here.messages("user") if "tool_use_result" in line]
         hit = detail["messages"][0]
         assert isinstance(here.session.memory_worker, LocalMemoryWorker)
         said = here.session.memory_worker.memory.messages(hit["seq"], hit["seq"])
     assert [line.text[:29] for line in said] == ["This is fact number3. Some wo"]
-    found = next(each for each in kept.search("number3", 50, everywhere=True).summaries if each.order == 2)
-    top, below = kept.summary(found.id) or (found, [])
-    assert [each.order for each in below] == [1, 1, 1, 1]
-    assert (below[0].first, below[-1].last) == (top.first, top.last)
-    assert detail["summaries"]
 
 
 async def test_on_request_all_but_the_last_group_is_distilled_heeding_what_the_person_says(tmp_path: Path) -> None:
@@ -218,14 +208,3 @@ async def test_a_memory_that_cannot_be_written_does_not_end_the_turn(tmp_path: P
         result = await prompted(here, *numbered(20))
     assert not result["is_error"]
     assert boundaries(here)
-    assert any("cannot use the memory" in text for text in here.warnings)
-
-
-def test_a_session_that_is_deleted_is_forgotten(tmp_path: Path) -> None:
-    database = MemoryDatabase(tmp_path / "m.db")
-    kept = SessionMemory(database, "s", MemoryStore)
-    forget_session(database, "s")
-    kept.add([Summary(session=id, order=1, first=0, last=1, text="bees") for id in ("s", "t")])
-    forget_session(database, "s")
-
-    assert [each.session for each in kept.search("bees", 9, everywhere=True).summaries] == ["t"]

@@ -39,7 +39,7 @@ from tests.unit.engine.context.test_history import (
 
 
 def summary(order: int, first: int, last: int, words: str = "x") -> Summary:
-    return Summary(session="s", order=order, first=first, last=last, text=words)
+    return Summary(order=order, first=first, last=last, text=words)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_row_is_found_again_in_the_line_that_reports_it() -> None:
         user("1", text("one")), boundary(preserved_segment={"anchor_uuid": "s"}, distilled=summary_records(row)), told
     )
 
-    assert find_summaries(history.list_entries(), "s") == row
-    assert find_summaries(heard(user("1", text("one"))).list_entries(), "s") == []
-    assert find_summaries([], "s") == []
+    assert find_summaries(history.list_entries()) == row
+    assert find_summaries(heard(user("1", text("one"))).list_entries()) == []
+    assert find_summaries([]) == []
 
 
 def test_a_line_of_summaries_is_not_distilled_again() -> None:

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.memory.base import EntrySource, Summary
+from parley.memory.base import EntrySource
 from parley.memory.knowledge_tree import EntryDraft, KnowledgeTree, MemoryDatabase
-from parley.memory.session_memory import SessionMemory
+from parley.memory.session_memory import SessionMemory, forget_session, inherit_session
 from parley.memory.tools import MemoryRead, MemorySearch
 from parley.protocol.base import Json
 from parley.stores.base import Entry, Store
 from parley.stores.files.entry_codec import EntryContext as LineContext
 from parley.stores.files.folder import FolderStore
 from parley.stores.sql.sqlite import SqliteStore
-from parley.tools.base import InvalidInput
 from tests.helpers.tools import ToolHarness
 
 ID = "11111111-1111-4111-8111-111111111111"
@@ -49,19 +48,16 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> ToolHarness:
     draft = EntryDraft(slug="ferry", title="The ferry", body="To Bergen.", parent="trips", links=("trips",))
     tree.create(replace(draft, sources=(source,)))
     memory = SessionMemory(database, ID, lambda: store)
-    parts = [Summary(session=ID, order=1, first=at, last=at + 1, text=f"Part {at} of a ferry.") for at in (0, 2)]
-    memory.add([*parts, Summary(session=ID, order=2, first=0, last=3, text="The whole of it.")])
     made = ToolHarness(tmp_path)
     made.offer(open_memory=lambda: memory)
     return made
 
 
-def test_a_search_finds_knowledge_summaries_and_what_was_said(harness: ToolHarness) -> None:
+def test_a_search_finds_knowledge_and_what_was_said(harness: ToolHarness) -> None:
     found = harness.call(MemorySearch(), query="When does the ferry to Bergen leave?")
 
     assert found.detail["entries"] == ["ferry"]
     assert found.detail["messages"][0] == {"session_id": ID, "seq": 0}
-    assert len(found.detail["summaries"]) == 2
     assert "- ferry (The ferry): To Bergen." in str(found.content)
     assert f"- #0 user, 2026-11-16T03:00, session {ID}: The ferry to Bergen leaves at noon." in str(found.content)
     assert OTHER not in str(found.content)
@@ -124,42 +120,40 @@ def test_what_is_too_much_says_where_to_continue(harness: ToolHarness, monkeypat
     assert shown.endswith("[More messages follow, starting with #1: ask for them by number.]")
 
 
-def test_a_summary_is_shown_with_those_it_stands_for(harness: ToolHarness) -> None:
-    assert harness.context.session.open_memory is not None
-    whole = next(each for each in harness.context.session.open_memory().search("whole", 9).summaries if each.order == 2)
-
-    shown = str(harness.call(MemoryRead(), summary=whole.id).content)
-
-    assert [line for line in shown.split("\n") if not line.startswith("[")] == [
-        "The whole of it.",
-        "",
-        "Part 0 of a ferry.",
-        "",
-        "Part 2 of a ferry.",
-    ]
-
-
 @pytest.mark.parametrize(
     ("input", "says"),
     [
         ({"slug": "nobody"}, "There is no entry 'nobody'"),
-        ({"summary": 99}, "There is no summary 99"),
         ({"messages": "77"}, "There are no messages from #77 to #77"),
         ({"messages": "first"}, "must be a number or a range"),
         ({}, "exactly one of"),
-        ({"slug": "ferry", "summary": 1}, "exactly one of"),
+        ({"slug": "ferry", "messages": "1"}, "exactly one of"),
     ],
 )
 def test_what_is_not_there_is_said(harness: ToolHarness, input: Json, says: str) -> None:
     assert says in harness.refusal(MemoryRead(), **input)
 
 
-def test_a_number_that_no_database_takes_is_refused(harness: ToolHarness) -> None:
-    with pytest.raises(InvalidInput, match="summary"):
-        harness.call(MemoryRead(), summary=10**23)
-
-
 def test_where_there_is_no_memory_that_is_said(harness: ToolHarness) -> None:
     harness.offer(open_memory=None)
 
     assert "is not available in this session" in harness.refusal(MemorySearch(), query="x")
+
+
+async def test_a_fork_is_consolidated_from_where_it_began_and_a_deleted_session_anew(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "agent.db", LineContext(cwd=str(tmp_path), version="0"))
+    filled(store, ID, "Hello.", "Hello, too.")
+    database = MemoryDatabase(tmp_path / "agent.db")
+    memory, fork = (SessionMemory(database, id, lambda: store) for id in (ID, OTHER))
+
+    async def ask(system: str, messages: list[Json], tools: list[Json]) -> list[Json]:
+        return [{"type": "text", "text": "Nothing."}]
+
+    forget_session(database, ID)
+    inherit_session(database, OTHER, ID)
+    assert memory.progress() == -1
+    await memory.consolidate(ask, lambda *call: None, lambda report: None)
+    inherit_session(database, OTHER, ID)
+    assert (memory.progress(), fork.progress()) == (1, 1)
+    forget_session(database, ID)
+    assert (memory.progress(), fork.progress()) == (-1, 1)

@@ -86,11 +86,10 @@ class MemoryCommand(Subcommand):
     def search(self, *words: str) -> int:
         recall = memory.open_recall(self.sessions.store, self.path)
         found = recall.search(" ".join(words), self.given.number("limit", 10), everywhere=True)
-        kinds = {"entry": found.entries, "summary": found.summaries, "message": found.messages}
+        kinds = {"entry": found.entries, "message": found.messages}
         rows = [{"kind": kind, **to_builtins(each)} for kind, several in kinds.items() for each in several]
         lines = [
             *(f"entry    {each.slug}: {each.title}" for each in found.entries),
-            *(f"summary  {each.session} #{each.first} to #{each.last}: {each.text}" for each in found.summaries),
             *(f"message  {each.id} #{each.seq} {each.kind}: {each.excerpt}" for each in found.messages),
         ]
         return self.show_rows(rows, lines)
