@@ -188,7 +188,7 @@ class Spare:
         except SessionError as exc:
             raise StartRefused(str(exc)) from None
         # A parked process starts no server.
-        servers = msgspec.structs.replace(config.extensions.mcp, specs=(), build_host_specs=lambda names, configs: ())
+        servers = msgspec.structs.replace(config.extensions.mcp, specs=(), takes_host_servers=False)
         extensions = msgspec.structs.replace(config.extensions, mcp=servers)
         parked_config = msgspec.structs.replace(config, extensions=extensions, warn=self._warn_parked)
         session = open_session(parked_config, self._pump)

@@ -192,30 +192,6 @@ class ServerTransport:
         return ""
 
 
-class ServerSources(Struct, frozen=True, kw_only=True):
-    """The configured servers of a session and how to connect to them. Built by compose/."""
-
-    open_transport: Callable[[ServerSpec, Host], Awaitable[ServerTransport]]
-    parse: Callable[[Json], ParsedServers]
-    """Parses the servers that the client configures during the session."""
-    build_host_specs: Callable[[Sequence[str], Json | None], Sequence[ServerSpec]]
-    """The servers that the client runs itself."""
-    parse_agent: Callable[[Json, str, bool], ParsedServers] = lambda servers, path, by_project: ParsedServers()
-    """Parses the servers of an agent; the second argument is where they are defined."""
-    start_login: Callable[[ServerSpec, str | None, Challenge | None], Awaitable[ServerLogin]] | None = None
-    """Starts a login, with the redirect URI of the client if it has one. Raises LoginRefused or ConnectionLost."""
-    forget_login: Callable[[ServerSpec], Awaitable[None]] | None = None
-    """Deletes the tokens of a server. Raises LoginRefused."""
-    specs: tuple[ServerSpec, ...] = ()
-    plugin_servers: frozenset[str] = frozenset()
-    """The names of those that come from plugins."""
-    timeouts: McpTimeouts = McpTimeouts()
-    denied: tuple[str, ...] = ()
-    """Tools that are hidden."""
-    max_output_tokens: int = 25_000
-    """The longest result that a model receives (MAX_MCP_OUTPUT_TOKENS); the rest is saved to a file."""
-
-
 class ServerDeclaration(Struct, frozen=True, kw_only=True):
     """The servers of one configuration source, as they are written there."""
 
@@ -284,7 +260,7 @@ class ServerParser:
         return self.gather([by_client])
 
     def parse_agent(self, servers: Json, path: str, by_project: bool) -> ParsedServers:
-        """Parse the servers of an agent."""
+        """Parse the servers of an agent; `path` is where they are defined."""
         of_agent = ServerDeclaration(source="dynamic", path=path, servers=servers, by_tree=by_project, added_by="agent")
         return self.gather([of_agent])
 
@@ -292,6 +268,28 @@ class ServerParser:
         from parley.mcp.config import build_host_specs
 
         return [self._checked(spec) for spec in build_host_specs(names, configs)]
+
+
+class ServerSources(Struct, frozen=True, kw_only=True):
+    """The configured servers of a session and how to connect to them. Built by compose/."""
+
+    open_transport: Callable[[ServerSpec, Host], Awaitable[ServerTransport]]
+    parser: ServerParser
+    """Parses the servers that the client, and agents, configure during the session."""
+    takes_host_servers: bool = True
+    """Whether the client may run servers itself."""
+    start_login: Callable[[ServerSpec, str | None, Challenge | None], Awaitable[ServerLogin]] | None = None
+    """Starts a login, with the redirect URI of the client if it has one. Raises LoginRefused or ConnectionLost."""
+    forget_login: Callable[[ServerSpec], Awaitable[None]] | None = None
+    """Deletes the tokens of a server. Raises LoginRefused."""
+    specs: tuple[ServerSpec, ...] = ()
+    plugin_servers: frozenset[str] = frozenset()
+    """The names of those that come from plugins."""
+    timeouts: McpTimeouts = McpTimeouts()
+    denied: tuple[str, ...] = ()
+    """Tools that are hidden."""
+    max_output_tokens: int = DEFAULT_TOKENS
+    """The longest result that a model receives (MAX_MCP_OUTPUT_TOKENS); the rest is saved to a file."""
 
 
 def build_sources(
@@ -306,9 +304,7 @@ def build_sources(
     defaults, connect, call = McpTimeouts(), number("MCP_TIMEOUT"), number("MCP_TOOL_TIMEOUT")
     return ServerSources(
         open_transport=open_transport,
-        parse=parser.parse,
-        build_host_specs=parser.build_host_specs,
-        parse_agent=parser.parse_agent,
+        parser=parser,
         specs=specs,
         timeouts=McpTimeouts(
             connect_seconds=connect / 1000 if connect else defaults.connect_seconds,

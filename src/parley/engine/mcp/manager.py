@@ -167,14 +167,15 @@ class ServerManager:
 
     def start_host_servers(self, request: requests.Initialize) -> bool:
         """Start the servers that the client runs. Returns whether there are any."""
-        named = request.sdkMcpServers if isinstance(request.sdkMcpServers, list) else []
+        takes_any = self._sources.takes_host_servers
+        named = request.sdkMcpServers if takes_any and isinstance(request.sdkMcpServers, list) else []
         configs = request.sdkMcpServerConfigs if isinstance(request.sdkMcpServerConfigs, dict) else None
         if not named and not any(spec.kind == "sdk" for spec in self._unstarted) and not self._servers:
             return False
         self._load()
         if named:
             known = [name for name in named if name in self._servers]
-            for spec in self._sources.build_host_specs([name for name in named if name not in known], configs):
+            for spec in self._sources.parser.build_host_specs([name for name in named if name not in known], configs):
                 self._add(spec)
             for name in known if configs else ():
                 self._add_host_policies(name, configs)
@@ -381,7 +382,7 @@ class ServerManager:
     async def replace(self, servers: Json) -> Json:
         """Replace the servers that the client added earlier."""
         self._load()
-        found = {spec.name: spec for spec in self._sources.parse(servers).specs}
+        found = {spec.name: spec for spec in self._sources.parser.parse(servers).specs}
         errors = {spec.name: spec.problem for spec in found.values() if spec.problem}
         self._report_notes(found.values())
         errors |= {name: "a server with this name already exists" for name in found if self._is_fixed(name)}
