@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -37,7 +37,7 @@ from parley.protocol.base import Role, Struct
 from parley.protocol.connection import Connection
 from parley.protocol.options import CliOptions
 from parley.testing.virtual_time import VirtualTimeLoop
-from parley.tools.base import Context, ToolOutput, ToolRegistry
+from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry
 from parley.transports.base import create_pair
 from parley.workspace.base import Scope
 
@@ -50,13 +50,13 @@ class WorkInput(Struct, frozen=True):
     seconds: float
 
 
-class Work:
+class Work(Tool):
     """A tool that does nothing, and takes its time for it."""
 
-    name: ClassVar[str] = "Work"
-    description: ClassVar[str] = "Takes its time."
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = WorkInput
+    name = "Work"
+    description = "Takes its time."
+    reads_only = False
+    input: type[Struct] = WorkInput
 
     def __init__(self) -> None:
         self.running = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -11,7 +11,7 @@ from parley._threads import run_in_thread
 from parley.errors import SessionError, ToolError
 from parley.memory.base import KnowledgeEntry, LogMessage, Recall, RecallResults
 from parley.protocol.base import Json, Struct, to_builtins
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 MOST_FOUND = 50
@@ -36,11 +36,11 @@ class MemoryReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     session: Annotated[str | None, Meta(description="The session of the messages, if not this one")] = None
 
 
-class MemorySearch:
-    name: ClassVar[str] = "memory_search"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = MemorySearchInput
-    description: ClassVar[str] = (
+class MemorySearch(Tool):
+    name = "memory_search"
+    reads_only = True
+    input = MemorySearchInput
+    description = (
         "Looks for words in what you know from before: the knowledge tree (facts that were learned in any session), "
         "and every message of this session, also those that you no longer see. Use it whenever something "
         "may have been said or learned before that is not in front of you. memory_read then shows the whole of it."
@@ -69,11 +69,11 @@ class MemorySearch:
         )
 
 
-class MemoryRead:
-    name: ClassVar[str] = "memory_read"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = MemoryReadInput
-    description: ClassVar[str] = (
+class MemoryRead(Tool):
+    name = "memory_read"
+    reads_only = True
+    input = MemoryReadInput
+    description = (
         "Shows the whole of something from your memory: an entry of the knowledge tree by its slug, or messages by "
         "their numbers, word for word. Give exactly one of the two. "
         f"At most {MOST_CHARS:,} characters are shown at a time."

@@ -6,7 +6,7 @@ Every session loads it for its description. The other tools that hand work on ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -42,22 +42,21 @@ class AgentInput(Struct, frozen=True, kw_only=True):
     ] = None
 
 
-class Agent:
-    name: ClassVar[str] = "Agent"
+class Agent(Tool):
+    name = "Agent"
     # It changes nothing by itself: the calls of its agent are judged one by one. Several run at once.
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = AgentInput
+    reads_only = True
+    input = AgentInput
 
     def __init__(self, kinds: Callable[[], list[Json]] = list) -> None:
         self._kinds = kinds
 
     def with_agents(self, kinds: Callable[[], list[Json]]) -> Tool:
         """The tool for these agents: their names and descriptions."""
-        # Its description is a property, which the protocol cannot express.
-        return cast(Tool, Agent(kinds))
+        return Agent(kinds)
 
     @property
-    def description(self) -> str:
+    def description(self) -> str:  # type: ignore[override]  # nobody assigns to it
         """The description with the agents of the session, sorted by name."""
         rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
         return "\n".join([WHAT, *rows])

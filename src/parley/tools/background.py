@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import HIDDEN, REQUIRED, CommandOrder, Context, ToolOutput
+from parley.tools.base import HIDDEN, REQUIRED, CommandOrder, Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
 
@@ -106,11 +106,11 @@ class TaskOutputInput(Struct, frozen=True, kw_only=True):
     )
 
 
-class TaskOutput:
-    name: ClassVar[str] = "TaskOutput"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TaskOutputInput
-    description: ClassVar[str] = (
+class TaskOutput(Tool):
+    name = "TaskOutput"
+    reads_only = True
+    input = TaskOutputInput
+    description = (
         "Gives the state of a background task and the end of its output. Waits until the task finishes unless `block` "
         "is false. You are notified anyway when a task finishes: use this only if you need its output now."
     )
@@ -150,11 +150,11 @@ class TaskStopInput(Struct, frozen=True, kw_only=True):
     """The older name of the field."""
 
 
-class TaskStop:
-    name: ClassVar[str] = "TaskStop"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = TaskStopInput
-    description: ClassVar[str] = "Ends a running background task and every process it started."
+class TaskStop(Tool):
+    name = "TaskStop"
+    reads_only = False
+    input = TaskStopInput
+    description = "Ends a running background task and every process it started."
 
     async def run(self, call: TaskStopInput, context: Context, reach: Scope) -> ToolOutput:
         background, task = find_task(context.session.tasks, call.task_id or call.shell_id)

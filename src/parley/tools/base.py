@@ -16,7 +16,7 @@ import functools
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -255,24 +255,43 @@ def make_context(
     return Context(**shared, state=AgentState(cwd=cwd), session=session or SessionServices(), hides=hides)
 
 
-class Tool(Protocol):
-    name: ClassVar[str]
-    description: ClassVar[str]
-    reads_only: ClassVar[bool]
-    input: ClassVar[type[Struct]]
+class Tool:
+    """What a tool says of itself, and its work."""
+
+    name: str
+    description: str
+    reads_only: bool
+    input: type[Struct] = NoInput
+    input_schema: Json | None = None
+    """The schema of a tool whose input is not a struct."""
+    always_asks: bool = False
+    """Whether only a person can answer, whatever the rules allow."""
+    runs_elsewhere: bool = False
+    """Whether the client runs it and decides on it."""
+    is_deferrable: bool = False
+    """Whether its definition may be left out until the model asks for it."""
+    search_hint: str = ""
+    """Further words to find it by."""
+    display_name: str = ""
+    """The name to show, if it differs from the name it is called by."""
+    mcp_server: Json | None = None
+    """Its MCP server, as reported to clients; None for other tools."""
+    server_name: str = ""
+    """Its MCP server, as in its name; empty for other tools."""
+    call_meta: Json | None = None
+    """How a client may show its calls."""
 
     async def run(self, call: Any, context: Context, reach: Scope) -> ToolOutput:
         """Do the work, within `reach`. Raises ToolError."""
+        raise NotImplementedError
 
+    def prepare(self, input: Json, context: Context) -> Json:
+        """The input as it is shown, approved and run. An invalid input is returned unchanged: it is refused later."""
+        return input
 
-def prepare_input(tool: Tool | None, input: Json, context: Context) -> Json:
-    """The input as it is shown, approved and run.
-
-    A tool with a method `prepare(input, context)` completes it. The method never raises: it returns an invalid input
-    unchanged.
-    """
-    prepare: Callable[[Json, Context], Json] | None = getattr(tool, "prepare", None)
-    return input if prepare is None else prepare(input, context)
+    def asks_person(self, input: Json, context: Context) -> bool:
+        """Whether only a person can allow this call."""
+        return self.always_asks
 
 
 def customize_tool(tool: Tool, method: Literal["with_skills", "with_agents", "with_options"], value: Any) -> Tool:
@@ -283,47 +302,6 @@ def customize_tool(tool: Tool, method: Literal["with_skills", "with_agents", "wi
     """
     make: Callable[[Any], Tool] | None = getattr(tool, method, None)
     return tool if make is None else make(value)
-
-
-def always_asks(tool: Tool) -> bool:
-    """Whether only a person can answer, whatever the rules allow: `always_asks` on the class."""
-    return getattr(tool, "always_asks", False)
-
-
-def asks_person(tool: Tool, input: Json, context: Context) -> bool:
-    """Whether only a person can allow this call. A tool for which that depends has `asks_person(input, context)`."""
-    asks: Callable[[Json, Context], bool] | None = getattr(tool, "asks_person", None)
-    return always_asks(tool) if asks is None else asks(input, context)
-
-
-def runs_elsewhere(tool: Tool) -> bool:
-    """Whether the client runs it and decides on it: `runs_elsewhere` on the class."""
-    return getattr(tool, "runs_elsewhere", False)
-
-
-def display_name(tool: Tool, called: str) -> str:
-    """The name to show, if it differs from the name it is called by."""
-    return getattr(tool, "display_name", None) or called
-
-
-def server_of(tool: Tool) -> Json | None:
-    """The MCP server of a tool, as reported to clients; None for other tools."""
-    return getattr(tool, "mcp_server", None)
-
-
-def server_name(tool: Tool) -> str:
-    """The MCP server of a tool, as in the name of the tool; empty for other tools."""
-    return getattr(tool, "server_name", "")
-
-
-def is_deferrable(tool: Tool) -> bool:
-    """Whether its definition may be left out until the model asks for it: `is_deferrable` on the tool."""
-    return getattr(tool, "is_deferrable", False)
-
-
-def search_hint(tool: Tool) -> str:
-    """Further words to find a tool by: `search_hint` on the tool."""
-    return getattr(tool, "search_hint", "")
 
 
 def open_service(opener: Callable[[], T] | None, what: str) -> T:
@@ -347,16 +325,11 @@ class InvalidInput(Exception):
     """The input from the model does not match the schema of the tool."""
 
 
-def own_schema(tool: Tool) -> Json | None:
-    """The schema of a tool whose input is not a struct: `input_schema` on the tool."""
-    return getattr(tool, "input_schema", None)
-
-
 def read_input(tool: Tool, input: Json) -> Any:
     """The input as the struct of the tool, or unchanged if the tool has a schema instead.
 
     Raises InvalidInput with a message for the model."""
-    if own_schema(tool) is not None:
+    if tool.input_schema is not None:
         return input
     try:
         return msgspec.convert(input, tool.input)
@@ -374,7 +347,7 @@ def describe_parameters(tool: Tool) -> str:
 
 def tool_schema(tool: Tool) -> Json:
     """The tool as the model API lists it."""
-    fields = own_schema(tool) or input_schema(tool.input)
+    fields = tool.input_schema or input_schema(tool.input)
     return {"name": tool.name, "description": tool.description, "input_schema": fields}
 
 
@@ -467,9 +440,7 @@ class ToolRegistry(Mapping[str, Tool]):
         Built-in tools come first and in a fixed order, so that a prompt cache keeps them.
         """
         self._external = {
-            name: tool
-            for name, tool in tools.items()
-            if name not in self._made and self._keeps(name, server_name(tool))
+            name: tool for name, tool in tools.items() if name not in self._made and self._keeps(name, tool.server_name)
         }
         self._absent = absent
         self._external_schemas = None
@@ -493,7 +464,7 @@ class ToolRegistry(Mapping[str, Tool]):
             self._find_definition,
         )
         part.set_external(
-            {name: tool for name, tool in self._external.items() if keeps(name, server_name(tool))},
+            {name: tool for name, tool in self._external.items() if keeps(name, tool.server_name)},
             self.explain_absence,
         )
         part._may_offer = lambda name: keeps(name, "") and self.may_offer(name)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -19,7 +19,7 @@ from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
 from parley.settings.env_vars import is_truthy
 from parley.tools.background import BackgroundTask
-from parley.tools.base import HIDDEN, REQUIRED, CommandOrder, Context, ToolOutput
+from parley.tools.base import HIDDEN, REQUIRED, CommandOrder, Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 from parley.workspace.process.processes import CommandOutput, Finished
 from parley.workspace.sandbox.base import SandboxedCommand
@@ -66,11 +66,11 @@ class BashInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Run the command outside of the sandbox, which needs approval. Not shown: the model learns of it when it fails."""
 
 
-class Bash:
-    name: ClassVar[str] = "Bash"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = BashInput
-    description: ClassVar[str] = (
+class Bash(Tool):
+    name = "Bash"
+    reads_only = False
+    input = BashInput
+    description = (
         "Runs a command line in bash. The working directory is kept from one call to the next; variables and "
         "functions are not. stdout and stderr come back together, after an `Exit code` line if the command "
         f"failed. stdin is empty, so a command must not wait for input. A command is killed after "
@@ -298,11 +298,11 @@ class MonitorInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             raise ValueError("`command` is missing")
 
 
-class Monitor:
-    name: ClassVar[str] = "Monitor"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = MonitorInput
-    description: ClassVar[str] = (
+class Monitor(Tool):
+    name = "Monitor"
+    reads_only = False
+    input = MonitorInput
+    description = (
         "Runs a command in the background and notifies you of each line it writes, and of its end. TaskStop ends it."
     )
 

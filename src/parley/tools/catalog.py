@@ -360,7 +360,9 @@ class ExternalTools(Struct, frozen=True):
 
 @functools.cache
 def load_external() -> ExternalTools:
-    """Import the tools of other packages, once per process."""
+    """Import the tools of other packages, once per process. A class may be a Tool, or only look like one."""
+    from parley.tools.base import Tool  # most sessions have none, and need only the table
+
     classes, problems = {}, []
     for name in entry_points.discover(GROUP):
         try:
@@ -368,7 +370,7 @@ def load_external() -> ExternalTools:
             found = find_problem(name, cls)
             if found:
                 raise entry_points.ExtensionError(f"{entry_points.describe(GROUP, name)} is ignored: {found}")
-            classes[name] = cls
+            classes[name] = cls if issubclass(cls, Tool) else type(name, (cls, Tool), {})
         except entry_points.ExtensionError as exc:
             problems.append(str(exc))
     return ExternalTools(classes, tuple(problems))

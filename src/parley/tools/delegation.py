@@ -8,7 +8,7 @@ See also: `agent.py` for the tool that starts a subagent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -41,11 +41,11 @@ class SkillInput(Struct, frozen=True, kw_only=True):
     args: Annotated[str | None, Meta(description="The message")] = None
 
 
-class ListAgents:
-    name: ClassVar[str] = "ListAgents"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = NoInput
-    description: ClassVar[str] = "Lists the agents that SendMessage reaches."
+class ListAgents(Tool):
+    name = "ListAgents"
+    reads_only = True
+    input = NoInput
+    description = "Lists the agents that SendMessage reaches."
 
     async def run(self, call: NoInput, context: Context, reach: Scope) -> ToolOutput:
         agents = open_service(context.session.open_agents, "Agents").list_agents()
@@ -58,12 +58,12 @@ def line_of(agent: Json) -> str:
     return f"{agent['id']}{name}, {agent['type']}, {agent['status']}: {agent['description']}"
 
 
-class SendMessage:
-    name: ClassVar[str] = SEND
+class SendMessage(Tool):
+    name = SEND
     # As with Agent, whatever comes of it is decided call by call.
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = MessageInput
-    description: ClassVar[str] = (
+    reads_only = True
+    input = MessageInput
+    description = (
         "Sends a message to an agent. A running agent reads it before its next step; a finished one resumes with it, "
         "in the background, and knows all it knew."
     )
@@ -77,11 +77,11 @@ class SendUserMessageInput(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     status: Annotated[Literal["normal", "proactive"], HIDDEN] = "normal"
 
 
-class SendUserMessage:
-    name: ClassVar[str] = "SendUserMessage"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = SendUserMessageInput
-    description: ClassVar[str] = (
+class SendUserMessage(Tool):
+    name = "SendUserMessage"
+    reads_only = True
+    input = SendUserMessageInput
+    description = (
         "Shows the user a message. The user sees only what you send with it: answers, questions, results, and word of "
         "what takes long. Be brief."
     )
@@ -90,18 +90,17 @@ class SendUserMessage:
         return ToolOutput(content="The message was shown.", detail={"message": call.message, "status": call.status})
 
 
-class Skill:
-    name: ClassVar[str] = "Skill"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = SkillInput
+class Skill(Tool):
+    name = "Skill"
+    reads_only = False
+    input = SkillInput
     description = ABOUT
 
     def with_skills(self, skills: Sequence[tuple[str, str]]) -> Tool:
         """The tool for these skills: names and descriptions."""
         made = Skill()
         made.description = f"{ABOUT}\n{listing(skills)}"
-        # Its description is an attribute of the object, which the protocol cannot express.
-        return cast(Tool, made)
+        return made
 
     async def run(self, call: SkillInput, context: Context, reach: Scope) -> ToolOutput:
         if context.session.run_skill is None:

@@ -6,14 +6,14 @@ The session lists the servers; how they are reached is decided elsewhere (`engin
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 MAX_SECONDS = 60.0
@@ -37,11 +37,11 @@ class ListResourcesInput(Struct, frozen=True, kw_only=True, forbid_unknown_field
     server: Annotated[str | None, Meta(description="Only the resources of this server")] = None
 
 
-class ListMcpResources:
-    name: ClassVar[str] = "ListMcpResourcesTool"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ListResourcesInput
-    description: ClassVar[str] = "Lists the resources that the connected MCP servers offer: address, name and server."
+class ListMcpResources(Tool):
+    name = "ListMcpResourcesTool"
+    reads_only = True
+    input = ListResourcesInput
+    description = "Lists the resources that the connected MCP servers offer: address, name and server."
 
     async def run(self, call: ListResourcesInput, context: Context, reach: Scope) -> ToolOutput:
         named = call.server
@@ -68,11 +68,11 @@ class ReadResourceInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     uri: Annotated[str, Meta(description="The resource's address, as ListMcpResourcesTool gives it")]
 
 
-class ReadMcpResource:
-    name: ClassVar[str] = "ReadMcpResourceTool"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ReadResourceInput
-    description: ClassVar[str] = "Reads one resource of an MCP server."
+class ReadMcpResource(Tool):
+    name = "ReadMcpResourceTool"
+    reads_only = True
+    input = ReadResourceInput
+    description = "Reads one resource of an MCP server."
 
     async def run(self, call: ReadResourceInput, context: Context, reach: Scope) -> ToolOutput:
         contents = await find_server(call.server, context).read(call.uri)
@@ -85,11 +85,11 @@ class ReadResourceDirInput(Struct, frozen=True, kw_only=True, forbid_unknown_fie
     uri: Annotated[str, Meta(description="The address of the directory")]
 
 
-class ReadMcpResourceDir:
-    name: ClassVar[str] = "ReadMcpResourceDirTool"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ReadResourceDirInput
-    description: ClassVar[str] = (
+class ReadMcpResourceDir(Tool):
+    name = "ReadMcpResourceDirTool"
+    reads_only = True
+    input = ReadResourceDirInput
+    description = (
         "Lists the direct children of a directory among the resources of an MCP server. "
         "Subdirectories have the type inode/directory."
     )
@@ -121,11 +121,11 @@ class WaitForServersInput(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     servers: Annotated[list[str] | None, Meta(description="Wait only for these servers; by default for all")] = None
 
 
-class WaitForMcpServers:
-    name: ClassVar[str] = "WaitForMcpServers"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = WaitForServersInput
-    description: ClassVar[str] = (
+class WaitForMcpServers(Tool):
+    name = "WaitForMcpServers"
+    reads_only = True
+    input = WaitForServersInput
+    description = (
         f"Waits until MCP servers that are still connecting have connected or failed, at most {MAX_SECONDS:.0f} "
         "seconds. Their tools can be called afterwards."
     )

@@ -12,7 +12,7 @@ SetGoal: the model sets the goal that its turns work towards. The engine impleme
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -26,11 +26,11 @@ from parley.workspace.base import Scope
 NOT_ALLOWED = "allowedPrompts allows nothing here: permission rules decide on each command."
 
 
-class EnterPlanMode:
-    name: ClassVar[str] = "EnterPlanMode"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = NoInput
-    description: ClassVar[str] = (
+class EnterPlanMode(Tool):
+    name = "EnterPlanMode"
+    reads_only = True
+    input = NoInput
+    description = (
         "Goes into plan mode: you look around and make a plan, and change nothing until the user has approved it. "
         "For work that is large, risky or can be done in several ways. ExitPlanMode presents the plan."
     )
@@ -54,12 +54,12 @@ class ExitPlanModeInput(Struct, frozen=True, kw_only=True):
     """What the model would like to do without being asked, in words. The client sees it; it allows nothing."""
 
 
-class ExitPlanMode:
-    name: ClassVar[str] = "ExitPlanMode"
-    reads_only: ClassVar[bool] = True
-    always_asks: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ExitPlanModeInput
-    description: ClassVar[str] = (
+class ExitPlanMode(Tool):
+    name = "ExitPlanMode"
+    reads_only = True
+    always_asks = True
+    input = ExitPlanModeInput
+    description = (
         "Presents your plan to the user and asks for approval. Once approved, plan mode ends and you carry the plan "
         "out. Say in `plan` what you will change, in which order, and how you will check it. Use it only for plans "
         "that lead to changes, not to answer a question."
@@ -135,12 +135,12 @@ class HtmlQuestionsInput(QuestionsInput, frozen=True, kw_only=True):
     questions: Annotated[list[HtmlQuestion], Meta(min_length=1, max_length=4)]  # type: ignore[assignment]
 
 
-class AskUserQuestion:
-    name: ClassVar[str] = "AskUserQuestion"
-    reads_only: ClassVar[bool] = True
-    always_asks: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = QuestionsInput
-    description: ClassVar[str] = (
+class AskUserQuestion(Tool):
+    name = "AskUserQuestion"
+    reads_only = True
+    always_asks = True
+    input: type[Struct] = QuestionsInput
+    description = (
         "Asks the user one to four questions, each with two to four options to pick from; the user may always answer "
         "in their own words instead, so add no option for that. Ask when the work depends on a decision that is "
         "theirs and that you cannot find out. If you recommend an option, put it first."
@@ -170,7 +170,7 @@ class AskUserQuestion:
 class AskWithHtmlPreviews(AskUserQuestion):
     """The same tool for a client that shows previews as HTML."""
 
-    input: ClassVar[type[Struct]] = HtmlQuestionsInput
+    input = HtmlQuestionsInput
 
 
 def collect_answers(call: QuestionsInput) -> dict[str, str]:
@@ -229,11 +229,11 @@ class SetGoalInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = True
 
 
-class SetGoal:
-    name: ClassVar[str] = "SetGoal"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = SetGoalInput
-    description: ClassVar[str] = (
+class SetGoal(Tool):
+    name = "SetGoal"
+    reads_only = False
+    input = SetGoalInput
+    description = (
         "Sets a goal for the session: whenever you stop, another model judges from the conversation whether the "
         "condition is met, and you continue until it is. The user approves it first."
     )

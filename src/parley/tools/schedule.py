@@ -14,13 +14,13 @@ from __future__ import annotations
 import datetime
 import time
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Protocol
 
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import HIDDEN, Context, NoInput, ToolOutput, open_service
+from parley.tools.base import HIDDEN, Context, NoInput, Tool, ToolOutput, open_service
 from parley.workspace.base import Scope
 
 FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 7))
@@ -209,13 +209,11 @@ class CronCreateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Accepted, and reported as not supported: jobs live as long as their session."""
 
 
-class CronCreate:
-    name: ClassVar[str] = "CronCreate"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = CronCreateInput
-    description: ClassVar[str] = (
-        "Asks you the prompt at the times of a cron expression while the session runs, for at most 7 days."
-    )
+class CronCreate(Tool):
+    name = "CronCreate"
+    reads_only = False
+    input = CronCreateInput
+    description = "Asks you the prompt at the times of a cron expression while the session runs, for at most 7 days."
 
     async def run(self, call: CronCreateInput, context: Context, reach: Scope) -> ToolOutput:
         schedule = open_service(context.session.open_schedule, "Scheduled prompts")
@@ -260,11 +258,11 @@ class CronDeleteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     id: Annotated[str, Meta(description="The job, as CronList names it")]
 
 
-class CronDelete:
-    name: ClassVar[str] = "CronDelete"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = CronDeleteInput
-    description: ClassVar[str] = "Removes a scheduled job."
+class CronDelete(Tool):
+    name = "CronDelete"
+    reads_only = False
+    input = CronDeleteInput
+    description = "Removes a scheduled job."
 
     async def run(self, call: CronDeleteInput, context: Context, reach: Scope) -> ToolOutput:
         schedule = open_service(context.session.open_schedule, "Scheduled prompts")
@@ -276,11 +274,11 @@ class CronDelete:
         return ToolOutput(content=f"Removed the scheduled job {job.id}.", detail=detail)
 
 
-class CronList:
-    name: ClassVar[str] = "CronList"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = NoInput
-    description: ClassVar[str] = "Lists the scheduled jobs."
+class CronList(Tool):
+    name = "CronList"
+    reads_only = True
+    input = NoInput
+    description = "Lists the scheduled jobs."
 
     async def run(self, call: NoInput, context: Context, reach: Scope) -> ToolOutput:
         schedule = open_service(context.session.open_schedule, "Scheduled prompts")
@@ -310,13 +308,11 @@ class ScheduleWakeupInput(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """For clients that collapse turns in which nothing happened; they see it in the call."""
 
 
-class ScheduleWakeup:
-    name: ClassVar[str] = "ScheduleWakeup"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = ScheduleWakeupInput
-    description: ClassVar[str] = (
-        "Asks you the prompt after a delay; end your turn then. A new wake-up replaces the pending one."
-    )
+class ScheduleWakeup(Tool):
+    name = "ScheduleWakeup"
+    reads_only = False
+    input = ScheduleWakeupInput
+    description = "Asks you the prompt after a delay; end your turn then. A new wake-up replaces the pending one."
 
     async def run(self, call: ScheduleWakeupInput, context: Context, reach: Scope) -> ToolOutput:
         schedule = open_service(context.session.open_schedule, "Scheduled prompts")

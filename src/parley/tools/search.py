@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -18,7 +18,7 @@ from msgspec import Meta, field
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.files.access import resolve_path
 from parley.workspace.base import ContentQuery, FileListing, Scope, SearchArea, SearchMatches
 from parley.workspace.sensitive_names import holds_keys
@@ -42,11 +42,11 @@ class GlobInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     path: Annotated[str | None, Meta(description="The folder to search; default: the working directory")] = None
 
 
-class GlobTool:
-    name: ClassVar[str] = "Glob"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = GlobInput
-    description: ClassVar[str] = (
+class GlobTool(Tool):
+    name = "Glob"
+    reads_only = True
+    input = GlobInput
+    description = (
         "Finds files by their paths, the most recently changed first. `*` and `?` stay within a name, `**` stands "
         "for any number of folders, `[a-z]` and `{a,b}` for choices; a pattern without a slash matches names in all "
         f"folders. Shows at most {MOST_FILES} files. Leaves out what ignore files such as .gitignore name, unless "
@@ -253,11 +253,11 @@ class GrepInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offset: Annotated[Count, Meta(description="Lines or files to skip")] = 0
 
 
-class Grep:
-    name: ClassVar[str] = "Grep"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = GrepInput
-    description: ClassVar[str] = (
+class Grep(Tool):
+    name = "Grep"
+    reads_only = True
+    input = GrepInput
+    description = (
         "Searches the contents of files with ripgrep. Gives paths (newest first), matching lines with "
         "`output_mode` content, or counts. Literal braces and parentheses need a backslash. Matches stay within a "
         "line unless `multiline` is set. Leaves out binary files, what ignore files such as .gitignore name, and "

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, DeferredTools, Tool, ToolOutput, search_hint, server_name
+from parley.tools.base import Context, DeferredTools, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 SELECT = "select:"
@@ -59,11 +59,11 @@ class SearchEntry(Struct, frozen=True):
         return TEXT_WORD if word in self.text_words else TEXT_PART if word in self.text else 0
 
 
-class ToolSearch:
-    name: ClassVar[str] = "ToolSearch"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ToolSearchInput
-    description: ClassVar[str] = (
+class ToolSearch(Tool):
+    name = "ToolSearch"
+    reads_only = True
+    input = ToolSearchInput
+    description = (
         "Loads the definitions of deferred tools, which are listed by name only. Search before you call one; "
         "once found, it can be called like any other tool."
     )
@@ -136,8 +136,8 @@ def make_entry(name: str, tool: Tool) -> SearchEntry:
     text = tool.description.lower()
     return SearchEntry(
         name,
-        frozenset((*split_words(name), server_name(tool).lower())),
-        frozenset(split_words(search_hint(tool))),
+        frozenset((*split_words(name), tool.server_name.lower())),
+        frozenset(split_words(tool.search_hint)),
         text,
         frozenset(split_words(text)),
     )

@@ -9,7 +9,7 @@ See also: `workspace/web.py` for fetching, `web_page.py` for the text of a page.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -18,7 +18,7 @@ from msgspec import Meta
 from parley._threads import run_in_thread
 from parley.errors import ModelError, ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.web_page import is_text, media_type, page_text
 from parley.workspace.base import Scope
 from parley.workspace.web import Moved, Web, WebPage
@@ -40,12 +40,12 @@ class WebFetchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     offset: Annotated[int, Meta(ge=0, description="Where in the page's text to start, for truncated pages")] = 0
 
 
-class WebFetch:
-    name: ClassVar[str] = "WebFetch"
+class WebFetch(Tool):
+    name = "WebFetch"
     # It changes nothing here, but a URL can carry anything out: it is decided like a change.
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = WebFetchInput
-    description: ClassVar[str] = (
+    reads_only = False
+    input = WebFetchInput
+    description = (
         "Fetches a public web page and answers `prompt` about it: a small model reads the page as text. Only http and "
         "https, no logins, at most 10 MB and 30 seconds. A page that has moved to another host is not followed; you "
         "get the new URL and may fetch that. HTML, plain text, JSON and XML can be read."
@@ -145,12 +145,12 @@ class EndpointAnswer(Struct, frozen=True, kw_only=True):
     results: list[WebHit]
 
 
-class WebSearch:
-    name: ClassVar[str] = "WebSearch"
+class WebSearch(Tool):
+    name = "WebSearch"
     # As WebFetch: a query leaves this machine.
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = WebSearchInput
-    description: ClassVar[str] = (
+    reads_only = False
+    input = WebSearchInput
+    description = (
         "Searches the web and returns titles, URLs and excerpts. Use it for recent or unknown facts. "
         "`allowed_domains` or `blocked_domains` narrow it down; give one of the two at most. "
         "When you use what was found, name the pages you took it from."

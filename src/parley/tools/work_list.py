@@ -8,13 +8,13 @@ are kept consistent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import HIDDEN, REQUIRED, WORK_LIST, Context, NoInput, ToolOutput
+from parley.tools.base import HIDDEN, REQUIRED, WORK_LIST, Context, NoInput, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 Status = Literal["pending", "in_progress", "completed"]
@@ -40,11 +40,11 @@ class TodoInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     description: Annotated[str, HIDDEN] = ""
 
 
-class TodoWrite:
-    name: ClassVar[str] = "TodoWrite"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TodoInput
-    description: ClassVar[str] = (
+class TodoWrite(Tool):
+    name = "TodoWrite"
+    reads_only = True
+    input = TodoInput
+    description = (
         "Keeps a list of the steps of your work, so that you and the user see what is done and what is left. Use it "
         "for work of three steps or more. Give the whole list every time. Keep exactly one item in_progress while you "
         "work, and mark an item completed as soon as it is really done, not before."
@@ -161,11 +161,11 @@ class TaskCreateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     metadata: Annotated[Json | None, Meta(description="Any other data to store with it")] = None
 
 
-class TaskCreate:
-    name: ClassVar[str] = "TaskCreate"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TaskCreateInput
-    description: ClassVar[str] = (
+class TaskCreate(Tool):
+    name = "TaskCreate"
+    reads_only = True
+    input = TaskCreateInput
+    description = (
         "Adds a task to the list that shows you and the user what is to be done. Use the list for work of three "
         "steps or more; new tasks are pending. TaskUpdate changes them."
     )
@@ -196,11 +196,11 @@ class TaskUpdateInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     addBlockedBy: Annotated[list[str] | UnsetType, Meta(description="Tasks that this one must wait for")] = UNSET
 
 
-class TaskUpdate:
-    name: ClassVar[str] = "TaskUpdate"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TaskUpdateInput
-    description: ClassVar[str] = (
+class TaskUpdate(Tool):
+    name = "TaskUpdate"
+    reads_only = True
+    input = TaskUpdateInput
+    description = (
         "Changes a task. Set `in_progress` when you start it and `completed` when it is really done: not while "
         "tests fail or parts are missing. `addBlocks` and `addBlockedBy` let tasks wait for each other."
     )
@@ -253,11 +253,11 @@ def apply_update(task: ListedTask, call: TaskUpdateInput) -> list[str]:
     return changed
 
 
-class TaskList:
-    name: ClassVar[str] = "TaskList"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = NoInput
-    description: ClassVar[str] = (
+class TaskList(Tool):
+    name = "TaskList"
+    reads_only = True
+    input = NoInput
+    description = (
         "Shows all tasks: number, status, subject, and what each still waits for. Take one that waits for nothing next."
     )
 
@@ -284,11 +284,11 @@ class TaskGetInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     taskId: TaskId
 
 
-class TaskGet:
-    name: ClassVar[str] = "TaskGet"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = TaskGetInput
-    description: ClassVar[str] = "Shows one task in full: its description, what it waits for and what waits for it."
+class TaskGet(Tool):
+    name = "TaskGet"
+    reads_only = True
+    input = TaskGetInput
+    description = "Shows one task in full: its description, what it waits for and what waits for it."
 
     async def run(self, call: TaskGetInput, context: Context, reach: Scope) -> ToolOutput:
         board = TaskBoard.of(context)

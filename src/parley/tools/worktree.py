@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 from msgspec import Meta
 
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput, open_service
+from parley.tools.base import Context, Tool, ToolOutput, open_service
 from parley.workspace.base import Scope, Worktree, WorktreeChanges
 
 LONGEST_NAME = 64
@@ -29,13 +29,11 @@ class EnterWorktreeInput(Struct, frozen=True, kw_only=True, forbid_unknown_field
     path: Annotated[str | None, Meta(description="The path of an existing worktree, instead of a name")] = None
 
 
-class EnterWorktree:
-    name: ClassVar[str] = "EnterWorktree"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = EnterWorktreeInput
-    description: ClassVar[str] = (
-        "Continues the session in a git worktree, beside the user's checkout. Only if the user asks for it."
-    )
+class EnterWorktree(Tool):
+    name = "EnterWorktree"
+    reads_only = False
+    input = EnterWorktreeInput
+    description = "Continues the session in a git worktree, beside the user's checkout. Only if the user asks for it."
 
     async def run(self, call: EnterWorktreeInput, context: Context, reach: Scope) -> ToolOutput:
         if call.name and call.path:
@@ -61,11 +59,11 @@ class ExitWorktreeInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     discard_changes: Annotated[bool | None, Meta(description="Remove the worktree even if work is lost")] = None
 
 
-class ExitWorktree:
-    name: ClassVar[str] = "ExitWorktree"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = ExitWorktreeInput
-    description: ClassVar[str] = "Returns from the worktree of EnterWorktree to the user's checkout."
+class ExitWorktree(Tool):
+    name = "ExitWorktree"
+    reads_only = False
+    input = ExitWorktreeInput
+    description = "Returns from the worktree of EnterWorktree to the user's checkout."
 
     async def run(self, call: ExitWorktreeInput, context: Context, reach: Scope) -> ToolOutput:
         remove = call.action == "remove"

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -27,7 +27,7 @@ from parley.engine.approval.request import input_digest
 from parley.models.base import ModelEvent, ModelRequest
 from parley.models.event_synthesis import message_json, synthesize_events
 from parley.protocol.base import Struct
-from parley.tools.base import Context, ToolOutput, ToolRegistry
+from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry
 from parley.workspace.base import Scope
 from tests.helpers.simulation import Json, SimulatedSession
 
@@ -46,13 +46,13 @@ class ActInput(Struct, frozen=True):
     numbers: list[int]
 
 
-class Act:
+class Act(Tool):
     """A tool that notes what it was run with."""
 
-    name: ClassVar[str] = "Act"
-    description: ClassVar[str] = "Acts."
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = ActInput
+    name = "Act"
+    description = "Acts."
+    reads_only = False
+    input = ActInput
 
     def __init__(self, ran: list[Json], dice: Random) -> None:
         self._ran = ran
@@ -67,8 +67,8 @@ class Act:
 class Look(Act):
     """One that only reads, so that several run side by side."""
 
-    name: ClassVar[str] = "Look"
-    reads_only: ClassVar[bool] = True
+    name = "Look"
+    reads_only = True
 
 
 class Eager:

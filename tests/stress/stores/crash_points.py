@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -72,13 +72,13 @@ class Input(Struct, frozen=True):
     id: str
 
 
-class Mark:
+class Mark(Tool):
     """An effect that can be counted."""
 
-    name: ClassVar[str] = "Mark"
-    description: ClassVar[str] = "Leaves a mark."
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = Input
+    name = "Mark"
+    description = "Leaves a mark."
+    reads_only = False
+    input = Input
 
     def __init__(self) -> None:
         self.marks: list[str] = []
@@ -88,13 +88,13 @@ class Mark:
         return ToolOutput(content="marked")
 
 
-class Look:
+class Look(Tool):
     """All marks there are."""
 
-    name: ClassVar[str] = "Look"
-    description: ClassVar[str] = "Reads the marks."
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = Input
+    name = "Look"
+    description = "Reads the marks."
+    reads_only = True
+    input = Input
 
     def __init__(self, mark: Mark) -> None:
         self._mark = mark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -17,8 +17,8 @@ from tests.helpers.tools import ToolHarness
 class Described:
     """A tool as far as it is searched."""
 
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = Struct
+    reads_only = True
+    input = Struct
 
     def __init__(self, name: str, description: str = "", hint: str = "") -> None:
         self.name = name

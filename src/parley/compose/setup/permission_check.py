@@ -19,7 +19,7 @@ from parley.errors import UsageError
 from parley.permissions.base import ToolRequest
 from parley.protocol.base import Json
 from parley.protocol.options import CliOptions
-from parley.tools.base import InvalidInput, Tool, make_context, prepare_input, read_input
+from parley.tools.base import InvalidInput, Tool, make_context, read_input
 from parley.tools.catalog import canonical_name
 
 
@@ -76,7 +76,7 @@ class PermissionChecker:
         """Return the input in the form that is decided on. Raises UsageError if it is invalid for the tool."""
         if tool is None:
             return input
-        input = prepare_input(tool, input, self._context)
+        input = tool.prepare(input, self._context)
         try:
             read_input(tool, input)
         except InvalidInput as exc:

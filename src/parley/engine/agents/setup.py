@@ -296,9 +296,7 @@ def server_specs(config: SessionConfig, name: str, kind: AgentDefinition) -> Seq
             own |= entry
     if not own:
         return ()
-    found = config.extensions.mcp.parser.parse_agent(
-        own, f"agent {name!r}", config.agents.registry.is_of_project(name)
-    )
+    found = config.extensions.mcp.parser.parse_agent(own, f"agent {name!r}", config.agents.registry.is_of_project(name))
     for error in found.problems:
         config.warn(error)
     return [spec for spec in found.specs if not spec.problem]

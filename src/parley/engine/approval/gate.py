@@ -43,7 +43,7 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool, PermissionAnswer
 from parley.protocol.messages.system import Status
 from parley.settings.base import SettingsAccess
-from parley.tools.base import Context, InvalidInput, Tool, always_asks, read_input, server_of
+from parley.tools.base import Context, InvalidInput, Tool, read_input
 
 AUTOMATIC_MODES = ("bypassPermissions", "auto")
 """Modes that allow calls without asking. An override for one server applies in these only."""
@@ -235,7 +235,7 @@ class ApprovalGate:
         final_sha256 = input_digest(decision.input) if isinstance(decision, Allow) and is_replaced else shown_sha256
 
         # The hooks see what the reply made of the input. An answer to a question of the tool is no change.
-        is_changed = final_sha256 != shown_sha256 and not (tool.reads_only and always_asks(tool))
+        is_changed = final_sha256 != shown_sha256 and not (tool.reads_only and tool.always_asks)
         if isinstance(decision, Allow) and is_changed:
             changed = ToolUse({**call.json, "input": decision.input})
             seen = msgspec.structs.replace(before, opinion=None, author=None)
@@ -293,7 +293,7 @@ class ApprovalGate:
 
     def _narrow_mode(self, tool: Tool, mode: str) -> str:
         """The mode for a tool. An override of its server only restricts."""
-        server = server_of(tool)
+        server = tool.mcp_server
         if server is None or mode not in AUTOMATIC_MODES:
             return mode
         return self.mode_overrides.get(server["name"], mode)

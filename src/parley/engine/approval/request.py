@@ -34,7 +34,7 @@ from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.dialects import PermissionRequest
 from parley.protocol.messages.requests import CanUseTool, HookCallback, Request
 from parley.protocol.messages.system import Informational
-from parley.tools.base import Context, Tool, asks_person, display_name, runs_elsewhere, server_name, server_of
+from parley.tools.base import Context, Tool
 from parley.tools.catalog import JUDGED_BY_CALL, find_traits
 
 SUBJECTS = ("description", "command", "url", "query")
@@ -66,11 +66,11 @@ def permission_request(tool: Tool, input: Json, context: Context) -> ToolRequest
         input=input,
         cwd=context.state.cwd,
         reads_only=tool.reads_only,
-        asks_user=asks_person(tool, input, context),
+        asks_user=tool.asks_person(input, context),
         plan_file=context.plan_file,
-        runs_elsewhere=runs_elsewhere(tool),
+        runs_elsewhere=tool.runs_elsewhere,
         worktree=context.worktree,
-        server=server_name(tool),
+        server=tool.server_name,
         search_path=context.environment.get("PATH", ""),
         home=context.environment.get("HOME", ""),
         others_run=context.processes.is_running_commands,
@@ -92,7 +92,7 @@ def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:
     """The request that asks the client about a call."""
     call, tool = pending.call, pending.tool
     only_person = pending.request.asks_user
-    shown = display_name(tool, call.name)
+    shown = tool.display_name or call.name
     about = description(pending.request)
     if not (about.isascii() and about.isprintable()):
         from parley.mcp.content import reveal
@@ -100,7 +100,7 @@ def build_can_use_tool(question: Ask, pending: PendingCall) -> CanUseTool:
         about = reveal(about)
     return CanUseTool(
         tool_name=call.name,
-        mcp_server=server_of(tool) or UNSET,
+        mcp_server=tool.mcp_server or UNSET,
         display_name=shown,
         title=title(call.name, shown, about),
         input=call.input,

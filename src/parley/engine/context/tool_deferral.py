@@ -33,7 +33,7 @@ from parley.mcp.base import PREFIX
 from parley.models.base import DEFER
 from parley.models.catalog import ModelRef
 from parley.protocol.base import Json
-from parley.tools.base import Tool, ToolRegistry, is_deferrable
+from parley.tools.base import Tool, ToolRegistry
 from parley.tools.catalog import find_traits
 
 SEARCH = "ToolSearch"
@@ -195,7 +195,7 @@ class ToolDeferral:
         if self._registry.is_override(name):
             return False
         if name.startswith(PREFIX):
-            return is_deferrable(self._registry[name])
+            return self._registry[name].is_deferrable
         return find_traits(name).is_deferrable
 
     def _can_wait(self, name: str) -> bool:

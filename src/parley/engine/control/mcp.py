@@ -22,7 +22,7 @@ from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages import panel_requests, requests
 from parley.protocol.messages.panel_requests import McpCall
-from parley.tools.base import Context, Tool, ToolOutput, server_name
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ async def mcp_call(session: Session, request: panel_requests.McpCall) -> Json:
 async def run_allowed(session: Session, name: str, arguments: Json, seconds: float | None) -> Json:
     """Call a tool for the client. Raises NotPossible."""
     tool = session.config.tools.get(name)
-    server = "" if tool is None else server_name(tool)
+    server = "" if tool is None else tool.server_name
     asked = ToolRequest(tool=name, input=arguments, cwd=session.config.cwd, reads_only=False, server=server)
     decision = session.gate.policy.decide(asked, session.mode)
     denied = isinstance(decision, Deny) and decision.rule is not None
@@ -316,7 +316,7 @@ def find_refusal(session: Session, tool: Tool) -> str:
     """Why a call is refused although a rule may allow it."""
     if session.mode == "plan" and not tool.reads_only:
         return PLAN_MODE
-    return FOR_COMMAND if session.commands.allows_for_turn(tool.name, server_name(tool)) else ""
+    return FOR_COMMAND if session.commands.allows_for_turn(tool.name, tool.server_name) else ""
 
 
 def deny(session: Session, call: ToolUse, tool: Tool, reason: str) -> None:

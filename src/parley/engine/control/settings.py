@@ -21,7 +21,7 @@ from parley.protocol.messages.occasional import CommandsChanged
 from parley.protocol.messages.system import Informational
 from parley.protocol.options import MODES
 from parley.settings.base import WIRE_NAMES, MergedSettings, RuleText, SettingsAccess, SettingsWriteError
-from parley.tools.base import InvalidInput, prepare_input, read_input
+from parley.tools.base import InvalidInput, read_input
 from parley.tools.catalog import canonical_name
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ async def check_permission(session: Session, request: panel_requests.CheckPermis
     mode = request.mode if isinstance(request.mode, str) else session.mode
     if mode not in MODES:
         raise NotPossible(f"unknown permission mode {mode!r:.100} (choose from {', '.join(sorted(MODES))})")
-    input = prepare_input(tool, request.input, context)
+    input = tool.prepare(request.input, context)
     try:
         read_input(tool, input)
     except InvalidInput as exc:

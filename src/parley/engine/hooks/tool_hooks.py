@@ -33,7 +33,7 @@ from parley.permissions.base import Allow, Ask, Deny
 from parley.protocol.base import UNSET, Json, encode_json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.messages.requests import CanUseTool
-from parley.tools.base import Context, Tool, ToolOutput, server_of
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.catalog import SHELL, find_traits, model_name
 
 MCP = "mcp__"
@@ -64,7 +64,7 @@ def tool_names(call: ToolUse, tool: Tool) -> tuple[str, ...]:
 
 def server_fields(tool: Tool) -> Json:
     """The server of an MCP tool; the name alone is ambiguous."""
-    server = server_of(tool)
+    server = tool.mcp_server
     return {} if server is None else {"mcp_server": server}
 
 

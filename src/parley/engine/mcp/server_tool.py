@@ -16,7 +16,7 @@ import binascii
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -294,9 +294,7 @@ PROGRESS_SECONDS = 1.0
 """Minimum time between progress messages."""
 
 
-class ServerTool:
-    input = dict[str, Any]
-
+class ServerTool(Tool):
     def __init__(
         self, server: McpServer, listed: Json, timeouts: McpTimeouts, max_chars: int, send: Callable[..., None]
     ) -> None:
@@ -321,22 +319,12 @@ class ServerTool:
         self._max_chars = min(wanted, MAX_RESULT_CHARS) if isinstance(wanted, int) else max_chars
         self.timeout_seconds = timeouts.for_call(server.spec, self.own_name)
         self._send = send
-
-    @property
-    def display_name(self) -> str:
-        """Made from the tool's name. The title that the server declares is not trusted for permission requests."""
-        return title(clean(self.own_name))
-
-    @property
-    def mcp_server(self) -> Json:
-        return {"name": self.server.spec.name, "source": self.server.spec.source}
-
-    @property
-    def call_meta(self) -> Json:
-        """How a client can show a call of the tool."""
-        return {
+        # Made from the tool's name. The title that the server declares is not trusted for permission requests.
+        self.display_name = title(clean(self.own_name))
+        self.mcp_server = {"name": server.spec.name, "source": server.spec.source}
+        self.call_meta = {
             "display_name": self.display_name,
-            "server_display_name": self.server.spec.name,
+            "server_display_name": server.spec.name,
             "tool_name": clean(self.own_name),
         }
 
@@ -427,7 +415,7 @@ def make_tools(
                 warn(f"MCP server {server.spec.name!a}: {shown} is left out: {problem}")
             elif not is_denied(server.spec.name, tool.name, sources.denied):
                 # Its attributes belong to the instance, not the class; the protocol cannot express both.
-                found[tool.name] = cast(Tool, tool)
+                found[tool.name] = tool
     return found
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, cast
 
 import msgspec
 
@@ -33,8 +32,7 @@ CLIENT = "client"
 CLIENT_CLOSED = "The client closed the stream before it gave the result of this call. It may have run."
 
 
-class ClientTool:
-    input = dict[str, Any]
+class ClientTool(Tool):
     reads_only = False
     runs_elsewhere = True
 
@@ -66,7 +64,7 @@ class ClientTools:
 
     def declare(self, tools: Sequence[ClientToolSpec]) -> None:
         """Set the tools of the client. They replace ours of the same name."""
-        made = {tool.name: cast(Tool, ClientTool(tool, self)) for tool in tools}
+        made = {tool.name: ClientTool(tool, self) for tool in tools}
         self._tools.set_overrides(made)
 
     async def wait_result(self, call: str) -> ToolOutput:

@@ -11,13 +11,13 @@ answer given as a string of JSON.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from parley.errors import ToolError, UsageError
-from parley.protocol.base import UNSET, Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.protocol.base import UNSET, Json
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.workspace.base import Scope
 
 TOOL = "StructuredOutput"
@@ -29,8 +29,8 @@ WRAPPED = "output"
 """The field that holds an answer which is not an object. The input of a tool must be an object."""
 
 
-class OutputSchema:
-    name: ClassVar[str] = TOOL
+class OutputSchema(Tool):
+    name = TOOL
     """The name of the tool that takes the answer."""
 
     def __init__(self, schema: Json, max_attempts: int) -> None:
@@ -103,17 +103,12 @@ class OutputSchema:
         return found
 
 
-class AnyInput(Struct, frozen=True):
-    """A placeholder: the tool has its own `input_schema`."""
-
-
-class StructuredOutput:
+class StructuredOutput(Tool):
     """The tool that takes the answer of a model without schema support."""
 
-    name: ClassVar[str] = TOOL
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = AnyInput
-    description: ClassVar[str] = (
+    name = TOOL
+    reads_only = True
+    description = (
         "Gives your final answer in the form that was asked for. Do the work first; then call this once, as your last "
         "step, with the whole answer as its input."
     )

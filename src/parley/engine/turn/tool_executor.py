@@ -31,11 +31,7 @@ from parley.tools.base import (
     Tool,
     ToolOutput,
     ToolRegistry,
-    always_asks,
-    own_schema,
-    prepare_input,
     read_input,
-    runs_elsewhere,
     tool_schema,
 )
 from parley.tools.catalog import canonical_name, model_name, names_of
@@ -149,11 +145,11 @@ class ToolExecutor:
 
     def runs_elsewhere(self, name: str) -> bool:
         tool = self._find(name)
-        return tool is not None and runs_elsewhere(tool)
+        return tool is not None and tool.runs_elsewhere
 
     def is_harmless(self, name: str) -> bool:
         tool = self._find(name)
-        return tool is not None and tool.reads_only and not always_asks(tool)
+        return tool is not None and tool.reads_only and not tool.always_asks
 
     def resolve_alias(self, call: ToolUse) -> ToolUse:
         """The call of the tool that an alias stands for. One step: an alias of an alias is not followed."""
@@ -180,7 +176,7 @@ class ToolExecutor:
 
     def _fit_input(self, tool: Tool, input: Json) -> tuple[Json, list[str]]:
         """The input as the schema of the tool wants it, if it is invalid and that is clear."""
-        own = own_schema(tool)
+        own = tool.input_schema
         if own is None and self._is_valid(tool, input):
             return input, []
         from parley.engine.repair.arguments import fit_arguments
@@ -192,7 +188,7 @@ class ToolExecutor:
 
     def _is_valid(self, tool: Tool, input: Json) -> bool:
         try:
-            read_input(tool, prepare_input(tool, input, self.context))
+            read_input(tool, tool.prepare(input, self.context))
         except InvalidInput:
             return False
         return True
@@ -206,13 +202,13 @@ class ToolExecutor:
 
     def _prepare(self, tool: Tool | None, call: ToolUse) -> ToolUse:
         given = call.input
-        prepared = given if is_unreadable(call) else prepare_input(tool, given, self.context)
+        prepared = given if tool is None or is_unreadable(call) else tool.prepare(given, self.context)
         return call if prepared is given else ToolUse({**call.json, "input": prepared})
 
     def call_meta(self, block: Block) -> list[Json] | None:
         """How a client may show a call, if its tool says so."""
         tool = self._find(block.name) if isinstance(block, ToolUse) else None
-        meta: Json | None = getattr(tool, "call_meta", None)
+        meta = None if tool is None else tool.call_meta
         return None if meta is None or not isinstance(block, ToolUse) else [{"id": block.id, **meta}]
 
     def _explain_absence(self, name: str) -> str:

@@ -16,14 +16,14 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from itertools import islice
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta
 
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.files import diff
 from parley.tools.files.access import (
     LARGEST_BYTES,
@@ -68,11 +68,11 @@ class EditInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     replace_all: Annotated[bool, Meta(description="Replace every occurrence instead of a single one")] = False
 
 
-class Edit:
-    name: ClassVar[str] = "Edit"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = EditInput
-    description: ClassVar[str] = (
+class Edit(Tool):
+    name = "Edit"
+    reads_only = False
+    input = EditInput
+    description = (
         "Replaces a text in a file. `old_string` must be in the file exactly once, white space included and without "
         "the line numbers that Read shows; include neighbouring lines to make it unique, or set `replace_all` to "
         "change every occurrence. Line endings, encoding and mode of the file are kept. An empty `old_string` "
@@ -353,11 +353,11 @@ class WriteInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     content: Annotated[str, Meta(description="All of the file's text")]
 
 
-class Write:
-    name: ClassVar[str] = "Write"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = WriteInput
-    description: ClassVar[str] = (
+class Write(Tool):
+    name = "Write"
+    reads_only = False
+    input = WriteInput
+    description = (
         "Writes a whole file. A file that exists is replaced, so read it before you do; to change only a part of it "
         "use Edit."
     )

@@ -6,14 +6,14 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.files import read
 from parley.tools.files.access import (
     LINE_BYTES,
@@ -51,11 +51,11 @@ class NotebookEditInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = "replace"
 
 
-class NotebookEdit:
-    name: ClassVar[str] = "NotebookEdit"
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = NotebookEditInput
-    description: ClassVar[str] = (
+class NotebookEdit(Tool):
+    name = "NotebookEdit"
+    reads_only = False
+    input = NotebookEditInput
+    description = (
         "Changes one cell of a Jupyter notebook: replaces its source, inserts a new cell after it, or deletes it. "
         "Replacing the source of a code cell clears its outputs."
     )

@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from importlib import import_module
 from io import BytesIO
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -21,7 +21,7 @@ from msgspec import Meta
 from parley._threads import run_in_thread
 from parley.errors import ToolError
 from parley.protocol.base import Json, Struct
-from parley.tools.base import HIDDEN, Context, ToolOutput
+from parley.tools.base import HIDDEN, Context, Tool, ToolOutput
 from parley.tools.files.access import UNKNOWN, as_text, detect, mark_seen, read_whole_file, resolve_path, to_utf8
 from parley.version import how_to_install
 from parley.workspace.base import FileSnapshot, Scope
@@ -167,11 +167,11 @@ class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A higher limit for text: all lines, and more characters."""
 
 
-class Read:
-    name: ClassVar[str] = "Read"
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = ReadInput
-    description: ClassVar[str] = (
+class Read(Tool):
+    name = "Read"
+    reads_only = True
+    input = ReadInput
+    description = (
         "Shows a file. Text is shown as lines, each after its number and a tab; a long file in parts, chosen with "
         "`offset` and `limit`. Images (PNG, JPEG, GIF, WebP) are shown as images, a PDF as the text of its pages, a "
         "notebook as its cells with their outputs (there `offset` and `limit` count cells). Folders cannot be read."

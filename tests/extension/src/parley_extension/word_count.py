@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from parley.tools.base import Context, ToolOutput
+from parley.tools.base import Context, Tool, ToolOutput
 from parley.tools.catalog import ToolTraits
 from parley.workspace.base import Scope
 
@@ -15,12 +15,12 @@ class WordCountInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     source: Annotated[str, Meta(description="Absolute path of the file")]
 
 
-class WordCount:
-    name: ClassVar[str] = "WordCount"
-    description: ClassVar[str] = "Counts the words of a text file."
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = WordCountInput
-    traits: ClassVar[ToolTraits] = ToolTraits(
+class WordCount(Tool):
+    name = "WordCount"
+    description = "Counts the words of a text file."
+    reads_only = True
+    input = WordCountInput
+    traits = ToolTraits(
         effect="reads_files",
         path_fields=("source",),
         subject_field="source",

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from parley.engine.session.config import SessionConfig
 from parley.permissions.decision import MODES
 from parley.permissions.rule import Behavior
 from parley.protocol.base import Struct
-from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry, always_asks
+from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry
 from parley.tools.catalog import BUILT_IN
 from parley.workspace.base import Scope
 from tests.helpers.session import Json, SessionHarness
@@ -39,9 +39,9 @@ def double(name: str, ran: list[str]) -> Tool:
     """A tool that goes by a name and only notes that it ran."""
     real = make_tool(name) if name in BUILT_IN else None
 
-    class Double:
-        description: ClassVar[str] = ""
-        input: ClassVar[type[Struct]] = Anything
+    class Double(Tool):
+        description = ""
+        input = Anything
 
         async def run(self, call: Anything, context: Context, reach: Scope) -> ToolOutput:
             ran.append(name)
@@ -50,7 +50,7 @@ def double(name: str, ran: list[str]) -> Tool:
     facts = {
         "name": name,
         "reads_only": real is not None and real.reads_only,
-        "always_asks": real is not None and always_asks(real),
+        "always_asks": real is not None and real.always_asks,
     }
     made: Tool = type(name, (Double,), facts)()
     return made

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec import Struct
 
 from parley.engine.session.config import SessionConfig
-from parley.tools.base import Context, ToolOutput, ToolRegistry
+from parley.tools.base import Context, Tool, ToolOutput, ToolRegistry
 from parley.workspace.base import Scope
 from tests.helpers.session import SessionHarness
 
@@ -22,13 +22,13 @@ class Nothing(Struct):
     pass
 
 
-class Work:
+class Work(Tool):
     """A tool that reports options of the session."""
 
-    name: ClassVar[str] = "Work"
-    description: ClassVar[str] = "Reports options."
-    reads_only: ClassVar[bool] = True
-    input: ClassVar[type[Struct]] = Nothing
+    name = "Work"
+    description = "Reports options."
+    reads_only = True
+    input = Nothing
 
     async def run(self, call: Nothing, context: Context, reach: Scope) -> ToolOutput:
         options = context.options

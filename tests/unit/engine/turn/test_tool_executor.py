@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -30,7 +30,7 @@ from parley.protocol.messages.requests import CanUseTool, Request
 from parley.protocol.options import CliOptions
 from parley.stores.base import Entry, WrappedLog
 from parley.stores.memory import MemoryStore
-from parley.tools.base import Context, ToolOutput, make_context
+from parley.tools.base import Context, Tool, ToolOutput, make_context
 from parley.workspace.base import Scope
 
 
@@ -38,13 +38,13 @@ class Anything(Struct, frozen=True):
     text: str
 
 
-class Speak:
+class Speak(Tool):
     """Notes what it was run with."""
 
-    name: ClassVar[str] = "Speak"
-    description: ClassVar[str] = ""
-    reads_only: ClassVar[bool] = False
-    input: ClassVar[type[Struct]] = Anything
+    name = "Speak"
+    description = ""
+    reads_only = False
+    input = Anything
 
     def __init__(self) -> None:
         self.ran: list[str] = []

@@ -32,7 +32,7 @@ from parley.mcp.tool_server import ToolServer
 from parley.protocol.base import Json
 from parley.protocol.blocks import ToolUse
 from parley.protocol.options import ROWS, CliOptions
-from parley.tools.base import Tool, always_asks, tool_schema
+from parley.tools.base import Tool, tool_schema
 from parley.tools.catalog import RESERVED_EFFECTS, find_traits
 from parley.transports.stdio import StdioTransport
 
@@ -129,7 +129,7 @@ async def serve_web(config: SessionConfig, sessions: LocalSessions, settings: Se
 def list_tools(tools: Mapping[str, Tool]) -> list[Json]:
     """The tools that work without a conversation, as `tools/list` describes them."""
     served = [name for name in tools if find_traits(name).effect not in RESERVED_EFFECTS]
-    schemas = [(tools[name], tool_schema(tools[name])) for name in served if not always_asks(tools[name])]
+    schemas = [(tools[name], tool_schema(tools[name])) for name in served if not tools[name].always_asks]
     return [
         {
             "name": schema["name"],
