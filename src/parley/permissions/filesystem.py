@@ -82,6 +82,10 @@ class Filesystem:
         """Whether the path exists; symlinks are not followed."""
         return bool(self.look("exists", path))
 
+    def glimpse(self, path: str) -> bool:
+        """As `exists`, but the answer may be a second old."""
+        return self.exists(path)
+
     def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         """The names in a folder and what each is; empty if it is not a folder or cannot be listed.
 
@@ -150,6 +154,9 @@ class RealFilesystem(Filesystem):
         self.now = now
         self.memo: dict[Hashable, Any] | None = {}
         """The results that `memoize` keeps across decisions."""
+        self._seen: dict[str, bool] = {}
+        self._seen_in = 0
+        """The second of `_seen`."""
 
     def readlink(self, path: str) -> str | None:
         try:
@@ -162,6 +169,15 @@ class RealFilesystem(Filesystem):
             return os.path.lexists(path)
         except ValueError:
             return False
+
+    def glimpse(self, path: str) -> bool:
+        second = int(time.monotonic())
+        if second != self._seen_in:
+            self._seen, self._seen_in = {}, second
+        known = self._seen.get(path)
+        if known is None:
+            known = self._seen[path] = self.exists(path)
+        return known
 
     def entries(self, path: str, limit: int) -> Mapping[str, EntryKind] | None:
         try:

@@ -334,25 +334,25 @@ def find_planted(line: CommandLine, request: ToolRequest, rules: RuleSet, fs: Fi
     names = dict.fromkeys(name for command in line.commands for name in searched_names(command))
     if request.search_path is None or not names:
         return {}
-    found = {}
+    own, found = session_folders(rules, fs), {}
     for path in (request.search_path, *(assigned_search_paths(line, request.cwd) if "PATH" in line.text else ())):
+        searched = mark_own_folders(path, own)
         for name in names:
-            file = next((file for file in find_run_files(name, path, rules, fs) if is_planted(file, rules, fs)), None)
+            file = next((file for file in find_run_files(name, searched, fs) if is_planted(file, rules, fs)), None)
             if file is not None:
                 found[name] = file
     return found
 
 
-def find_run_files(name: str, search_path: str, rules: RuleSet, fs: Filesystem) -> Iterator[str]:
+def find_run_files(name: str, searched: Mapping[str, bool], fs: Filesystem) -> Iterator[str]:
     """The files outside the system's folders that a name runs: the program, and the interpreter of a script."""
     for each in (name, *ALSO_RUN.get(name, ())):
-        file = locate(each, search_path, fs)
+        file = locate(each, searched, fs)
         if file is not None and not file.startswith(TRUSTED_FOLDERS):
             yield file
-            own = session_folders(rules, fs)
-            if any(relative_parts(folder, each) is not None for folder in folders(search_path) for each in own):
+            if any(searched.values()):
                 first_line = (unmetered(fs).read(file, MAX_SCRIPT_BYTES) or b"").split(b"\n")[0]
-                if found := locate(parse_interpreter(first_line) or "", search_path, fs):
+                if found := locate(parse_interpreter(first_line) or "", searched, fs):
                     yield found
 
 
@@ -382,10 +382,19 @@ def has_starter(wrappers: Sequence[str]) -> bool:
     return any(name in STARTERS for name in wrappers)
 
 
-def locate(name: str, search_path: str, fs: Filesystem) -> str | None:
-    """The file that a name runs; None if it is not on PATH."""
-    plain, candidates = unmetered(fs), (f"{folder}/{name}" for folder in folders(search_path))
-    return next((file for file in candidates if name and plain.exists(file)), None)
+@functools.lru_cache(maxsize=64)
+def mark_own_folders(search_path: str, own: tuple[str, ...]) -> Mapping[str, bool]:
+    """The folders of a PATH, and whether each is the session's: there, a program may appear at any time."""
+    return {folder: any(relative_parts(folder, each) is not None for each in own) for folder in folders(search_path)}
+
+
+def locate(name: str, searched: Mapping[str, bool], fs: Filesystem) -> str | None:
+    """The file that a name runs; None if it is not on PATH. `searched`: its folders, and which are the session's."""
+    plain = unmetered(fs)
+    for folder, is_own in searched.items() if name else ():
+        if (plain.exists if is_own else plain.glimpse)(file := f"{folder}/{name}"):
+            return file
+    return None
 
 
 def unmetered(fs: Filesystem) -> Filesystem:
@@ -401,7 +410,7 @@ def session_folders(rules: RuleSet, fs: Filesystem) -> tuple[str, ...]:
     roots = (rules.cwd, *rules.folders, *rules.readable)
     names = [name for root_folder in roots for name in fs.resolve(root_folder).names if name != "/"]
     for name in names.copy():
-        names += find_repositories(name, fs.home, unmetered(fs).exists)
+        names += find_repositories(name, fs.home, unmetered(fs).glimpse)
     return tuple(dict.fromkeys(names))
 
 
