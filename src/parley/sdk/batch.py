@@ -49,7 +49,7 @@ from parley.sdk.options import Options
 from parley.sdk.runtime.background import start
 from parley.sdk.runtime.message_parser import parse_message
 from parley.sdk.runtime.prompts import Prompt
-from parley.sdk.structured import parser_of
+from parley.sdk.schema import parser_of
 from parley.sdk.sync import LoopThread
 from parley.sdk.types.generic import OutputT
 from parley.sdk.types.messages import ResultMessage, RunResult

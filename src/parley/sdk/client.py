@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from parley.protocol.base import Json, Message
     from parley.protocol.messages import requests as wire
     from parley.sdk import budget as budgets
-    from parley.sdk import hooks, structured
+    from parley.sdk import hooks, schema
     from parley.sdk.launch import args, in_process, network, process, session_wire, validation, worker_pool
     from parley.sdk.options import Options
     from parley.sdk.runtime import background, connection, mcp_servers, message_router, prompts, request_handlers, turns
@@ -60,7 +60,7 @@ else:
     prompts = DeferredModule("parley.sdk.runtime.prompts")
     request_handlers = DeferredModule("parley.sdk.runtime.request_handlers")
     session_wire = DeferredModule("parley.sdk.launch.session_wire")
-    structured = DeferredModule("parley.sdk.structured")
+    schema = DeferredModule("parley.sdk.schema")
     transports = DeferredModule("parley.sdk.runtime.transport")
     turns = DeferredModule("parley.sdk.runtime.turns")
     validation = DeferredModule("parley.sdk.launch.validation")
@@ -402,7 +402,7 @@ class Client(Controls, Generic[OutputT]):
         if self.options.output_type is None:
             return None
 
-        return structured.parser_of(self.options.output_type)
+        return schema.parser_of(self.options.output_type)
 
     async def cancel(self, turn: Turn[Any]) -> bool:
         """Withdraw a waiting prompt. Returns whether it was still waiting."""

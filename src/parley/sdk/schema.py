@@ -1,4 +1,11 @@
-"""JSON Schemas of tools: from type hints, from `{name: type}`, from a TypedDict, or given as a schema."""
+"""JSON Schemas of tools and of structured results, and values of their types.
+
+The input of a tool: from type hints, from `{name: type}`, from a TypedDict, or given as a schema. The structured output
+of a turn: a type of msgspec, a dataclass, a TypedDict or a pydantic model.
+
+    schema_of(City)              the JSON Schema that the output must match
+    parser_of(City)(value)       the value as a City
+"""
 
 from __future__ import annotations
 
@@ -11,13 +18,16 @@ from contextlib import suppress
 from datetime import date, datetime, time
 from enum import Enum
 from pathlib import PurePath
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.context import RunContext
-from parley.sdk.structured import is_pydantic, schema_of
+from parley.sdk.errors import MessageParseError
+
+if TYPE_CHECKING:
+    from parley.sdk.types.messages import ResultMessage
 
 SIMPLE: dict[Any, Json] = {
     str: {"type": "string"},
@@ -196,3 +206,43 @@ def build_value(kind: Any, value: Any) -> Any:
 def strip_annotations(kind: Any) -> Any:
     """Return a type without `Annotated`: msgspec accepts only its own annotations."""
     return strip_annotations(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
+
+
+def is_pydantic(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_json_schema") and hasattr(kind, "model_validate")
+
+
+def schema_of(kind: Any) -> Json:
+    """Return the JSON Schema of a type. Raises TypeError for a type that has none."""
+    if is_pydantic(kind):
+        found: Json = kind.model_json_schema()
+        return found
+    schema = msgspec.json.schema(kind)
+    # Inline the root: some backends reject a schema whose root is a reference.
+    if set(schema) == {"$ref", "$defs"}:
+        root = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+        refers = len(schema["$defs"]) > 1 or schema["$ref"] in str(root)
+        return {**root, "$defs": schema["$defs"]} if refers else root
+    return schema
+
+
+def parser_of(kind: Any) -> Callable[[Any], Any]:
+    if is_pydantic(kind):
+        validate: Callable[[Any], Any] = kind.model_validate
+        return validate
+    return lambda value: msgspec.convert(value, kind)
+
+
+def parse_output(result: ResultMessage | None, parser: Callable[[Any], Any] | None) -> Any:
+    """Raises MessageParseError if the structured output is missing or does not match the schema."""
+    if result is None:
+        raise MessageParseError("the prompt was cancelled, so it has no result")
+    if result.structured_output is None:
+        reason = "; ".join(result.errors or []) or result.result or result.subtype
+        raise MessageParseError(f"the result has no structured output: {reason}", result.raw)
+    if parser is None:
+        return result.structured_output
+    try:
+        return parser(result.structured_output)
+    except (msgspec.ValidationError, ValueError) as exc:
+        raise MessageParseError(f"the structured output does not match the schema: {exc}", result.raw) from exc

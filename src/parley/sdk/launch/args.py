@@ -29,7 +29,7 @@ from parley.sdk.hooks import Registry
 from parley.sdk.options import Options
 from parley.sdk.permissions import CanUseToolShadowedWarning
 from parley.sdk.runtime.prompts import trace_context
-from parley.sdk.structured import schema_of
+from parley.sdk.schema import schema_of
 from parley.sdk.types.agents import AgentDefinition
 from parley.settings.secret_variables import COMMANDS
 from parley.version import __version__

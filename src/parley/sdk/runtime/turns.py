@@ -247,9 +247,9 @@ class Turn(MessageStream, Generic[OutputT]):
         Raises ResultError if the turn failed, unless `check` is False; MessageParseError if the output is missing
         or does not match the type.
         """
-        from parley.sdk.structured import parse
+        from parley.sdk.schema import parse_output
 
-        found: OutputT = parse(await self.wait(check=check), self._record.parser)
+        found: OutputT = parse_output(await self.wait(check=check), self._record.parser)
         return found
 
     async def text_stream(self, *, check: bool = True) -> AsyncGenerator[str, None]:

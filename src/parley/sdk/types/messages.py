@@ -23,7 +23,7 @@ from parley.protocol import blocks as wire
 from parley.protocol.base import Json
 from parley.protocol.base import Message as WireMessage
 from parley.protocol.messages.result import Result
-from parley.sdk.structured import parse
+from parley.sdk.schema import parse_output
 from parley.sdk.types.generic import OutputT
 from parley.sdk.types.shapes import (
     MessageOrigin,
@@ -423,7 +423,7 @@ class RunResult(Generic[OutputT]):
     @cached_property
     def output(self) -> OutputT:
         """The structured output, as `Options.output_type` if that is set. Raises MessageParseError if there is none."""
-        found: OutputT = parse(self.message, self._parser)
+        found: OutputT = parse_output(self.message, self._parser)
         return found
 
     @property
