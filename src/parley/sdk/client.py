@@ -136,9 +136,12 @@ class Client(Controls, Generic[OutputT]):
         if isinstance(prompt, str):
             await self.query(prompt)
         elif prompt is not None:
-            self._feeding = background.start(
-                lambda: prompts.send_prompts(link, self.router, prompt, self.options.verbatim_prompts)
-            )
+            router, verbatim = self.router, self.options.verbatim_prompts
+
+            def send(line: Json) -> None:
+                prompts.send_prompt(link, router, line, verbatim)
+
+            self._feeding = background.start(lambda: prompts.send_all(link, prompt, send))
 
     async def _open(self) -> connection.EngineConnection:
         import weakref

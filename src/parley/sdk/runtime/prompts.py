@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 
 import msgspec
 
 from parley.protocol.base import UNSET, Json, Message, Refused, dec_hook, decode
 from parley.protocol.messages.conversation import User, UserContent
 from parley.sdk.errors import ClaudeSDKError
-from parley.sdk.runtime.background import log
+from parley.sdk.runtime.background import is_stray, log
 from parley.sdk.runtime.connection import EngineConnection
 from parley.sdk.runtime.message_router import MessageRouter
 
@@ -76,18 +76,30 @@ def send_prompt(link: EngineConnection, router: MessageRouter, line: Json, verba
         router.unanswered += 1
 
 
-async def send_prompts(
-    link: EngineConnection, router: MessageRouter, prompts: AsyncIterable[Json], verbatim: bool
-) -> None:
-    """Send the items of an async iterable. If it raises, the exception is logged and the session continues."""
+async def send_all(
+    link: EngineConnection, prompts: AsyncIterable[Json], send: Callable[[Json], None]
+) -> Exception | None:
+    """Send the items of an async iterable; returns the exception that it raised. Ends early if the engine exits."""
+    error: Exception
     try:
-        async for line in prompts:
-            send_prompt(link, router, build_line(line), verbatim)
-            await link.flush()
-    except ClaudeSDKError:
-        log.debug("the engine exited before all prompts were sent", exc_info=True)
-    except Exception:
-        log.exception("the iterable of prompts raised an exception")
+        async for given in prompts:
+            try:
+                send(build_line(given))
+                await link.flush()
+            except ClaudeSDKError:
+                log.debug("the engine exited before all prompts were sent", exc_info=True)
+                return None
+        return None
+    except Exception as exc:
+        error = exc
+    except BaseException as exc:
+        if not is_stray(exc):
+            raise
+        error = RuntimeError("the iterable of prompts was cancelled")
+        error.__cause__ = exc
+    # A program that does not read a stream to its end finds the error in the log.
+    log.warning("the iterable of prompts raised an exception", exc_info=error)
+    return error
 
 
 def new_uuid() -> str:

@@ -17,10 +17,9 @@ from parley.protocol.messages.notices import CommandLifecycle
 from parley.protocol.messages.result import Result
 from parley.protocol.messages.system import BackgroundTasksChanged, Init
 from parley.sdk.client import Client
-from parley.sdk.errors import ClaudeSDKError
 from parley.sdk.options import Options
-from parley.sdk.runtime.background import Job, is_stray, log, start
-from parley.sdk.runtime.prompts import build_line, check_prompt, new_uuid, send_prompt
+from parley.sdk.runtime.background import Job, start
+from parley.sdk.runtime.prompts import check_prompt, new_uuid, send_all, send_prompt
 from parley.sdk.runtime.transport import Transport, Wire
 from parley.sdk.types import messages as ours
 
@@ -44,7 +43,7 @@ class QueryProgress:
         self.tasks = 0
         self.in_turn = False
         self.error: Exception | None = None
-        """The exception that the program's iterable of prompts raised."""
+        """The exception that the program's iterable of prompts raised, after the prompts before it were answered."""
 
     def update(self, message: base.Message) -> None:
         match message:
@@ -128,62 +127,29 @@ class QueryStream(AsyncIterator[ours.Message]):
             progress.sent, progress.all_sent = 1, True
             await self._client.query(self._prompt)
             return
-        feed = PromptFeed(self._client, self._prompt, progress)
+        # Without a reference to the stream, so that a dropped stream can be collected.
+        link, router, given = self._client.connected(), self._client.router, self._prompt
+        verbatim = self._client.options.verbatim_prompts
+
+        def send(line: Json) -> None:
+            """Send a line. User messages get an id, so that their end can be recognized."""
+            is_user = line.get("type") == "user"
+            if is_user and not line.get("uuid"):
+                line["uuid"] = new_uuid()
+                router.own_uuids.add(line["uuid"])
+            send_prompt(link, router, line, verbatim)
+            progress.sent += 1
+            if is_user:
+                progress.add(str(line["uuid"]))
 
         async def work() -> None:
             try:
-                await feed()
+                progress.error = await send_all(link, given, send)
             finally:
                 progress.all_sent = True
                 watch.check()
 
         self._jobs.append(start(work))
-
-
-class PromptFeed:
-    """Sends the prompts of an async iterable.
-
-    An exception that the iterable raises is raised by the stream, after the prompts before it are answered.
-    """
-
-    def __init__(self, client: Client[Any], prompts: AsyncIterable[Json], progress: QueryProgress) -> None:
-        self._router, self._connection = client.router, client.connected()
-        self._verbatim = client.options.verbatim_prompts
-        self._prompts = prompts
-        self._progress = progress
-
-    async def __call__(self) -> None:
-        try:
-            async for given in self._prompts:
-                try:
-                    self._send(build_line(given))
-                    await self._connection.flush()
-                except ClaudeSDKError:
-                    log.debug("the engine exited before all prompts were sent", exc_info=True)
-                    return
-        except Exception as exc:
-            self._fail(exc)
-        except BaseException as exc:
-            if not is_stray(exc):
-                raise
-            error = RuntimeError("the iterable of prompts was cancelled")
-            error.__cause__ = exc
-            self._fail(error)
-
-    def _send(self, line: Json) -> None:
-        """Send a line. User messages get an id, so that their end can be recognized."""
-        if line.get("type") == "user" and not line.get("uuid"):
-            line["uuid"] = new_uuid()
-            self._router.own_uuids.add(line["uuid"])
-        send_prompt(self._connection, self._router, line, self._verbatim)
-        self._progress.sent += 1
-        if line.get("type") == "user":
-            self._progress.add(str(line["uuid"]))
-
-    def _fail(self, error: Exception) -> None:
-        # A program that does not read the stream to its end finds the error in the log.
-        log.warning("the iterable of prompts raised an exception", exc_info=error)
-        self._progress.error = error
 
 
 class EndWatcher:
