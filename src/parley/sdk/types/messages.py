@@ -144,7 +144,7 @@ def object_of(line: bytes) -> Any:
         return json.loads(line, parse_int=float)
 
 
-class Told:
+class ReceivedMessage:
     """Base class of messages that may have been received."""
 
     @property
@@ -160,7 +160,7 @@ class Told:
 
 
 @dataclass
-class UserMessage(Told):
+class UserMessage(ReceivedMessage):
     """A prompt, a tool result, an echo of a prompt, or a message that the engine added."""
 
     content: str | list[ContentBlock]
@@ -171,7 +171,7 @@ class UserMessage(Told):
 
 
 @dataclass
-class AssistantMessage(Told):
+class AssistantMessage(ReceivedMessage):
     """Finished content of the model, usually one block per message."""
 
     content: list[ContentBlock]
@@ -194,7 +194,7 @@ class AssistantMessage(Told):
 
 
 @dataclass
-class SystemMessage(Told):
+class SystemMessage(ReceivedMessage):
     """A message of the engine: `init`, `status`, `compact_boundary` and others."""
 
     subtype: str
@@ -279,7 +279,7 @@ class DeferredToolUse:
 
 
 @dataclass
-class ResultMessage(Told):
+class ResultMessage(ReceivedMessage):
     """The end of a turn."""
 
     subtype: str
@@ -311,7 +311,7 @@ class ResultMessage(Told):
 
 
 @dataclass
-class StreamEvent(Told):
+class StreamEvent(ReceivedMessage):
     """One event of the model's stream."""
 
     uuid: str
@@ -338,7 +338,7 @@ class RateLimitInfo:
 
 
 @dataclass
-class RateLimitEvent(Told):
+class RateLimitEvent(ReceivedMessage):
     """The quota of the account changed."""
 
     rate_limit_info: RateLimitInfo
@@ -347,7 +347,7 @@ class RateLimitEvent(Told):
 
 
 @dataclass
-class ConversationResetMessage(Told):
+class ConversationResetMessage(ReceivedMessage):
     """The conversation was replaced, for example by `/clear`."""
 
     new_conversation_id: str
@@ -356,7 +356,7 @@ class ConversationResetMessage(Told):
 
 
 @dataclass
-class Notice(Told):
+class Notice(ReceivedMessage):
     """Any other known message: tool progress, prompt state, an error."""
 
     type: str
@@ -364,7 +364,7 @@ class Notice(Told):
 
 
 @dataclass
-class Unknown(Told):
+class Unknown(ReceivedMessage):
     """A message of an unknown type, with all its data."""
 
     type: str
@@ -373,7 +373,7 @@ class Unknown(Told):
 
 
 @dataclass
-class Unreadable(Told):
+class Unreadable(ReceivedMessage):
     """A line that could not be read: not JSON, too long, or with an invalid field. The stream continues."""
 
     reason: str
