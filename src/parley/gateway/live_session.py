@@ -333,15 +333,17 @@ class LiveSession:
             raise Refusal("invalid_line", "a control request needs the field `request_id`")
         request = msgspec.json.decode(line)["request"]
         self._check_request(client.principal, request)
+        missed: Sequence[str] = ()
         if request["subtype"] == "initialize":
+            missed = () if self._owner is client else list(self._callbacks)
             request = self._declare(client, request)
         asked = head.request_id
 
         def reply(response: bytes) -> None:
             client.send(self._filter_reply(client.principal, request["subtype"], response))
-            if self._owner is client and request["subtype"] == "initialize":
-                for waiting in self._callbacks.values():
-                    client.subscriber.send(waiting)
+            for request_id in missed:  # what came later was sent to the owner when it came
+                if self._owner is client and request_id in self._callbacks:
+                    client.subscriber.send(self._callbacks[request_id])
 
         self._send_request(request, reply, asked, client.request_key(asked), wants_progress=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,30 @@ async def test_what_skips_questions_needs_the_scope_approve(tmp_path: Path) -> N
             await server.make_token("other prompter", "prompt"),
         )
         assert (status, refused["error"]["code"]) == (403, "forbidden")
+
+
+async def test_each_request_to_a_server_of_the_client_comes_once(tmp_path: Path) -> None:
+    answers = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {"name": "calc"}},
+        "tools/list": {"tools": []},
+    }
+    options = ["--mcp-config", json.dumps({"mcpServers": {"calc": {"type": "sdk", "name": "calc"}}})]
+    async with Server(tmp_path) as server:
+        session = await server.create(options={"args": options})
+        socket = await server.connect(f"/sessions/{session}/ws")
+        await socket.send(control("i", "initialize", sdkMcpServers=["calc"]))
+        await socket.send(user("say hello"))
+        asked: list[str] = []
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (line := json.loads(await socket.recv()))["type"] != "result":
+                if line["type"] != "control_request":
+                    continue
+                message = line["request"]["message"]
+                asked.append(message["method"])
+                if message["method"] in answers:
+                    response = {"jsonrpc": "2.0", "id": message["id"], "result": answers[message["method"]]}
+                    await socket.send(reply(line["request_id"], {"mcp_response": response}))
+                else:
+                    await socket.send(reply(line["request_id"], {"mcp_response": {}}))
+
+        assert asked == ["initialize", "notifications/initialized", "tools/list"]
