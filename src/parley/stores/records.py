@@ -113,7 +113,7 @@ class RecordWriter:
     def create(cls, path: Path, kind: RecordKind, header: Struct) -> Self:
         """A new file that only this user can read. Raises OSError, FileExistsError if there is a file."""
         writer = cls(private_files.open_file(path, private_files.NEW | os.O_APPEND, make_folders=False))
-        writer._write(frame({"parley_records": kind.name, "version": kind.version}, header))
+        writer._write(encode_header(kind, header))
         return writer
 
     @classmethod
@@ -152,6 +152,11 @@ class RecordWriter:
         except OSError:
             self.close()
             raise
+
+
+def encode_header(kind: RecordKind, header: Struct) -> bytes:
+    """The first line of a file."""
+    return frame({"parley_records": kind.name, "version": kind.version}, header)
 
 
 def frame(head: Json, fields: Json | Struct) -> bytes:

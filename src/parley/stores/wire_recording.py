@@ -10,12 +10,14 @@
 `line` is the text as it was sent, without the newline; `"eol": false` if no newline followed. Bytes that are not UTF-8
 are in `base64` instead. `at_ms` counts from the start of the engine. Without the last record, the recording was cut.
 
-`parley tap` writes recordings and `parley replay` replays them (`fake/replay.py`). `recorder.py` removes secrets.
+`parley tap` writes recordings, a gateway exports them, and `parley replay` replays them (`fake/replay.py`).
+`recorder.py` removes secrets.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +26,7 @@ import msgspec
 
 from parley.errors import UsageError, explain_os_errors
 from parley.protocol.base import Struct
-from parley.stores.records import CONVERSATION, FiledRecord, RecordWriter, read_records
+from parley.stores.records import CONVERSATION, FiledRecord, RecordWriter, encode_header, frame, read_records
 
 Sender = Literal["client", "engine", "engine_stderr"]
 
@@ -149,6 +151,26 @@ class WireRecorder:
 
     def close(self) -> None:
         self._file.close()
+
+
+def encode_recording(header: WireHeader, records: Sequence[Record]) -> bytes:
+    """Records without secrets as a recording that ends after the last of them."""
+    start = records[0][1] if records else 0.0
+    entries = [
+        (at, WireEntry(sender=SENDERS[direction], line=line if isinstance(line, str) else encode_line(line)))
+        for _, at, direction, _, line in records
+    ]
+    end = entries[-1][0] if entries else start
+    entries += [(end, WireEntry(sender="client", eof=True)), (end, WireEntry(exit_code=0))]
+    frames = [
+        frame({"n": number, "at_ms": round((at - start) * 1000, 3)}, entry)
+        for number, (at, entry) in enumerate(entries, 1)
+    ]
+    return b"".join((encode_header(CONVERSATION, header), *frames))
+
+
+def encode_line(line: Any) -> str:
+    return msgspec.json.encode(line).decode()
 
 
 def read_wire_recording(path: str | os.PathLike[str], *, allow_cut: bool = False) -> WireRecording:

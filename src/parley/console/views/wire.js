@@ -160,7 +160,7 @@ const Row = memo(
   (before, after) => before.row === after.row && before.mark === after.mark && before.schema === after.schema,
 );
 
-/* The recording that tests can replay. The token goes in a header, so that the browser cannot load it as a link. */
+/* The recording that `parley replay` plays. The token goes in a header, so that the browser cannot load it as a link. */
 function Export({ id }) {
   const { api, toasts } = useConsole();
   const [isBusy, setBusy] = useState(false);
@@ -171,7 +171,7 @@ function Export({ id }) {
       const place = URL.createObjectURL(await response.blob());
       const anchor = document.createElement("a");
       anchor.href = place;
-      anchor.download = `${id.replace(/[^\w.-]/g, "_")}.talk`;
+      anchor.download = `${id.replace(/[^\w.-]/g, "_")}.jsonl`;
       anchor.click();
       setTimeout(() => URL.revokeObjectURL(place), 10000);
     } catch (error) {
@@ -179,5 +179,5 @@ function Export({ id }) {
     }
     setBusy(false);
   };
-  return html`<button class="button small" disabled=${isBusy} onClick=${save} title="A file that tests can replay; secrets are removed"><${Icon} name="file" />Export recording</button>`;
+  return html`<button class="button small" disabled=${isBusy} onClick=${save} title="A file for parley replay; secrets are removed"><${Icon} name="file" />Export recording</button>`;
 }

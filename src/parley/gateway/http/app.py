@@ -16,6 +16,7 @@ from starlette.websockets import WebSocket
 from parley.acp.agent import AcpAgent
 from parley.errors import UsageError
 from parley.gateway.editor_sessions import HubSessions, relay_editor
+from parley.gateway.engines import STREAM
 from parley.gateway.http.api_types import (
     ClientEvents,
     ControlReply,
@@ -59,7 +60,7 @@ from parley.gateway.http.replies import (
     read_prefix,
     read_text,
 )
-from parley.gateway.http.routes import EVENTS, TEXT, Parameter, RouteServer, RouteTable
+from parley.gateway.http.routes import EVENTS, JSON_LINES, TEXT, Parameter, RouteServer, RouteTable
 from parley.gateway.http.sockets import attach, make_filter, open_session, read_cursor, relay, take_turn
 from parley.gateway.hub import ASKS_CLIENTS, SessionHub
 from parley.gateway.index.session_list import LARGEST_PAGE, SessionInfo, SessionQuery
@@ -74,12 +75,13 @@ from parley.gateway.session_log.session_log import SessionLog
 from parley.gateway.session_options import SessionRequest
 from parley.gateway.subscriber import Numbered
 from parley.gateway.transcript import read_requests
-from parley.gateway.wire_log import WireLog, make_recording
+from parley.gateway.wire_log import WireLog
 from parley.protocol.base import Json
 from parley.protocol.schema import build_schema
 from parley.stores.request_usage import RequestUsage
-from parley.stores.wire_recording import Record
+from parley.stores.wire_recording import Record, WireHeader, encode_recording
 from parley.stores.wire_redaction import WireRedactor
+from parley.version import __version__
 
 MOST_WAITING = 1000
 """How many changed questions may wait for a client that reads slowly."""
@@ -516,21 +518,20 @@ class Api(ServerApi):
 
         return Response(await self._work(request, principal, make), media_type="application/json")
 
-    @route.get("/sessions/{session_id}/wire/recording", str, scope=Scope.APPROVE, media=TEXT)
+    @route.get("/sessions/{session_id}/wire/recording", str, scope=Scope.APPROVE, media=JSON_LINES)
     async def download_recording(self, request: Request, principal: Principal) -> Response:
-        """The same as a conversation that a test can play."""
+        """The same as a recording that `parley replay` plays."""
         wire = self._wire(request, principal)
         session_id = request.path_params["session_id"]
-        info = self._hub.describe(principal, session_id)
-        argv = (*self._hub.session_argv(session_id), *ASKS_CLIENTS)
+        cwd = self._hub.describe(principal, session_id).cwd
+        command = ("parley", *STREAM, *self._hub.session_argv(session_id), *ASKS_CLIENTS)
 
         def make() -> bytes:
             records = self._redactor.redact(wire.read(0, LARGEST, LARGEST))
-            return make_recording(info.cwd, argv, records)
+            return encode_recording(WireHeader(command=command, cwd=cwd, recorder=f"parley {__version__}"), records)
 
-        headers = {"Content-Disposition": f'attachment; filename="{session_id}.talk"'}
-        made = await self._work(request, principal, make)
-        return Response(made, headers=headers, media_type="text/plain; charset=utf-8")
+        headers = {"Content-Disposition": f'attachment; filename="{session_id}.jsonl"'}
+        return Response(await self._work(request, principal, make), headers=headers, media_type=JSON_LINES)
 
     @route.post("/questions/{session_id}/{request_id}/simulate", RuleReport, scope=Scope.APPROVE, takes=RuleRequest)
     async def simulate_rule(self, request: Request, principal: Principal) -> Response:

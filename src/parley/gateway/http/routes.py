@@ -39,6 +39,7 @@ CORS_SECONDS = 600
 JSON = "application/json"
 EVENTS = "text/event-stream"
 TEXT = "text/plain"
+JSON_LINES = "application/jsonl"
 
 Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Response]])
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+from parley.stores.wire_recording import read_wire_recording
 from tests.helpers.gateway import Server, following, open_question, run_turn
-from tests.helpers.talks import play
 
 KEY = "sk-ant-abcdefghijklmnopqrstuvwxyz0123456789"
 SPLIT = """
@@ -100,16 +103,21 @@ async def test_an_exported_recording_plays(tmp_path: Path) -> None:
             await server.request("POST", path, {"behavior": "allow", "updatedInput": question["request"]["input"]})
             await viewer.wait_for(viewer.results)
         await run_turn(server, session_id, "fail 400 It broke.")
+        wire = await read_wire(server, session_id)
         status, headers, data = await server.fetch(
             "GET", f"/sessions/{session_id}/wire/recording", None, {"Authorization": f"Bearer {server.token}"}
         )
-    text = data.decode()
-    assert (status, headers["content-disposition"]) == (200, f'attachment; filename="{session_id}.talk"')
-    place = tmp_path / "replay"
-    place.mkdir()
-    (place / "notes.txt").write_text("one\n")
-    await play(text, place)
-    assert (place / "made").exists()
+    assert (status, headers["content-disposition"]) == (200, f'attachment; filename="{session_id}.jsonl"')
+    path = tmp_path / "talk.jsonl"
+    path.write_bytes(data)
+    parley = [sys.executable, "-P", "-m", "parley"]
+    command = [*parley, "replay", str(path), "--client", "--", *parley, "replay", str(path)]
+    played = await asyncio.to_thread(
+        subprocess.run, command, cwd=server.root, capture_output=True, text=True, check=False
+    )
+    assert played.stdout.startswith("1 of 1 recordings equal"), (played.stdout, played.stderr)
+    recorded = [line for line in read_wire_recording(path).lines if not line.eof]
+    assert [json.loads(line.data) for line in recorded] == [line for *_, line in wire]
 
 
 async def test_a_server_can_keep_no_wire_log(tmp_path: Path) -> None:
