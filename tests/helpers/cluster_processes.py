@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, LogDamaged, LogKey, ShardLease
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.session_log.batches import LoadedLog, read_log
+from parley.cluster.session_log import LoadedLog, read_log
 from parley.gateway.session_log.records import NewerVersion
 from tests.helpers.cluster_places import find_owner
 from tests.helpers.forked import ForkedPipes, start_parley

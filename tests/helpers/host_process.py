@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from parley.cluster.base import Cluster, ClusterError, LogKey
 from parley.cluster.nats import DurabilityOptions, NatsAddress, NatsClusterOptions, open_nats
-from parley.cluster.session_log.batches import read_log
+from parley.cluster.session_log import read_log
 from parley.cluster.takeovers import read_work
 from parley.gateway.security.access import Principal
 from tests.helpers.cluster import ClusterServer

@@ -14,7 +14,7 @@ import msgspec
 from parley.cluster.base import Cluster, ClusterError, LeaseLost, LogKey, Ownership, ShardLease
 from parley.cluster.host import ClusterHost, HostSettings
 from parley.cluster.host_sessions import NEW_SESSION_ID, HostedSession, NotOwner
-from parley.cluster.session_log.batches import read_log
+from parley.cluster.session_log import read_log
 from parley.cluster.shards import now
 from parley.cluster.subjects import DEFAULT_PREFIX
 from parley.gateway.hub import SERVER, HubSettings

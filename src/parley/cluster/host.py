@@ -30,7 +30,7 @@ from parley.cluster.bridge.host import BridgeHost
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host_sessions import HostSessions
 from parley.cluster.join import warn_of_exposure
-from parley.cluster.session_log.batches import VERSION
+from parley.cluster.session_log import VERSION
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import HostInfo, ShardEvents, ShardKeeper, host_key, now
 from parley.cluster.tenants import ClusterSpending, TenantLimits, TenantSecrets, read_tenant_quotas

@@ -24,8 +24,16 @@ from uuid import uuid4
 import msgspec
 
 from parley.cluster.base import Cluster, ClusterError, Fenced, LeaseLost, LogDamaged, LogKey, Snapshot
-from parley.cluster.session_log.batches import LoadedLog, RecordBatch, encode_batch, encode_snapshot, read_log
-from parley.cluster.session_log.writer import EngineStore, SessionWriter, WriterSetup
+from parley.cluster.session_log import (
+    EngineStore,
+    LoadedLog,
+    RecordBatch,
+    SessionWriter,
+    WriterSetup,
+    encode_batch,
+    encode_snapshot,
+    read_log,
+)
 from parley.cluster.session_summaries import Summaries
 from parley.cluster.session_workspaces import SessionWorkspaces
 from parley.cluster.shards import ShardKeeper

@@ -12,7 +12,6 @@ import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Protocol
 
 from parley.local_engine import LocalEngine
 from parley.protocol.base import Struct
@@ -44,24 +43,7 @@ class EngineStart(Struct, frozen=True):
     """Where its transcripts are kept, instead of where the options say. Only for an engine in this process."""
 
 
-class Engine(Protocol):
-    def write(self, data: bytes) -> None:
-        """Give it lines. Never waits."""
-
-    async def close(self) -> None:
-        """End its input and wait until it has ended. Requests to the client that are still open fail."""
-
-    def stop(self) -> None:
-        """Interrupt its turn. It ends after the result."""
-
-    async def kill(self) -> None:
-        """End it at once. A request that is open stays open, and is sent again when the session is resumed."""
-
-    def silence(self) -> None:
-        """Begin to end it, as `kill` does: from now on it says nothing, not even that it has ended."""
-
-
-class RunningEngine(ABC):
+class Engine(ABC):
     """A task that runs until the engine has ended."""
 
     def __init__(self, start: EngineStart) -> None:
@@ -70,6 +52,7 @@ class RunningEngine(ABC):
         self._task = asyncio.create_task(self._run())
 
     def write(self, data: bytes) -> None:
+        """Give it lines. Never waits."""
         self._start.on_input(data)
         self._write(data)
 
@@ -83,16 +66,19 @@ class RunningEngine(ABC):
     def _end_input(self) -> None: ...
 
     @abstractmethod
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Interrupt its turn. It ends after the result."""
 
     @abstractmethod
     def _abort(self) -> None:
         """End it at once; it still says that it has ended."""
 
     @abstractmethod
-    def silence(self) -> None: ...
+    def silence(self) -> None:
+        """Begin to end it, as `kill` does: from now on it says nothing, not even that it has ended."""
 
     async def close(self) -> None:
+        """End its input and wait until it has ended. Requests to the client that are still open fail."""
         self._end_input()
         for give_up in (self.stop, self._abort):
             done, _ = await asyncio.wait([self._task], timeout=STOP_SECONDS)
@@ -102,6 +88,7 @@ class RunningEngine(ABC):
         await asyncio.wait([self._task])
 
     async def kill(self) -> None:
+        """End it at once. A request that is open stays open, and is sent again when the session is resumed."""
         self.silence()
         await asyncio.wait([self._task])
 
@@ -110,7 +97,7 @@ class RunningEngine(ABC):
             self._start.on_lines(data)
 
 
-class TaskEngine(RunningEngine):
+class TaskEngine(Engine):
     """An engine in this process."""
 
     def __init__(self, start: EngineStart, begins: asyncio.Future[EngineStart] | None = None) -> None:
@@ -171,7 +158,7 @@ class TaskTransport:
         """The task ends with the session."""
 
 
-class ProcessEngine(RunningEngine):
+class ProcessEngine(Engine):
     """An engine in a process of its own."""
 
     def __init__(self, start: EngineStart) -> None:

@@ -36,8 +36,7 @@ from parley.engine.control.dispatcher import asks_a_model
 from parley.engine.turn.outcome import no_session_result
 from parley.errors import SessionError, UsageError
 from parley.gateway.engines import Engine
-from parley.gateway.own_messages import QuestionDecided
-from parley.gateway.questions import EXPIRED, QuestionInbox, find_answer, read_behavior
+from parley.gateway.questions import EXPIRED, QuestionDecided, QuestionInbox, find_answer, read_behavior
 from parley.gateway.refusal import Refusal
 from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import (

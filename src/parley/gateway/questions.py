@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from sqlite3 import Row
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -77,6 +77,16 @@ class Question(Struct, frozen=True, kw_only=True):
     def from_row(cls, row: Row) -> Question:
         made = {"request": msgspec.json.decode(row["line"])["request"], "behavior": read_behavior(row["answer"])}
         return cls(**made, **{name: row[name] for name in cls.__struct_fields__ if name not in made})
+
+
+class QuestionDecided(Struct, frozen=True, kw_only=True, tag_field="type", tag="gateway"):
+    """A line of the gateway: a question was decided, and by whom. Clients that number lines get it."""
+
+    subtype: Literal["question_decided"] = "question_decided"
+    request_id: str
+    decided_by: str
+    behavior: str | None
+    """What was decided: `allow` or `deny` for a permission, the `action` of an elicitation."""
 
 
 class QuestionList(Struct, frozen=True, omit_defaults=True):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Literal
 
 from parley.gateway.security.quotas import TokenUse, Unsent
 from parley.gateway.session_log.session_log import SessionLog
+from parley.protocol.base import Struct
 
 QUEUE_BYTES = 4 * 1024 * 1024
 """How much may wait for one subscriber."""
@@ -24,6 +26,14 @@ REPLY = 0
 Numbered = tuple[int | None, bytes]
 """A line and its number. Lines that are not stored have none; a reply to this subscriber has the number `REPLY`."""
 Wants = Callable[[bytes], bool]
+
+
+class Resync(Struct, frozen=True, kw_only=True, tag_field="type", tag="gateway"):
+    """A line of the gateway: the client was too slow. What was not stored is left out."""
+
+    subtype: Literal["resync"] = "resync"
+    after: int
+    """The lines continue after this number."""
 
 
 class LineBatch:

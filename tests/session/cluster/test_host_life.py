@@ -16,7 +16,7 @@ import pytest
 
 from parley.cluster.base import Cluster, Fenced, LogDamaged, LogKey
 from parley.cluster.host_sessions import NEW_SESSION_ID
-from parley.cluster.session_log.batches import BatchMessage, read_log
+from parley.cluster.session_log import BatchMessage, read_log
 from parley.cluster.session_summaries import list_summaries
 from parley.cluster.shards import drain_key, host_key, list_hosts, move_key
 from parley.cluster.subjects import row_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from parley.cluster.base import ClusterError
-from parley.cluster.session_log.batches import BatchReader, RecordBatch
+from parley.cluster.session_log import BatchReader, RecordBatch
 from parley.gateway.session_log.records import CommandRecord, EntryRecord, LineRecord, OwnerRecord
 from tests.helpers.cluster_processes import RunningCluster, eventually
 from tests.stress.cluster.history import DOUBLED, LOST

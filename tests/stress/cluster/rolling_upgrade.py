@@ -22,7 +22,7 @@ from random import Random
 
 import msgspec
 
-from parley.cluster.session_log.batches import VERSION, BatchMessage
+from parley.cluster.session_log import VERSION, BatchMessage
 from tests.helpers import paths
 from tests.helpers.cluster_processes import RunningCluster
 from tests.stress.cluster.faults import Report, Run, print_line
@@ -39,14 +39,14 @@ AnyRecord = (
     NoteRecord
     |'''
 PATCHES = {
-    "cluster/session_log/batches.py": ((f"\nVERSION = {VERSION}\n", f"\nVERSION = {VERSION + 1}\n"),),
     "gateway/session_log/records.py": (
         ("AnyRecord = (\n   ", NEW_KIND),
         ("case OwnerRecord() | ", "case OwnerRecord() | NoteRecord() | "),
     ),
-    "cluster/session_log/writer.py": (
+    "cluster/session_log.py": (
+        (f"\nVERSION = {VERSION}\n", f"\nVERSION = {VERSION + 1}\n"),
         ("records=[*prefix, *records])", 'records=[*prefix, *records, NoteRecord(text="new")])'),
-        ("AnyRecord, EntryRecord, ", "AnyRecord, EntryRecord, NoteRecord, "),
+        ("    NewerVersion,\n", "    NewerVersion,\n    NoteRecord,\n"),
     ),
 }
 """What the new build changes in `parley/`."""

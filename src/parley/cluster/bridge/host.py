@@ -39,7 +39,7 @@ from parley.cluster.bridge.streams import StreamEnds
 from parley.cluster.cluster_secret import BadSignature
 from parley.cluster.cluster_tokens import ClusterTokens
 from parley.cluster.host_sessions import MOVED, NEW_SESSION_ID, HostedSession, HostSessions
-from parley.cluster.session_log.writer import FULL, LogFull
+from parley.cluster.session_log import FULL, LogFull
 from parley.cluster.subjects import host_subject, owner_subject, read_shard, shard_subject
 from parley.cluster.takeovers import HostsFailed
 from parley.cluster.tenants import TenantLimits

@@ -43,7 +43,7 @@ from parley.cluster.bridge.messages import (
 from parley.cluster.bridge.streams import BusStream
 from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.cluster.host_sessions import MOVED, HostedSession
-from parley.cluster.session_log.writer import LogFull
+from parley.cluster.session_log import LogFull
 from parley.gateway.http.frames import EXTENSION, split_lines
 from parley.gateway.questions import is_same_answer
 from parley.gateway.reporting import WHO

@@ -16,7 +16,7 @@ from parley.gateway.security.access import Principal, Quotas
 from parley.gateway.security.quotas import OpenConnections, Peer, RateLimiter, TokenUse
 from parley.gateway.security.tokens import LOCAL, OWN_NAMES, Tokens, digest
 from parley.gateway.server_config import Limits
-from parley.protocol.base import Json, Struct
+from parley.protocol.base import Struct
 
 SUBPROTOCOL = "parley"
 TOKEN_SUBPROTOCOL = "parley.token."
@@ -26,6 +26,17 @@ PEER = "parley.peer"
 """The key of an ASGI scope with the connection."""
 ADMITTED = "parley.admitted"
 """The key of an ASGI scope with what the gate knows of a connection whose token was accepted."""
+
+
+class Credential(Struct, frozen=True, kw_only=True):
+    type: str = "oauth"
+    token: str
+
+
+class Auth(Struct, frozen=True, kw_only=True, tag_field="type", tag="auth"):
+    """The first frame of a client that can set neither headers nor subprotocols."""
+
+    credential: Credential
 
 
 class Admitted(Struct, frozen=True):
@@ -165,12 +176,3 @@ def find_token(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str |
         if offered.startswith(TOKEN_SUBPROTOCOL):
             return offered.removeprefix(TOKEN_SUBPROTOCOL)
     return None
-
-
-def token_in_message(message: Json) -> str | None:
-    """The token of an `auth` message, the first frame of official clients that cannot set headers."""
-    credential = message.get("credential")
-    if message.get("type") != "auth" or not isinstance(credential, dict):
-        return None
-    token = credential.get("token")
-    return token if isinstance(token, str) else None

@@ -15,9 +15,10 @@ import msgspec
 
 from parley.gateway.http.api_types import ErrorReply
 from parley.gateway.http.app import AFTER, PARTIAL, route
+from parley.gateway.http.auth import Auth
 from parley.gateway.http.routes import JSON, SOCKETS, Endpoint, Parameter
-from parley.gateway.own_messages import Auth, QuestionDecided, Resync
-from parley.gateway.questions import Question
+from parley.gateway.questions import Question, QuestionDecided
+from parley.gateway.subscriber import Resync
 from parley.protocol.base import Json, Role
 from parley.protocol.schema import build_schema, list_messages
 from parley.version import __version__

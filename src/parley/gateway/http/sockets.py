@@ -20,15 +20,14 @@ from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from parley.gateway.http.auth import ADMITTED, SUBPROTOCOL, Admitted, Gate, token_in_message
+from parley.gateway.http.auth import ADMITTED, SUBPROTOCOL, Admitted, Auth, Gate
 from parley.gateway.http.frames import PART_BYTES, find_line_socket, shorten_reason
 from parley.gateway.hub import SessionHub
 from parley.gateway.live_session import LiveSession, SessionClient, is_requesting
-from parley.gateway.own_messages import Resync
 from parley.gateway.refusal import Refusal, close_code
 from parley.gateway.security.access import Principal
 from parley.gateway.session_options import SessionRequest
-from parley.gateway.subscriber import LineBatch, Wants
+from parley.gateway.subscriber import LineBatch, Resync, Wants
 from parley.protocol.peek import peek
 
 AUTH_SECONDS = 10
@@ -66,13 +65,10 @@ async def receive_token(socket: WebSocket, gate: Gate) -> Principal:
     except TimeoutError:
         raise Refusal("unauthorized", f"no token was received within {AUTH_SECONDS} seconds") from None
     try:
-        token = token_in_message(msgspec.json.decode(first, type=dict))
-    except msgspec.DecodeError:
-        token = None
-    if token is None:
-        raise Refusal(
-            "unauthorized", "no token was sent: send it as a header, as a subprotocol or in the first message"
-        )
+        token = msgspec.json.decode(first, type=Auth).credential.token
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        text = "no token was sent: send it as a header, as a subprotocol or in the first message"
+        raise Refusal("unauthorized", text) from None
     return gate.check_token(token, socket)
 
 

@@ -108,15 +108,15 @@ async def test_an_exported_recording_plays(tmp_path: Path) -> None:
             "GET", f"/sessions/{session_id}/wire/recording", None, {"Authorization": f"Bearer {server.token}"}
         )
     assert (status, headers["content-disposition"]) == (200, f'attachment; filename="{session_id}.jsonl"')
-    path = tmp_path / "talk.jsonl"
-    path.write_bytes(data)
+    file = tmp_path / "talk.jsonl"
+    file.write_bytes(data)
     parley = [sys.executable, "-P", "-m", "parley"]
-    command = [*parley, "replay", str(path), "--client", "--", *parley, "replay", str(path)]
+    command = [*parley, "replay", str(file), "--client", "--", *parley, "replay", str(file)]
     played = await asyncio.to_thread(
         subprocess.run, command, cwd=server.root, capture_output=True, text=True, check=False
     )
     assert played.stdout.startswith("1 of 1 recordings equal"), (played.stdout, played.stderr)
-    recorded = [line for line in read_wire_recording(path).lines if not line.eof]
+    recorded = [line for line in read_wire_recording(file).lines if not line.eof]
     assert [json.loads(line.data) for line in recorded] == [line for *_, line in wire]
 
 

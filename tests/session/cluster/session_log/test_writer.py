@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from parley.cluster.base import ClusterError, Fenced, LeaseLost, LogKey
-from parley.cluster.session_log.batches import BatchReader
-from parley.cluster.session_log.writer import SessionWriter, WriterSetup
+from parley.cluster.session_log import BatchReader, SessionWriter, WriterSetup
 from parley.gateway.session_log.records import AnyRecord, CommandRecord, LineRecord, OwnerRecord
 from parley.stores.numbered_log import NumberedLog
 from tests.helpers.local_cluster import open_local

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.cluster.base import LogDamaged
-from parley.cluster.session_log.batches import (
+from parley.cluster.session_log import (
     ENVELOPE_BYTES,
     OLDEST_VERSION,
     VERSION,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from parley.cluster.session_log.writer import EngineStore
+from parley.cluster.session_log import EngineStore
 from parley.errors import SessionError
 from tests.helpers.store_conformance import FIRST, Place, every_claim, user
 
