@@ -26,6 +26,7 @@ from parley.cluster.base import (
     NoResponders,
     RegistryRow,
     ShardLease,
+    Unsubscribe,
 )
 from parley.cluster.sql_log import ClusterSqlLog
 from parley.cluster.subjects import matches
@@ -278,13 +279,13 @@ class LocalBus:
             listener.queue.put_nowait(request)
         return bool(listeners)
 
-    async def subscribe(self, subject: str, handler: Handler) -> LocalSubscription:
+    async def subscribe(self, subject: str, handler: Handler) -> Unsubscribe:
         subscription = LocalSubscription(self, subject)
         self._subscriptions.append(subscription)
         task = asyncio.create_task(subscription.run(handler))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return subscription
+        return subscription.unsubscribe
 
     def remove(self, subscription: LocalSubscription) -> None:
         if subscription in self._subscriptions:

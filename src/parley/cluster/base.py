@@ -10,8 +10,8 @@ implementation does; `tests/helpers/local_cluster.py` has one in a single proces
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Protocol
 
 from parley.cluster.cluster_secret import NO_SECRET, ClusterSecret
 from parley.errors import ClusterError, Fenced, LogDamaged
@@ -76,9 +76,8 @@ class BusRequest(Struct, frozen=True):
     """Sends a reply; the sender of a mere notice ignores it."""
 
 
-class Subscription(Protocol):
-    async def unsubscribe(self) -> None:
-        """No further message is handled. Those that arrived before are. Its own handler must not call this."""
+Unsubscribe = Callable[[], Coroutine[Any, Any, None]]
+"""No further message is handled. Those that arrived before are. The handler itself must not call this."""
 
 
 class Bus(Protocol):
@@ -90,7 +89,7 @@ class Bus(Protocol):
     async def publish(self, subject: str, data: bytes) -> None:
         """Send to all who listen. A message is lost if a connection breaks or a listener is too slow."""
 
-    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+    async def subscribe(self, subject: str, handler: Handler) -> Unsubscribe:
         """Handle messages one after the other, in the order in which one sender sent them."""
 
     def new_inbox(self) -> str:

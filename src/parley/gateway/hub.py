@@ -810,11 +810,6 @@ def find_file_name(model: str) -> str:
     return rest if adapter in FILE_MODELS and not rest.startswith("{") else ""
 
 
-def listed_uuids(message: Json) -> list[str]:
-    found = message.get("user_message_uuids")
-    return found if isinstance(found, list) else []
-
-
 def waits_for_answer(entries: Sequence[Entry]) -> bool:
     """Whether the last turn of a transcript waits for an answer, so that a resumed engine continues it."""
     open_ids: set[Any] = set()

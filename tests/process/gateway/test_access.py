@@ -111,7 +111,8 @@ class Gateway:
         response = connection.getresponse()
         data = response.read()
         connection.close()
-        return response.status, json.loads(data) if data.startswith(b"{") else data
+        is_json = response.headers.get_content_type() == "application/json"
+        return response.status, json.loads(data) if is_json else data
 
 
 @pytest.fixture(scope="module")

@@ -32,9 +32,9 @@ async def test_a_request_that_nobody_hears_fails_at_once(place: ClusterPlace) ->
         subject = f"{place.prefix}.x"
         with pytest.raises(NoResponders, match=subject):
             await cluster.bus.request(subject, b"", SECONDS)
-        subscription = await cluster.bus.subscribe(subject, respond)
+        unsubscribe = await cluster.bus.subscribe(subject, respond)
         assert await cluster.bus.request(subject, b"", SECONDS) == b""
-        await subscription.unsubscribe()
+        await unsubscribe()
         with pytest.raises(NoResponders):
             await cluster.bus.request(subject, b"", SECONDS)
 
@@ -128,13 +128,13 @@ async def test_messages_that_arrived_before_the_end_of_a_subscription_are_handle
 
     async with place.open() as cluster:
         subject = f"{place.prefix}.x"
-        subscription = await cluster.bus.subscribe(subject, handle)
+        unsubscribe = await cluster.bus.subscribe(subject, handle)
         await cluster.bus.subscribe(f"{place.prefix}.pass", respond)
         for number in range(3):
             await cluster.bus.publish(subject, b"%d" % number)
         await cluster.bus.request(f"{place.prefix}.pass", b"", SECONDS)  # so the others have arrived, too
         await is_first.wait()
-        ending = asyncio.create_task(subscription.unsubscribe())
+        ending = asyncio.create_task(unsubscribe())
         may_go_on.set()
         await ending
         await done.wait()

@@ -93,12 +93,12 @@ async def test_a_subscription_that_ended_while_the_server_was_away_does_not_come
         await request.respond(request.data)
 
     async with connect(server) as cluster:
-        ended = await cluster.bus.subscribe("ended", echo)
-        hanging = await cluster.bus.subscribe("hanging", echo)
+        end_ended = await cluster.bus.subscribe("ended", echo)
+        end_hanging = await cluster.bus.subscribe("hanging", echo)
         server.freeze()
-        await hanging.unsubscribe()
+        await end_hanging()
         server.kill()
-        await ended.unsubscribe()
+        await end_ended()
         server.restart()
         await append(cluster, b"one", 0)
         for subject in ("ended", "hanging"):

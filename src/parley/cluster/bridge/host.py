@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parley.acp.host import Editor, SessionLink
 from parley.acp.schema import ClientCapabilities, NewSessionParams, OpenSessionParams
-from parley.cluster.base import BusRequest, Cluster, ClusterError, LogKey, Subscription
+from parley.cluster.base import BusRequest, Cluster, ClusterError, LogKey, Unsubscribe
 from parley.cluster.bridge.host_stream import HostStream, make_scope
 from parley.cluster.bridge.messages import (
     Accepted,
@@ -102,7 +102,7 @@ class BridgeHost:
         self._running: dict[str, asyncio.Event] = {}
         """The commands that are being carried out, by their ids."""
         self._served: set[int] = set()
-        self._shards: dict[int, Subscription] = {}
+        self._shards: dict[int, Unsubscribe] = {}
 
     async def start(self) -> None:
         """Raises ClusterError."""
@@ -113,11 +113,11 @@ class BridgeHost:
         self._served.add(shard)
         if shard in self._shards:
             return
-        subscription = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
+        unsubscribe = await self._bus.subscribe(shard_subject(self._prefix, shard), self._on_open)
         if shard not in self._served or shard in self._shards:
-            await subscription.unsubscribe()  # the shard was lost while the bus was slow
+            await unsubscribe()  # the shard was lost while the bus was slow
             return
-        self._shards[shard] = subscription
+        self._shards[shard] = unsubscribe
         with suppress(ClusterError):  # without the notice, gateways come back later
             subject = owner_subject(self._prefix, shard)
             await self._bus.publish(subject, self._secret.seal(subject, self._ends.inbox.encode()))
@@ -125,9 +125,9 @@ class BridgeHost:
     async def leave(self, shard: int) -> None:
         """The host gives a shard up. Gateways dial again."""
         self._served.discard(shard)
-        if (subscription := self._shards.pop(shard, None)) is not None:
+        if (unsubscribe := self._shards.pop(shard, None)) is not None:
             with suppress(ClusterError):
-                await subscription.unsubscribe()
+                await unsubscribe()
         for stream in self._ends.streams.values():
             if stream.shard == shard:
                 stream.lose(MOVED)

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from parley.cluster.base import Bus, BusRequest, ClusterError, Handler, Subscription
+from parley.cluster.base import Bus, BusRequest, ClusterError, Handler, Unsubscribe
 from parley.cluster.bridge.messages import (
     FRAME_MARGIN_BYTES,
     Alive,
@@ -128,7 +128,7 @@ class StreamEnds(Generic[Stream]):
         self._silent = silent
         self._heard_at: dict[str, float] = {}
         """When each other process was heard, by its inbox."""
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[Unsubscribe] = []
         self._upkeep: asyncio.Task[None] | None = None
 
     async def start(self, handlers: Mapping[str, Handler]) -> None:
@@ -140,9 +140,9 @@ class StreamEnds(Generic[Stream]):
     async def close(self, reason: str) -> None:
         if self._upkeep is not None:
             self._upkeep.cancel()
-        for subscription in self._subscriptions:
+        for unsubscribe in self._subscriptions:
             with suppress(ClusterError):
-                await subscription.unsubscribe()
+                await unsubscribe()
         for stream in list(self.streams.values()):
             stream.lose(reason)
 

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Protocol
 from uuid import uuid4
 
 import msgspec
@@ -134,23 +133,16 @@ def make_response(reply: WholeReply) -> Response:
     return response
 
 
-class WatchedList(Protocol):
-    """What a stream is about."""
-
-    def note(self, event: Json) -> None:
-        """An event was passed on."""
-
-    async def find_missed(self) -> list[bytes]:
-        """What has changed without an event. Raises Refusal."""
-
-
 class WatchedQuestions:
+    """What a client of the questions has been told."""
+
     def __init__(self, router: Router, opened: OpenStream) -> None:
         self._router = router
         self._opened = opened
         self._open: set[tuple[str, str]] = set()
 
     def note(self, event: Json) -> None:
+        """An event was passed on."""
         key = event["session"], event["request_id"]
         if event["state"] == OPEN:
             self._open.add(key)
@@ -158,6 +150,7 @@ class WatchedQuestions:
             self._open.discard(key)
 
     async def find_missed(self) -> list[bytes]:
+        """What has changed without an event. Raises Refusal."""
         opened = msgspec.structs.replace(self._opened, path="/questions")
         reply = await merge(self._router, LIST_QUESTIONS, opened, QueryParams(), must_be_complete=True)
         listed = msgspec.json.decode(reply.body)["questions"] if reply.status == OK else []
@@ -180,6 +173,8 @@ class WatchedQuestions:
 
 
 class WatchedSessions:
+    """The same for the list of sessions."""
+
     def __init__(self, router: Router, opened: OpenStream) -> None:
         self._router = router
         self._opened = opened
@@ -218,7 +213,7 @@ async def relay_merged_events(router: Router, tokens: Tokens, opened: OpenStream
 class HostEvents:
     """The streams of all hosts, for one client."""
 
-    def __init__(self, router: Router, opened: OpenStream, watched: WatchedList) -> None:
+    def __init__(self, router: Router, opened: OpenStream, watched: WatchedQuestions | WatchedSessions) -> None:
         self._router = router
         self._opened = opened
         self._watched = watched

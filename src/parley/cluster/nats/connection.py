@@ -12,6 +12,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +23,7 @@ from nats import errors
 from nats.aio.client import Client, Srv
 from nats.aio.subscription import Subscription as NatsSubscription
 
-from parley.cluster.base import BusRequest, ClusterError, Handler, NoResponders
+from parley.cluster.base import BusRequest, ClusterError, Handler, NoResponders, Unsubscribe
 from parley.cluster.cluster_secret import BadSignature
 from parley.protocol.base import Struct
 from parley.stores.numbered_log import make_too_long
@@ -260,7 +261,7 @@ class NatsConnection:
         self._check_length(data)
         await self._run(lambda: self._client.publish(subject, data, reply), subject)
 
-    async def subscribe(self, subject: str, handler: Handler) -> BusSubscription:
+    async def subscribe(self, subject: str, handler: Handler) -> Unsubscribe:
         """Returns when the server knows of it. Raises ClusterError."""
 
         async def handle(message: Msg) -> None:
@@ -275,7 +276,7 @@ class NatsConnection:
 
         subscription = await self._subscribe(subject, handle)
         await self._run(self._client.flush, subject)
-        return BusSubscription(lambda: self._unsubscribe(subscription))
+        return partial(self._unsubscribe, subscription)
 
     async def _unsubscribe(self, subscription: NatsSubscription) -> None:
         """Handle what has arrived, unless it takes too long or there is no connection; then end."""
@@ -401,11 +402,3 @@ class AbortingClient(Client):
         writer = getattr(self._transport, "_io_writer", None)
         if writer is not None:
             writer.transport.abort()
-
-
-class BusSubscription:
-    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
-        self._end = end
-
-    async def unsubscribe(self) -> None:
-        await self._end()

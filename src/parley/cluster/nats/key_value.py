@@ -177,7 +177,7 @@ class NatsRegistry:
             changed.set()
 
         connection = self._stream.connection
-        subscription = await connection.subscribe(f"{self._subject}.{pattern}", wake)
+        unsubscribe = await connection.subscribe(f"{self._subject}.{pattern}", wake)
         try:
             generation = connection.generation
             rows = await self.rows(pattern)
@@ -211,7 +211,7 @@ class NatsRegistry:
                     pauses = list(STORE_SECONDS)
         finally:
             with suppress(Exception):
-                await subscription.unsubscribe()
+                await unsubscribe()
 
     def _scan(self, pattern: str, after: int = 0) -> AsyncIterator[Stored]:
         return self._stream.scan(self._name, f"{self._subject}.{pattern}", after)
