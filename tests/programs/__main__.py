@@ -44,7 +44,7 @@ RECIPES = Path(__file__).with_name("recipes")
 HELPERS = Path(__file__).with_name("helpers")
 SOURCE = Path(__file__).parents[2] / "src"
 ENGINE = Path(sys.executable).with_name("parley")
-RUN_SECONDS = 240
+RUN_SECONDS = 600
 NEWEST_MINOR = 14
 """The newest Python that programs are expected to run with."""
 UNREACHABLE = "http://127.0.0.1:9"
