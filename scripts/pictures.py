@@ -105,7 +105,7 @@ text = "Done: without an argument it prints the phase of **today**."
 """
 """What it does in the pictures of a conversation."""
 MODULE = r"printf 'import sys\nfrom moon import phase\n\nprint(phase(sys.argv[1]))\n' > main.py; touch moon.py"
-CONVERSATION = [
+TYPED = [
     MODULE,
     f"cat > ~/script.toml <<'END'\n{CONVERSATION}END",
     "mv ~/script.toml ~/moon.toml",
@@ -127,7 +127,7 @@ PICTURES = [
     Picture(
         "terminal",
         "parley --permission-mode acceptEdits",
-        CONVERSATION,
+        TYPED,
         answers=[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter")],
         until="Yes, once",
     ),
@@ -166,7 +166,7 @@ PICTURES = [
     Picture(
         "terminal-rewind",
         "parley --permission-mode acceptEdits",
-        CONVERSATION,
+        TYPED,
         answers=[
             *[("context 0 %", "It fails without a date: repair it"), ("repair it", "Enter"), ("Yes, once", "y")],
             *[("prints the phase", "Escape"), ("", "Escape"), ("Go back to", "Enter")],
