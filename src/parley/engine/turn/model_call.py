@@ -18,6 +18,7 @@ See also: `context/conversation.py` builds the request, `turn/retry.py` calls a 
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
@@ -56,6 +57,8 @@ REPAIRED = "The backend refused the conversation ({error}); it is sent again wit
 PAUSED = "pause_turn"
 """The stop reason of a backend whose own tools take long. It continues when it gets its message back."""
 MAX_PAUSES = 20
+EVENTS_AT_ONCE = 64
+"""After so many events, which may all have come at once, the other sessions of the process have a turn."""
 FAILURES_BEFORE = 3
 """Failures before the next model is used. Each is reported as a retry."""
 UNREACHABLE = ("connection_failed", "timeout_error", "overloaded_error")
@@ -203,6 +206,7 @@ class ModelCall:
         conversation, clock = self._conversation, self._conversation.clock.monotonic
         has_hooks = conversation.hooks.events.has_hooks
         started_at, choice = clock(), conversation.model  # the client may change the model during the answer
+        handled = 0
         try:
             model = conversation.open_model(choice)
             self.timings.record_request(clock, conversation.clock.seconds)
@@ -216,6 +220,9 @@ class ModelCall:
                             if event.type == "content_block_stop" and has_hooks("MessageDisplay"):
                                 await self._filter_texts(accumulator)
                             self._handle_event(event, accumulator, started_at)
+                        handled += 1
+                        if handled % EVENTS_AT_ONCE == 0:
+                            await asyncio.sleep(0)
         except (ModelError, SessionError):
             raise
         except Exception:
