@@ -228,7 +228,8 @@ SUFFIX = re.compile(r"(?::\d+|\(\s*\))$")
 QUOTING = " \t\r\n\"'`*"
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 SHELL = frozenset({"command", "cmd", "shell", "terminal", "console"})
-"""Words that mean Bash if a name has no others."""
+MEANT_ALONE = {"Bash": SHELL}
+"""Words that mean a tool if a name has no others."""
 FILLERS = SHELL | {"file", "tool", "run", "execute", "exec", "function", "call"}
 """Words that say nothing about which tool is meant."""
 SERVER_MARK = "__"
@@ -304,7 +305,7 @@ def is_without_server(called: str, name: str) -> bool:
 
 def is_same_but_for_fillers(called: str, name: str) -> bool:
     words, given = split_words(name) - FILLERS, split_words(called)
-    if name == "Bash" and given & SHELL and not given - FILLERS:
+    if given & MEANT_ALONE.get(name, frozenset()) and not given - FILLERS:
         return True
     return bool(words) and SERVER_MARK not in name and given - FILLERS == words
 
