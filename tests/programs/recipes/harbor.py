@@ -7,7 +7,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 TASKS = 20
@@ -61,5 +60,3 @@ for name, words in AGENTS.items():
         assert tools == ["Write", "Bash"], tools
         assert trace["final_metrics"]["total_prompt_tokens"] > 0, trace["final_metrics"]
     assert {trial["agent_info"]["name"] for trial in trials} == {name}, trials[0]["agent_info"]
-    seconds = sum(trial_seconds for trial in trials for trial_seconds in [trial.get("agent_execution_sec") or 0])
-    sys.stdout.write(f"{name}: {TASKS} tasks solved, {seconds / TASKS:.2f} s each\n")
