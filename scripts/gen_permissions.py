@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from pages import fill, main, table
 
@@ -271,7 +272,7 @@ def build_reference() -> Iterator[str]:
     keys |= {f"{section}.*.{name}" for section, known in config.SUBSECTIONS.items() for name in known}
     keys |= {f"{section}.*" for section in config.ANY_KEY}
     keys |= {f"{section}{'.*' if inner else ''}.{name}" for section, inner, name in config.VALUES}
-    yield format_names(keys)
+    yield from name_table("keys", keys)
 
 
 REFERENCE = "docs/reference/permission-table.md"
@@ -362,7 +363,9 @@ def build_command_tables() -> Iterator[str]:
         "- in other programs for packages, builds and services after `exec`, `dlx`, `rsh`, `ssh`, `cmd` and `devenv`, "
         "also with a prefix as in `dev:exec`"
     )
-    yield f"- in every argument of a program that is not named above and not one of {format_names(INERT)}"
+    yield "- in every argument of any other program, except those in the next table"
+    yield ""
+    yield from name_table("programs", INERT)
     yield ""
     yield "## Directory searches"
     yield ""
@@ -391,6 +394,12 @@ def format_flags(program: Program) -> str:
     )
     parts += [f"globs {program.globs}"] if program.globs != "after a name" else []
     return " ".join(parts) or "no flags"
+
+
+def name_table(title: str, names: Iterable[str]) -> Iterator[str]:
+    """A long list, with a row for each first letter."""
+    groups = groupby(sorted(names, key=str.lower), lambda name: name[0].lower() if name[0].isalpha() else "other")
+    yield from table(("", title), ((letter, format_names(found)) for letter, found in groups))
 
 
 def format_names(names: Iterable[str]) -> str:
