@@ -381,6 +381,9 @@ class Client(Controls, Generic[OutputT]):
             raise
         return turns.Turn(record)
 
+    send = ask
+    """The same as `ask`. Prefer `ask`."""
+
     async def run(self, prompt: Prompt, *, check: bool = True, deps: Any = None) -> RunResult[OutputT]:
         """Send a prompt, wait for the end of its turn and return the result.
 

@@ -124,6 +124,13 @@ class Controls:
         """
         return await self._object(panels.UpdatePermissions(updates=[update.to_dict() for update in updates]))
 
+    # Short names of methods above, which programs use.
+    rewind = rewind_files
+    mcp_status = get_mcp_status
+    mcp_reconnect = reconnect_mcp_server
+    mcp_toggle = toggle_mcp_server
+    context_usage = get_context_usage
+
     async def update_settings(self, source: str, settings: Json) -> None:
         """Write keys to a settings file: `source` is `userSettings` or `localSettings`; None removes a key."""
         await self.request(panels.UpdateSettings(source=source, settings=settings))

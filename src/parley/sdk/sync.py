@@ -229,6 +229,9 @@ class SyncClient(Generic[OutputT]):
         work = self._client.ask(prompt, uuid=uuid, priority=priority, join=join, deps=deps)
         return SyncTurn(loop, loop.run(work))
 
+    send = ask
+    """The same as `ask`. Prefer `ask`."""
+
     def run(self, prompt: Prompt, *, check: bool = True, deps: Any = None) -> RunResult[OutputT]:
         """Send a prompt, wait for the end of its turn and return the result.
 

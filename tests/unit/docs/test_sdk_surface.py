@@ -78,7 +78,7 @@ def test_no_method_and_no_option_is_left_out(kind: type) -> None:
 
 OTHER_METHODS = (
     *("close", "connected", "server_info", "pid", "session_id", "exit_code", "request", "end_input"),
-    *("rewind", "mcp_status", "mcp_reconnect", "mcp_toggle", "context_usage"),
+    *("send", "rewind", "mcp_status", "mcp_reconnect", "mcp_toggle", "context_usage"),
 )
 """What is said of the client itself, and second names."""
 OWN_OPTIONS = tuple(one.name for one in dataclasses.fields(Options))[

@@ -56,6 +56,21 @@ REQUESTS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "session_cost": ((), {"subtype": "get_session_cost"}),
 }
 
+SHORT_NAMES = {
+    "context_usage": "get_context_usage",
+    "mcp_reconnect": "reconnect_mcp_server",
+    "mcp_status": "get_mcp_status",
+    "mcp_toggle": "toggle_mcp_server",
+    "rewind": "rewind_files",
+    "send": "ask",
+}
+
+
+def test_a_short_name_is_the_same_method() -> None:
+    assert {name: getattr(Client, name) for name in SHORT_NAMES} == {
+        name: getattr(Client, long) for name, long in SHORT_NAMES.items()
+    }
+
 
 def test_a_request_has_its_protocol_name() -> None:
     transport = Played()
