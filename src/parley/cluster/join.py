@@ -106,8 +106,8 @@ def warn_of_exposure(cluster: Cluster, log: ServerLog) -> None:
         log.warn(f"warning: {problem}")
     if not cluster.secret:
         log.warn(
-            "warning: there is no --cluster-secret: whoever can write to NATS can make a token, and send requests as "
-            "the administrator"
+            "warning: there is no --cluster-secret: anyone who can write to NATS can make a token, and send "
+            "requests as the administrator"
         )
 
 

@@ -220,7 +220,7 @@ class ShardKeeper:
         self._renewed: dict[int, tuple[int, float]] = {}
         """The last revision of each lease, and when this host first saw it."""
         self._ended: dict[int, int] = {}
-        """The revisions of leases whose time is over, although they are still there."""
+        """The revisions of leases that have expired, although they are still there."""
         self._events: ShardEvents
         self._timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()

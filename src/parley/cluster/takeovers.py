@@ -10,7 +10,7 @@ releases it. If there are several, each host tries one of them at a time, and th
 host that was only slow still renews its row about itself, and counts as alive.
 
 A host that dies while it loads a session may have died of the log instead of the prompt. The next one tries it alone.
-If two have died so, no host loads the session, and nobody can read it, until an operator releases it.
+If two have died so, no host loads the session, and it cannot be read, until an operator releases it.
 """
 
 from __future__ import annotations

@@ -541,7 +541,7 @@ def to_text(message: Json) -> str:
 
 
 def read_body(raw: bytes) -> Json | None:
-    """A JSON object; None if it is none."""
+    """A JSON object; None for anything else."""
     try:
         value = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -86,7 +86,7 @@ def caches_for_an_hour(log: ScenarioLog) -> None:
 
 
 def sandbox_held(log: ScenarioLog) -> None:
-    """A command wrote in its folder and not out of it; or it did not run, and somebody was told why."""
+    """A command wrote in its folder and not out of it; or it did not run, and the client or the model was told why."""
     need("../outside.txt" not in log.files, "the command wrote out of its folder")
     said = log.stderr + str(log.received())
     need("inside.txt" in log.files or "sandbox" in said.lower(), log.summary())

@@ -42,7 +42,7 @@ EXCUSED = {
     "system.mirror_error": "SDKs make it; an engine never sends it",
     "block.advisor_tool_result": "a tool of the vendor's server; a scripted model cannot run it",
     "hook.Notification": "when an engine notifies is not specified, and no recording has it",
-    "flag.api-key": "only seed 001 has it: a key on the command line is visible to other processes",
+    "flag.api-key": "only one of the dialects has it: a key on the command line is visible to other processes",
 }
 """Required behaviours that no check covers, and why."""
 

@@ -43,7 +43,7 @@ class StoredSessions:
         self._has_listed = False
 
     async def follow(self) -> None:
-        """Take what is new. After the first time, only while somebody watches. Raises SessionError."""
+        """Take what is new. After the first time, only while a client watches. Raises SessionError."""
         if self._has_listed and not self._hub.events.has_watchers:
             return
         for info in await asyncio.to_thread(self._list):

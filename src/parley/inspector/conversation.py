@@ -121,7 +121,7 @@ class Timeline:
 
 
 def hashable(value: Any) -> str | int | None:
-    """An id. What cannot be one is no id, and is never answered."""
+    """An id. What cannot be one is ignored, and never answered."""
     return value if isinstance(value, str | int) else None
 
 

@@ -162,7 +162,7 @@ class Script:
     """
 
     def __init__(self, turn: Iterable[TurnLike] = (), *, at_end: Literal["error", "repeat"] = "error") -> None:
-        """Raises TypeError for a turn that is none of these, ValueError for an unknown `at_end`."""
+        """Raises TypeError for any other turn, ValueError for an unknown `at_end`."""
         if isinstance(turn, str | ScriptedCall):
             raise TypeError(f"a Script takes a list of turns, not {type(turn).__name__}")
         if at_end not in ("error", "repeat"):

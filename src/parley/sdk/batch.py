@@ -127,7 +127,7 @@ def run_many(
     have BudgetExceeded. `engine="local"` saves a process per prompt. `progress` shows a bar on stderr; the default is
     to do so if that is a terminal and the batch is awaited without `on_progress`.
 
-    Raises TypeError or ValueError for invalid arguments, also for a file that is no record, BlockingIOError if another
+    Raises TypeError or ValueError for invalid arguments, also for a file of another kind, BlockingIOError if another
     process writes the record, and whatever `on_progress` raises.
     """
     for name, value, least in (("concurrency", concurrency, 1), ("retries", retries, 0)):

@@ -72,8 +72,8 @@ class SessionSettings:
     ) -> None:
         """Raises UsageError for invalid settings on the command line.
 
-        `command_base`: the environment of commands that run on another machine. `find_sandbox_problem`: says why there
-        is no sandbox; "" if there is one."""
+        `command_base`: the environment of commands that run on another machine. `find_sandbox_problem`: says why
+        commands cannot run in a sandbox; "" if they can."""
         self._selection = selection
         self._base = base
         self._command_base = keep_named(base if command_base is None else command_base)

@@ -190,7 +190,7 @@ def is_leased(path: Path) -> bool:
         if owner["host"] == os.uname().nodename:
             with suppress(PermissionError):  # a live process of another user
                 os.kill(owner["pid"], 0)
-            return bool(process_start_time(owner["pid"]) == owner.get("begun"))
+            return bool(process_start_time(owner["pid"]) == owner.get("started"))
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return False
     return True
@@ -209,7 +209,7 @@ def process_start_time(pid: int) -> int | None:
 def write_holder(file: int, *, yields: bool = False) -> None:
     """Write our pid, host and start time to the file, and the process whose children we yield to. Raises OSError."""
     pid = launched_pid()
-    owner: Json = {"pid": pid, "host": os.uname().nodename, "begun": process_start_time(pid)}
+    owner: Json = {"pid": pid, "host": os.uname().nodename, "started": process_start_time(pid)}
     if yields:
         owner["yields_to"] = launched_parent_pid()
     os.ftruncate(file, 0)

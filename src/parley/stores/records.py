@@ -38,7 +38,7 @@ class RecordKind(Struct, frozen=True):
     name: str
     title: str
     use: str
-    """What reads such a file, for whoever gave it to another part."""
+    """What to give such a file to, named when another part gets it."""
     version: int = 1
 
 
@@ -70,7 +70,7 @@ class FiledRecord(Struct, frozen=True):
     """A record as it is in its file."""
 
     place: str
-    """The file and the line, for errors: `talk.jsonl:3`."""
+    """The file and the line, for errors: `conversation.jsonl:3`."""
     number: int
     """Its line in the file, from 1."""
     at_ms: float

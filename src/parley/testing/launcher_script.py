@@ -1,6 +1,6 @@
 """An executable file that runs a `parley` command, for clients that take only the path of an engine.
 
-    write_launcher(Path("bin/claude"), ["tap", "--record", "talk.jsonl", "--", "claude"])
+    write_launcher(Path("bin/claude"), ["tap", "--record", "conversation.jsonl", "--", "claude"])
 
 The arguments of the client are added after the words.
 """

@@ -56,7 +56,7 @@ class Agent(Tool):
         return Agent(kinds)
 
     @property
-    def description(self) -> str:  # type: ignore[override]  # nobody assigns to it
+    def description(self) -> str:  # type: ignore[override]  # it is never assigned
         """The description with the agents of the session, sorted by name."""
         rows = [f"- {kind['name']}: {kind['description'][:MOST_WORDS]}" for kind in self._kinds()[:MOST_LISTED]]
         return "\n".join([WHAT, *rows])

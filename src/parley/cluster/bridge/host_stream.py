@@ -80,7 +80,7 @@ class HostStream(BusStream):
         self._body = [opened.body]
         self._has_body = not opened.has_more
         self.is_carried_out = False
-        """Whether a command has begun to change its session."""
+        """Whether a command has started to change its session."""
         self._is_gone = False
         self._came = asyncio.Event()
         """Set when something of the gateway has come."""

@@ -114,8 +114,8 @@ async def probe_server(address: NatsAddress, server: str) -> list[str]:
                 bare.geturl(), tls=address.make_tls(), allow_reconnect=False, connect_timeout=1, error_cb=ignore
             )
         problems.append(
-            f"NATS at {bare.netloc} accepts connections without credentials: whoever reaches it can read and write all "
-            "sessions. Configure users on the server, and give --nats-credentials"
+            f"NATS at {bare.netloc} accepts connections without credentials: anyone who reaches it can read and write "
+            "all sessions. Configure users on the server, and give --nats-credentials"
         )
     except Exception as exc:  # it refuses, or does not answer: both are fine here
         logger.debug("NATS at %s refuses a connection without credentials: %s", bare.netloc, exc)

@@ -1,7 +1,7 @@
 """The leases of shards, and the registry: buckets of small values.
 
 The server removes a lease after the TTL. The epoch of a lease is the sequence of the message that took the shard, so it
-rises also if nothing is left of the leases before. The server removes a lease when its time is over by the server's
+rises also if nothing is left of the leases before. The server removes a lease when it has expired by the server's
 clock, sometimes a second late, and a host takes one that it has not seen renewed for that time by its own. The time of
 day plays no part.
 """

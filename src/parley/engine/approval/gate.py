@@ -234,7 +234,7 @@ class ApprovalGate:
         is_replaced = isinstance(decision, Allow) and decision.input is not call.input
         final_sha256 = input_digest(decision.input) if isinstance(decision, Allow) and is_replaced else shown_sha256
 
-        # The hooks see what the reply made of the input. An answer to a question of the tool is no change.
+        # The hooks see what the reply made of the input. An answer to a question of the tool does not change it.
         is_changed = final_sha256 != shown_sha256 and not (tool.reads_only and tool.always_asks)
         if isinstance(decision, Allow) and is_changed:
             changed = ToolUse({**call.json, "input": decision.input})

@@ -276,7 +276,7 @@ class TurnOverrides:
 
 
 def refuse_unknown(name: str, templates: Container[str], names: Sequence[str]) -> None:
-    """Raises ToolError, unless it is a command that is no template: a local one, or one of an MCP server.
+    """Raises ToolError, unless it is a command without a template: a local one, or one of an MCP server.
 
     If that of a server was not expanded, its server failed, and that ends the turn before its first model call.
     `names` are the commands for users.

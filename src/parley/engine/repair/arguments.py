@@ -313,7 +313,7 @@ def is_same_but_for_fillers(called: str, name: str) -> bool:
 def is_typo(called: str, name: str) -> bool:
     """Whether one letter is missing, doubled or too many, or two are swapped.
 
-    A letter in place of another is no typo: `get` is not `set`.
+    A letter in place of another does not count: `get` is not `set`.
     """
     given, meant = squeeze(called), squeeze(name)
     if min(len(given), len(meant)) < MIN_TYPO_CHARS:

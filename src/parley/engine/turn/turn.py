@@ -103,7 +103,7 @@ class Turn:
         self._idle_rounds = 0
         """How often in a row the model stopped without a tool call since then."""
         self.reply: Message | None = None
-        """What the client is sent when the turn has begun: the reply to the command that starts it."""
+        """What the client is sent when the turn has started: the reply to the command that starts it."""
         self._outcome: TurnOutcome | None = None
 
     @property

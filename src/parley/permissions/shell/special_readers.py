@@ -7,7 +7,7 @@ reads, or None if the command may do more than read.
     only_prints("{print $1}")       an awk program without system(), pipes, redirections and getline
 
 Both accept a subset of the language that every implementation reads in the same way: GNU, BSD and busybox sed; gawk,
-mawk, busybox and the original awk. Where they differ, as about `/` in a character class, the script is refused.
+mawk, busybox and the one true awk. Where they differ, as about `/` in a character class, the script is refused.
 """
 
 from __future__ import annotations

@@ -232,7 +232,7 @@ def merge_settings(options: Options[Any]) -> str | Json | None:
 
 
 def write_private_file(value: Json, files: list[str], options: Options[Any]) -> str:
-    """Write a temporary file with mode 0600; returns its path, or the JSON itself if the engine is no subprocess."""
+    """Write a temporary file with mode 0600; returns its path, or the JSON itself for an engine in this process."""
     text = msgspec.json.encode(value)
     return write_temporary_file(text, files) if options.engine == "process" else text.decode()
 

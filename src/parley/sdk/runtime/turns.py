@@ -172,7 +172,7 @@ class Turn(MessageStream, Generic[OutputT]):
     shortcut. Pass `check=False` to get what there is instead. Iterating raises nothing for a failed
     turn: its result is one of the messages.
 
-    Whoever cancels a reader interrupts the turn: `task.cancel()`, `asyncio.timeout`, a cancel scope of trio, or closing
+    Cancelling a reader interrupts the turn: `task.cancel()`, `asyncio.timeout`, a cancel scope of trio, or closing
     `text_stream()`. What the model has said so far stays in the conversation and is paid for; the next prompt runs at
     once. To stop waiting without stopping the turn, wait for a task of its own with `asyncio.shield`.
     """

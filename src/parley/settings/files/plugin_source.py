@@ -372,7 +372,7 @@ def list_zip(archive: ZipFile) -> Iterator[SourceMember]:
 def list_tar(archive: TarFile) -> Iterator[SourceMember]:
     for member in archive:
         is_plain = member.isreg() or member.isdir()
-        open_member = cast("Callable[[], IO[bytes]]", partial(archive.extractfile, member))  # None for what is no file
+        open_member = cast("Callable[[], IO[bytes]]", partial(archive.extractfile, member))  # None for other members
         yield SourceMember(member.name, member.size, member.mode, is_plain, member.isdir(), open_member)
 
 

@@ -34,7 +34,7 @@ ELSEWHERE = (
     "`parley sessions list --server URL` lists those there, and `parley attach` joins one."
 )
 MAX_DIFF_LINES = 40
-FILES, TALK, BOTH = "f", "c", "b"
+FILES, CONVERSATION, BOTH = "f", "c", "b"
 
 
 async def resume(view: View, argument: str) -> None:
@@ -202,12 +202,12 @@ async def report_files(view: View, message_id: str) -> Json:
 
 
 def list_choices(report: Json) -> list[Row]:
-    talk = Row(TALK, "the conversation", "files stay as they are")
+    conversation = Row(CONVERSATION, "the conversation", "files stay as they are")
     if not (report.get("canRewind") and report.get("filesChanged")):
-        return [talk]
+        return [conversation]
     return [
         Row(BOTH, "the conversation and the files"),
-        talk,
+        conversation,
         Row(FILES, "the files", "the conversation stays"),
     ]
 

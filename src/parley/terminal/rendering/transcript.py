@@ -238,7 +238,7 @@ class TerminalTranscript:
             self.phase, self._since = phase, self._clock()
 
     def settle(self) -> None:
-        """What was shown is over: nothing is awaited."""
+        """What was shown has ended: nothing is awaited."""
         self.finish_answer()
         self.calls.forget()
         self.enter("")

@@ -44,7 +44,7 @@ HTTP_FLAGS = ("listen", "token-file", "allow-host")
 ONE_SESSION = frozenset({"session_id", "name", "resume", "continue_conversation", "fork_session", "steal"})
 """The options that name one session: the log of the calls of Parley's tools."""
 NO_EFFECT = frozenset({"print", "input_format", "output_format", "include_partial_messages", "permission_prompt_tool"})
-"""The options of how a client and its engine talk. Here, that is MCP."""
+"""The options of the protocol between a client and its engine: here, MCP."""
 
 MakeServer = Callable[[Callable[[bytes], None]], ToolServer]
 """Makes a server that sends its answers with a function."""
