@@ -39,7 +39,7 @@ from parley.compose.registry import (
     load_dialect,
     make_dialect,
 )
-from parley.compose.stores import resolve_session
+from parley.compose.single_session import resolve_session
 from parley.engine.clock import Clock
 from parley.errors import SessionError, StartRefused, UsageError
 from parley.protocol.base import UNSET, Json, Message, Refused, Role, Struct

@@ -16,11 +16,11 @@ import msgspec
 from parley.compose import memory
 from parley.compose.launch_context import LaunchContext, file_history, max_line_bytes
 from parley.compose.registry import get_profile, load_store
+from parley.compose.single_session import resolve_session
 from parley.errors import SessionError, ToolError, UnknownSession
 from parley.protocol.base import Json, Message
 from parley.protocol.options import CliOptions
 from parley.stores.base import AgentInfo, Log, Store, StoreSetup
-from parley.stores.files.entry_codec import EntryContext
 from parley.stores.files.store import agent_path, project_key
 from parley.stores.selection import StoreChoice, choose
 from parley.stores.session_open import WantedSession, is_uuid, open_session
@@ -29,19 +29,6 @@ from parley.workspace.local import LocalFiles
 
 if TYPE_CHECKING:
     from parley.workspace.remote.client import RemoteFiles
-
-
-def resolve_session(options: CliOptions, cwd: str, new_id: Callable[[], str]) -> CliOptions:
-    """The options with the id of the session, if they name none. Raises SessionError."""
-    named = options.session_id or options.resume or options.continue_conversation or options.no_session_persistence
-    if not options.database or named or not get_profile(options).over_stdio:
-        return options
-    from parley.stores.sql.sqlite import SqliteStore
-
-    path = Path(cwd, os.path.expanduser(options.database))
-    store = SqliteStore(path, EntryContext(cwd=cwd, version=""))
-    session_id = store.conversation(new_id)
-    return options.replace(resume=session_id) if store.exists(session_id) else options.replace(session_id=session_id)
 
 
 class SessionStores:

@@ -29,6 +29,7 @@ OPTIONAL = {
     "psycopg",
     "opentelemetry",
     "anthropic",
+    "harbor",
     "pytest",
     "rich",
     "markdown_it",

@@ -119,7 +119,7 @@ def test_a_client_of_any_language_can_start_a_scenario_or_a_recording(
 ) -> None:
     scenario = fake_claude('[[turn]]\nsteps = [{ say = "Hello." }]\n')
     assert run_sync("Hi", Options(cli_path=scenario)).text == "Hello."
-    with pytest.raises(UsageError, match=r"scenario.toml:2: found `sya`"):
+    with pytest.raises(UsageError, match=r"scenario.toml:2: turn\[0\].steps\[0\].sya: unknown key"):
         fake_claude('[[turn]]\nsteps = [{ sya = "Hello." }]\n')
 
     async def record() -> None:
