@@ -28,6 +28,7 @@ from parley.gateway.session_log.records import (
     DecidedRecord,
     DelegatedRecord,
     DeletedRecord,
+    EngineChangedRecord,
     EngineStartedRecord,
     PromptCancelledRecord,
     PromptFinishedRecord,
@@ -42,7 +43,7 @@ from parley.workspace.private_database import COMPANIONS, Schema, open_database,
 
 PROJECTIONS = Schema(
     "projections",
-    1,
+    2,
     """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
@@ -52,6 +53,7 @@ CREATE TABLE sessions (
     options BLOB NOT NULL,
     workspace TEXT,
     title TEXT NOT NULL DEFAULT '',
+    engine_ids TEXT NOT NULL DEFAULT '[]',
     created_at REAL NOT NULL,
     used_at REAL NOT NULL,
     open_prompts INTEGER NOT NULL DEFAULT 0,
@@ -69,6 +71,7 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_by_tenant ON sessions (tenant, used_at);
 CREATE INDEX sessions_by_use ON sessions (used_at);
 CREATE INDEX sessions_by_creator ON sessions (creator);
+CREATE INDEX renamed_sessions ON sessions (id) WHERE engine_ids != '[]';
 CREATE INDEX busy_sessions ON sessions (creator) WHERE open_prompts > 0;
 CREATE TABLE questions (
     session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
@@ -222,6 +225,7 @@ OF_SESSION = frozenset(
         CopiedRecord,
         TitledRecord,
         EngineStartedRecord,
+        EngineChangedRecord,
         PromptTakenRecord,
         PromptFinishedRecord,
         PromptCancelledRecord,
@@ -288,13 +292,14 @@ class SessionRows:
             return
         self._database.change(
             "INSERT INTO sessions (id, tenant, creator, cwd, options, workspace, title, created_at, used_at,"
-            " open_prompts, copied_lines) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+            " open_prompts, copied_lines, engine_ids) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT (id) DO UPDATE SET"
             " title=CASE excluded.title WHEN '' THEN title ELSE excluded.title END,"
             " used_at=max(used_at, excluded.used_at), open_prompts=excluded.open_prompts,"
-            " copied_lines=excluded.copied_lines",
+            " copied_lines=excluded.copied_lines, engine_ids=excluded.engine_ids",
             *(log.session_id, created.tenant, created.creator, created.cwd, created.options, created.workspace),
             *(state.title, created.at, state.used_at, len(state.open_prompts)),
-            0 if state.copied is None else state.copied.lines,
+            *(0 if state.copied is None else state.copied.lines, msgspec.json.encode(state.engine_ids).decode()),
         )
 
     def _save_question(self, log: SessionLog, request_id: str) -> None:

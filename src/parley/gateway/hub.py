@@ -58,7 +58,7 @@ from parley.gateway.transcript import (
     CopySource,
     copy_session,
     discard_copy,
-    missing_lines,
+    find_missing,
     open_stores,
     open_transcript,
 )
@@ -404,6 +404,9 @@ class SessionHub:
         finally:
             self._deleted.discard(session_id)
         self.bury(live.log)
+        if self.settings.shows_stored:  # nothing of it is shown again as a session of another program
+            for engine_id in live.log.state.engine_ids:
+                SessionLog(self.log_path(engine_id)).close()
         live.wire.remove()
         self._sessions.pop(session_id, None)
         for client in list(live.clients):
@@ -523,10 +526,20 @@ class SessionHub:
 
     def add_stored(self, session_id: str) -> None:
         """A session has got a log that was written from its transcript. Raises SessionError."""
-        log = SessionLog(self.log_path(session_id), self.follow)
-        self._add_live(log)
-        self.follow(log, list(log.all_records()))
+        with closing(SessionLog(self.log_path(session_id))) as log:
+            self.follow(log, list(log.all_records()))
         self.indexer.mark(session_id)
+
+    def find_engine_ids(self) -> dict[str, str | None]:
+        """Of sessions with another id in the engine: by each of their ids, the session if its engine uses the id now.
+
+        None for an id of an earlier conversation.
+        """
+        found: dict[str, str | None] = {}
+        for row in self.database.rows("SELECT id, engine_ids FROM sessions WHERE engine_ids != '[]'"):
+            *earlier, now = msgspec.json.decode(row["engine_ids"], type=list[str])
+            found |= {row["id"]: None, **dict.fromkeys(earlier), now: row["id"]}
+        return found
 
     def set_elsewhere(self, session_id: str, *, is_elsewhere: bool) -> None:
         """Another process holds a session, or no longer does."""
@@ -539,10 +552,13 @@ class SessionHub:
         require(principal, Scope.PROMPT, "taking a session over")
         live = self.get(principal, session_id)
         self.audit.write("take", principal, session=session_id)
-        if session_id in self.elsewhere:
-            self.elsewhere.discard(session_id)
-            self._taken.add(session_id)
-        live.ensure_loaded()
+        if live.engine is None:
+            self._taken.add(session_id)  # also if nobody has noticed yet that another process holds it
+        try:
+            live.ensure_loaded()
+        finally:
+            self._taken.discard(session_id)
+        self.set_elsewhere(session_id, is_elsewhere=False)
 
     async def release(self, principal: Principal, session_id: str) -> None:
         """End the engine of a session, so that another process can continue it. Raises Refusal."""
@@ -560,7 +576,7 @@ class SessionHub:
         """Start the engine of a session, and let it continue where an earlier one was killed. Raises SessionError."""
         self.check_draining()
         self._check_current(live)
-        if live.id in self.elsewhere:
+        if live.id not in self._taken and self._is_elsewhere(live):
             raise Refusal("session_busy", "another process runs the session: watch it, or take it over")
         self.storage.check_load(live.id)
         created = require_created(live.log.state)
@@ -584,7 +600,6 @@ class SessionHub:
         is_stored, unsent = self._restore(live, start)
         which = ("--resume" if is_stored else "--session-id", live.engine_id)
         steal = ("--steal",) if live.id in self._taken else ()
-        self._taken.discard(live.id)
         start = msgspec.structs.replace(
             start, argv=(*start.argv, *ASKS_CLIENTS, *self.storage.engine_argv, *steal, *which)
         )
@@ -601,18 +616,25 @@ class SessionHub:
             engine.write(line + b"\n")
         return engine
 
+    def _is_elsewhere(self, live: LiveSession) -> bool:
+        """Whether another process holds a session that does not run here. Raises UsageError."""
+        if self.settings.shows_stored:
+            store = self.open_stores(live, None).store(live.engine_id)
+            self.set_elsewhere(live.id, is_elsewhere=store.is_held(live.engine_id))
+        return live.id in self.elsewhere
+
     def _restore(self, live: LiveSession, start: EngineStart) -> tuple[bool, Sequence[bytes]]:
         """Whether the session has a transcript, and the prompts that are not in it.
 
         If the last engine was killed, the messages that it did not send are published now, and the turn that it
-        cannot continue is ended.
+        cannot continue is ended. So are the messages that another program has stored.
         """
         entries = open_transcript(start, live.engine_id)
-        if not live.log.state.is_loaded and not live.log.state.open_prompts:
+        if not (live.log.state.is_loaded or live.log.state.open_prompts or self.settings.shows_stored):
             return entries is not None, ()
         stored = [] if entries is None else list(entries)
-        for line in missing_lines(iter(stored), live.log):
-            live.publish_missing(line)
+        for line, at in find_missing(iter(stored), live.log):
+            live.publish_missing(line, at)
         known = {
             uuid
             for entry in stored

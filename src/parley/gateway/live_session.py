@@ -614,7 +614,7 @@ class LiveSession:
     @property
     def engine_id(self) -> str:
         """The id of the session in the engine."""
-        return self.log.state.engine_id or self.id
+        return (self.log.state.engine_ids or [self.id])[-1]
 
     def _on_response(self, head: Head, line: bytes) -> None:
         pending = self._requests.pop(str(head.response.request_id), None)
@@ -703,7 +703,7 @@ class LiveSession:
         """Whether a model is asked, or soon will be."""
         return self.has_turn or self.side_requests > 0
 
-    def publish_missing(self, line: bytes, at: float | None = None) -> None:
+    def publish_missing(self, line: bytes, at: float) -> None:
         """Publish a message that another engine wrote to the transcript, and when."""
         self._publish(line, records=self._track(peek(line)), at=at)
 

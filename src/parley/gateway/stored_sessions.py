@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 
 from parley.errors import SessionError
 from parley.gateway.hub import SERVER, SessionHub, is_below, shorten_title
+from parley.gateway.refusal import Refusal
 from parley.gateway.security.quotas import read_use
 from parley.gateway.session_log.records import CopiedRecord, CreatedRecord, LineRecord
 from parley.gateway.session_log.session_log import SessionLog
-from parley.gateway.transcript import logged_uuids, open_stores
+from parley.gateway.transcript import logged_uuids, open_stores, read_time
 from parley.protocol.base import Struct
 from parley.sdk.attach import encode_entry
 from parley.stores.base import Entry, Info
@@ -28,10 +28,15 @@ from parley.workspace import private_files
 class ReadTranscript(Struct, frozen=True):
     """How far a transcript was read."""
 
-    modified: str
-    size_bytes: int
+    version: tuple[str, int]
+    """When it was last written, and its size."""
     last: int
     """The number of its last entry."""
+    line: int
+    """The last line of the log before it was read. What was stored later is logged after this line."""
+
+
+UNREAD = ReadTranscript(("", 0), -1, 0)
 
 
 class StoredSessions:
@@ -40,62 +45,78 @@ class StoredSessions:
         self._hub = hub
         self._store = open_stores(hub.settings.argv, hub.settings.environment, hub.settings.root).store()
         self._read: dict[str, ReadTranscript] = {}
+        self._failed: dict[str, tuple[str, int]] = {}
+        """The versions of transcripts that cannot be read."""
         self._has_listed = False
 
     async def follow(self) -> None:
         """Take what is new. After the first time, only while a client watches. Raises SessionError."""
         if self._has_listed and not self._hub.events.has_watchers:
             return
-        for info in await asyncio.to_thread(self._list):
-            await self._follow(info)
+        listed = await asyncio.to_thread(self._list)
+        ids = self._hub.find_engine_ids()
+        for info, is_held in listed:
+            version = (info.modified, info.size_bytes)
+            session_id = ids.get(info.id, info.id)
+            if session_id is None or self._failed.get(info.id) == version:
+                continue
+            try:
+                await self._follow(session_id, info, version)
+            except (SessionError, Refusal) as exc:
+                self._failed[info.id] = version
+                self._hub.log.warn(f"the stored session {info.id} is not shown: {exc}")
+            if is_held != (session_id in self._hub.elsewhere):  # ask again: it may have been loaded or released
+                is_elsewhere = not self._runs_here(session_id) and self._store.is_held(info.id)
+                self._hub.set_elsewhere(session_id, is_elsewhere=is_elsewhere)
         self._has_listed = True
 
-    def _list(self) -> list[Info]:
-        root = self._hub.settings.root
-        return [info for info in self._store.list() if is_below(os.path.realpath(info.cwd), [root])]
+    def _list(self) -> list[tuple[Info, bool]]:
+        """The sessions below the root, and whether a process holds them."""
+        found = [info for info in self._store.list() if is_below(os.path.realpath(info.cwd), [self._hub.settings.root])]
+        return [(info, self._store.is_held(info.id)) for info in found]
 
-    async def _follow(self, info: Info) -> None:
-        hub, path = self._hub, self._hub.log_path(info.id)
-        live = hub.find_live(info.id)
-        if live is not None and live.engine is not None:
-            self._read.pop(info.id, None)  # it writes the transcript itself
-            hub.set_elsewhere(info.id, is_elsewhere=False)
-            return
-        read = self._read.get(info.id)
-        if read is None or (read.modified, read.size_bytes) != (info.modified, info.size_bytes):
-            if path.exists() and not hub.has_row(info.id):
-                return  # it was deleted here
-            entries, last = await asyncio.to_thread(self._read_new, info.id, -1 if read is None else read.last)
-            if not path.exists():
+    def _runs_here(self, session_id: str) -> bool:
+        live = self._hub.find_live(session_id)
+        return live is not None and live.engine is not None
+
+    async def _follow(self, session_id: str, info: Info, version: tuple[str, int]) -> None:
+        """Raises SessionError, Refusal."""
+        hub, path = self._hub, self._hub.log_path(session_id)
+        read = self._read.get(info.id, UNREAD)
+        if read.version == version or self._runs_here(session_id):
+            return  # an engine of the hub sends what it stores
+        if not hub.has_row(session_id):
+            if not path.exists():  # otherwise it was deleted here
+                last, entries = await asyncio.to_thread(self._read_new, info.id, UNREAD)
                 await asyncio.to_thread(write_log, path, info, entries)
-                hub.add_stored(info.id)
-            elif read is None:
-                known = await asyncio.to_thread(self._read_known, info.id)
-                entries = [entry for entry in entries if entry.message.get("uuid") not in known]
-                self._publish(info.id, entries)
-            else:
-                self._publish(info.id, entries)
-            self._read[info.id] = ReadTranscript(info.modified, info.size_bytes, last)
-        hub.set_elsewhere(info.id, is_elsewhere=self._store.is_held(info.id))
+                hub.add_stored(session_id)
+                self._read[info.id] = ReadTranscript(version, last, 0)
+            return
+        line, last, entries = await asyncio.to_thread(self._read_missing, session_id, info.id, read)
+        live = hub.get(SERVER, session_id) if entries else hub.find_live(session_id)
+        if live is not None:
+            if live.engine is not None or live.log.last != line:
+                return  # it was loaded meanwhile: compare again
+            for entry in entries:
+                live.publish_missing(encode_entry(entry) or b"", read_time(entry.at))
+        self._read[info.id] = ReadTranscript(version, last, line)
 
-    def _read_new(self, session_id: str, after: int) -> tuple[list[Entry], int]:
-        """The messages after an entry, and the number of the last entry. Raises SessionError."""
-        entries = list(self._store.read(session_id, after))
-        last = entries[-1].seq if entries else after
-        return [entry for entry in entries if encode_entry(entry) is not None], last
+    def _read_new(self, stored_id: str, read: ReadTranscript) -> tuple[int, list[Entry]]:
+        """The number of the last entry, and the messages that were not read. Raises SessionError."""
+        entries = list(self._store.read(stored_id, read.last))
+        last = entries[-1].seq if entries else read.last
+        return last, [entry for entry in entries if encode_entry(entry) is not None]
 
-    def _read_known(self, session_id: str) -> set[str]:
+    def _read_missing(self, session_id: str, stored_id: str, read: ReadTranscript) -> tuple[int, int, list[Entry]]:
+        """The last line of the log, the number of the last entry, and the messages that the log does not have.
+
+        Raises SessionError.
+        """
         with self._hub.open_log(session_id) as log:
-            return logged_uuids(log)
-
-    def _publish(self, session_id: str, entries: list[Entry]) -> None:
-        """Add messages to the log of a session, and send them to its viewers."""
-        live = self._hub.get(SERVER, session_id)
-        if live.engine is not None:
-            return  # it was loaded meanwhile, and has added them
-        for entry in entries:
-            if (line := encode_entry(entry)) is not None:
-                live.publish_missing(line, read_time(entry.at))
+            line = log.last  # before the transcript is read
+            last, entries = self._read_new(stored_id, read)
+            known = logged_uuids(log, read.line)
+        return line, last, [entry for entry in entries if entry.message.get("uuid") not in known]
 
 
 def write_log(path: Path, info: Info, entries: list[Entry]) -> None:
@@ -121,10 +142,3 @@ def write_log(path: Path, info: Info, entries: list[Entry]) -> None:
         private_files.rename(unfinished, path.name)
     except OSError as exc:
         raise SessionError(f"cannot create {path}: {exc.strerror}") from None
-
-
-def read_time(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0

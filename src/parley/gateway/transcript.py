@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -61,18 +62,28 @@ def read_requests(stores: SessionStores, session_id: str) -> list[RequestUsage]:
     return [*list_requests(store.read(session_id))] if store.exists(session_id) else []
 
 
-def missing_lines(entries: Iterator[Entry], log: SessionLog) -> Iterator[bytes]:
-    """The messages of the transcript that are not in the log: the process died before they were sent."""
+def find_missing(entries: Iterator[Entry], log: SessionLog) -> Iterator[tuple[bytes, float]]:
+    """The messages of the transcript that are not in the log, with their times.
+
+    The process died before they were sent, or another program has stored them.
+    """
     known = logged_uuids(log)
     for entry in entries:
         if entry.message.get("uuid") not in known and (line := encode_entry(entry)) is not None:
-            yield line
+            yield line, read_time(entry.at)
 
 
-def logged_uuids(log: SessionLog) -> set[str]:
-    """The ids of the messages in a log."""
+def read_time(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def logged_uuids(log: SessionLog, after: int = 0) -> set[str]:
+    """The ids of the messages in a log after a line."""
     found: set[str] = set()
-    number = 0
+    number = after
     while lines := log.read(number):
         number = lines[-1][0]
         for _, line in lines:
@@ -113,7 +124,7 @@ def copy_session(source: CopySource, new_id: str, path: Path, created: CreatedRe
             log.record(created)
             for line in copied_lines(source, new_id, uuid):
                 log.add_line(line)
-            for line in missing_lines(iter(store.read(new_id) if entries else ()), log):
+            for line, _ in find_missing(iter(store.read(new_id) if entries else ()), log):
                 log.add_line(line)
             paid = read_use(last_result(entries))
             log.record(

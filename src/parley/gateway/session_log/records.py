@@ -326,8 +326,8 @@ class SessionState(Struct):
     deleted: DeletedRecord | None = None
     title: str = ""
     """As it was given; the start of the first prompt if it is empty."""
-    engine_id: str = ""
-    """The id of the session in the engine; empty for its own."""
+    engine_ids: list[str] = msgspec.field(default_factory=list)
+    """The ids of the session in the engine, besides its own; the last one applies."""
     declared: DeclaredRecord | None = None
     copied: CopiedRecord | None = None
     is_loaded: bool = False
@@ -416,7 +416,7 @@ class SessionState(Struct):
             case EngineEndedRecord():
                 self.is_loaded = False
             case EngineChangedRecord():
-                self.engine_id = record.engine_id
+                self.engine_ids.append(record.engine_id)
             case CreatedRecord():
                 self.created, self.title, self.used_at = record, record.title, record.at
             case CopiedRecord():

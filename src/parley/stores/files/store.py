@@ -58,6 +58,8 @@ class FileStore(Store):
         self._context = context
         self._warn = warn
         self._waits = waits
+        self._listed: dict[Path, tuple[int, int, Info | None]] = {}
+        """What lists had of transcripts, with the times of their last change and their sizes."""
 
     # The layout.
 
@@ -130,10 +132,22 @@ class FileStore(Store):
         return summarize(found, session_id) if found is not None else None
 
     def list(self, project: str | None = None, limit: int | None = None, offset: int = 0) -> builtins.list[Info]:
+        found = (info for session_id, path in self._files(project) if (info := self._summarize(path, session_id)))
+        return builtins.list(islice(found, offset, None if limit is None else offset + limit))
+
+    def _summarize(self, path: Path, session_id: str) -> Info | None:
+        """The list entry of a transcript, which is read again only when it has changed."""
         from parley.stores.files.session_summary import summarize
 
-        found = (info for session_id, path in self._files(project) if (info := summarize(path, session_id)) is not None)
-        return builtins.list(islice(found, offset, None if limit is None else offset + limit))
+        try:
+            status = os.stat(path, follow_symlinks=False)
+        except OSError:
+            return None
+        changed, size, info = self._listed.get(path, (0, -1, None))
+        if (changed, size) != (status.st_ctime_ns, status.st_size):
+            info = summarize(path, session_id)
+            self._listed[path] = status.st_ctime_ns, status.st_size, info
+        return info
 
     def _label(self, session_id: str, label: Label, text: str | None) -> None:
         from parley.stores.files.session_summary import append_label

@@ -118,3 +118,15 @@ def test_nothing_is_kept_of_a_session_that_was_deleted_while_it_was_open(
         with pytest.raises(SessionError, match=r"was deleted or truncated while the session was open"):
             log.append(user(2, "lost"))
     log.close()
+
+
+def test_a_store_that_lists_again_shows_what_has_changed(tmp_path: Path) -> None:
+    once = store(tmp_path)
+    write(store(tmp_path), FIRST, *scenario(0, 2))
+    (before,) = once.list()
+    assert once.list() == [before]
+    store(tmp_path).rename(FIRST, "New")
+    (renamed,) = once.list()
+    assert (renamed.title, renamed.modified) == ("New", before.modified)
+    transcript(tmp_path).unlink()
+    assert once.list() == []
