@@ -322,6 +322,8 @@ class LiveSession:
                     self._write(line)
         except Refusal as refusal:
             self._reject(client, head, refusal)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:  # in a part that the head leaves out
+            self._reject(client, head, Refusal("invalid_line", f"the line cannot be decoded: {exc}"))
         except (SessionError, UsageError) as exc:
             self._reject(client, head, Refusal("storage_error", str(exc)))
 

@@ -120,6 +120,21 @@ async def test_frames_that_are_no_lines(tmp_path: Path) -> None:
             assert (await read_until(client, "control_response"))[-1]["response"]["subtype"] == "error"
 
 
+async def test_lines_with_a_part_that_cannot_be_decoded(tmp_path: Path) -> None:
+    request = b'{"type":"control_request","request_id":"a","request":{"subtype":"interrupt","v":%b}}'
+    response = b'{"type":"control_response","response":{"subtype":"success","request_id":"q","response":{"v":%b}}}'
+    prompt = b'{"type":"user","message":{"role":"user","content":%b}}'
+    async with working(tmp_path) as (server, session), await server.connect(f"/sessions/{session}/ws") as client:
+        for value in (b"1e999", b'"\xff"'):
+            await client.send(request % value)
+            failed = (await read_until(client, "control_response"))[-1]["response"]
+            assert (failed["request_id"], failed["error_code"]) == ("a", "invalid_line")
+            await client.send(response % value)
+            assert (await notice(client))["code"] == "invalid_line"
+            await client.send(prompt % value)
+            assert (await read_until(client, "result"))[-1]["is_error"] is True
+
+
 async def test_an_unknown_command_is_an_error_and_no_prompt(tmp_path: Path) -> None:
     async with working(tmp_path) as (server, session), await server.connect(f"/sessions/{session}/ws") as client:
         await client.send(user("/cots"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from parley.cluster.bridge.messages import ANSWER, LIVE
 from parley.cluster.gateway.client_state import ClientState
 from parley.gateway.live_session import is_own_uuid
@@ -47,6 +49,17 @@ def test_a_prompt_without_an_id_gets_one_so_that_it_runs_once() -> None:
     uuid = json.loads(state.note_sent(prompt("Hi")))["uuid"]
     assert is_own_uuid(uuid)
     assert [json.loads(each)["uuid"] for each in again(state)] == [uuid]
+
+
+@pytest.mark.parametrize("value", [b"1e999", b'"\xff"', b"[" * 100_000])
+def test_a_line_that_cannot_be_decoded_is_passed_on(value: bytes) -> None:
+    state = ClientState(0, numbered=False)
+    for sent in (
+        b'{"type":"user","message":{"role":"user","content":%b}}' % value,
+        b'{"type":"control_request","request_id":"r","request":{"subtype":"initialize","v":%b}}' % value,
+    ):
+        assert state.note_sent(sent) == sent
+    assert len(again(state)) == 2
 
 
 def test_a_cancelled_prompt_is_not_sent_again() -> None:

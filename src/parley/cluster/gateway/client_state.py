@@ -20,7 +20,7 @@ import msgspec
 from parley.cluster.bridge.messages import ANSWER, LIVE
 from parley.gateway.live_session import CALLBACKS, has_only_tool_results, make_own_uuid
 from parley.gateway.subscriber import REPLY, Numbered
-from parley.protocol.base import Struct
+from parley.protocol.base import Json, Struct
 from parley.protocol.peek import Head, peek
 
 DECLARATIONS = ("initialize", "mcp_set_servers")
@@ -95,7 +95,8 @@ class ClientState:
         """What has to be remembered of a line; None if it answers an engine that is gone."""
         try:
             head = peek(line)
-        except msgspec.DecodeError:
+            given: Json = msgspec.json.decode(line) if head.type in ("control_request", "user") else {}
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return SentLine(line)  # the session says what is wrong with it
         if head.type == "control_request" and head.request_id is not None:
             return SentLine(line, request_id=head.request_id)
@@ -105,10 +106,9 @@ class ClientState:
                 self._stale.discard(str(answered))
                 return None
             return SentLine(line, answers=str(answered))
-        return self._read_prompt(line) if head.type == "user" else SentLine(line)
+        return self._read_prompt(line, given) if head.type == "user" else SentLine(line)
 
-    def _read_prompt(self, line: bytes) -> SentLine:
-        given = msgspec.json.decode(line)
+    def _read_prompt(self, line: bytes, given: Json) -> SentLine:
         message, uuid = given.get("message"), given.get("uuid")
         if not isinstance(message, dict) or has_only_tool_results(message):
             return SentLine(line)
