@@ -44,9 +44,9 @@ export function changedFiles(items) {
   const files = new Map();
   const visit = (item) => {
     for (const child of item.children ?? []) visit(child);
-    if (item.kind !== "tool" || !item.result || item.result.isError) return;
-    const path = item.result.details?.filePath ?? item.input?.file_path;
-    const hunks = path && CHANGES.has(item.name) ? editHunks(item.result, item.input) : [];
+    if (item.kind !== "tool" || !item.result || item.result.isError || !CHANGES.has(item.name)) return;
+    const path = [item.result.details?.filePath, item.input?.file_path].find((each) => each && typeof each === "string");
+    const hunks = path ? hunksOf(item) : [];
     if (!hunks.length) return;
     const file = files.get(path) ?? { path, hunks: [], items: [] };
     file.hunks.push(...hunks);
@@ -58,6 +58,18 @@ export function changedFiles(items) {
 }
 
 const CHANGES = new Set(["Edit", "MultiEdit", "Write"]);
+const known = new WeakMap(); /* the hunks of results: a difference of long texts takes a while */
+
+function hunksOf({ result, input }) {
+  if (!known.has(result)) {
+    try {
+      known.set(result, editHunks(result, input));
+    } catch {
+      known.set(result, []); /* not the result of a tool that we know */
+    }
+  }
+  return known.get(result);
+}
 
 export function editHunks(result, input) {
   const patch = result?.details?.structuredPatch;

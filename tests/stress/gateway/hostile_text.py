@@ -87,6 +87,10 @@ def make_call(tool: str, number: int, text: str) -> list[dict[str, Any]]:
         "old_source": text,
         "task": {"id": "1", "subject": text},
     }
+    if number % 3:  # not what the tool returns
+        details["structuredPatch"] = [None] if number % 3 == 1 else [{"lines": [1]}]
+    elif number % 2:
+        details["filePath"] = 5
     if number % 2:
         details["mode"] = "files_with_matches"
     used = {"type": "tool_use", "id": f"t{number}", "name": text if tool == "Unknown" else tool, "input": call}

@@ -18,24 +18,24 @@ export const Item = memo(
     const Shown = ITEMS[item.kind];
     const entries = actions(item);
     return html`<div class=${mark ? "item marked" : "item"} data-kind=${item.kind}>
-      <${Guard} item=${item}><${Shown} item=${item} draw=${draw} /></${Guard}>
+      <${Guard} text=${item.text ?? item.name ?? item.kind}><${Shown} item=${item} draw=${draw} /></${Guard}>
       ${entries.length > 0 && html`<${Menu} label="Actions of this message" entries=${entries} />`}
     </div>`;
   },
   (before, after) => before.item === after.item && before.rev === after.rev && before.mark === after.mark,
 );
 
-/* A row that cannot be drawn must not take the page with it. */
-class Guard extends Component {
+/* What cannot be drawn must not take the page with it. */
+export class Guard extends Component {
   componentDidCatch(error) {
     this.setState({ error });
   }
-  render({ item, children }, { error }) {
+  render({ text, children }, { error }) {
     if (!error) return children;
     return html`<div class="notice" data-level="error">
       <div class="notice-body">
         <p class="notice-title">This entry cannot be shown (${error.message})</p>
-        <pre tabindex="0"><${Plain} text=${item.text ?? item.name ?? item.kind} /></pre>
+        <pre tabindex="0"><${Plain} text=${text} /></pre>
       </div>
     </div>`;
   }

@@ -3,6 +3,7 @@
 import { formatAge, formatCount, formatDuration, formatNumber, shorten, visible } from "../text.js";
 import { html, useConsole, useEffect, useState } from "../ui.js";
 import { Icon } from "./icon.js";
+import { Guard } from "./items.js";
 import { Changes } from "./review.js";
 import { Todos } from "./todos.js";
 
@@ -24,7 +25,7 @@ export function Rail({ sessionId, conversation, isComplete, onJump, onClose }) {
         <${TaskTree} tasks=${tasks} conversation=${conversation} sessionId=${sessionId} onJump=${onJump} />
       </section>`
     }
-    <${Changes} conversation=${conversation} isComplete=${isComplete} onJump=${onJump} />
+    <${Guard} text="Changed files"><${Changes} conversation=${conversation} isComplete=${isComplete} onJump=${onJump} /></${Guard}>
     <${Context} sessionId=${sessionId} conversation=${conversation} />
     <${Requests} sessionId=${sessionId} conversation=${conversation} />
     <${JumpList} sessionId=${sessionId} conversation=${conversation} onJump=${onJump} />

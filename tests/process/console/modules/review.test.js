@@ -62,6 +62,22 @@ test("changes of a file are listed together, failed ones are not", () => {
   assert.deepEqual(files.map(({ path, hunks, items: calls }) => [path, hunks.length, calls.length]), [["/x/a.py", 2, 2]]);
 });
 
+test("changes of results that no tool returns are left out, and no call is compared twice", () => {
+  const patch = [{ oldStart: 1, newStart: 1, lines: ["-a", "+b"] }];
+  const odd = [{ structuredPatch: [null] }, { structuredPatch: [{ lines: [1] }] }, { structuredPatch: [{ lines: 5 }] }, { filePath: 5, structuredPatch: patch }];
+  const items = reduce(
+    ...odd.flatMap((details, index) => [
+      [1, assistant(`m${index}`, call(`t${index}`, "Edit", { file_path: "/x/a.py", old_string: "a", new_string: "b" }))],
+      [2, returned(`t${index}`, "ok", details)],
+    ]),
+  );
+
+  const files = changedFiles(items);
+
+  assert.deepEqual(files.map(({ path, hunks, items: calls }) => [path, hunks.length, calls.length]), [["/x/a.py", 1, 1]]);
+  assert.equal(changedFiles(items)[0].hunks[0], files[0].hunks[0]);
+});
+
 test("a document quotes prompts, and its fences are longer than those inside", () => {
   const items = reduce([1, user("one\ntwo", { uuid: "p" })], [2, assistant("m", call("t", "Bash", { command: "x" }))], [3, returned("t", "a ```` b")]);
 
