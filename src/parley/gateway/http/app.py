@@ -80,7 +80,7 @@ from parley.protocol.base import Json
 from parley.protocol.schema import build_schema
 from parley.stores.request_usage import RequestUsage
 from parley.stores.wire_recording import Record, WireHeader, encode_recording
-from parley.stores.wire_redaction import WireRedactor
+from parley.stores.wire_redaction import WireRedactor, clean_command
 from parley.version import __version__
 
 MOST_WAITING = 1000
@@ -524,7 +524,8 @@ class Api(ServerApi):
         wire = self._wire(request, principal)
         session_id = request.path_params["session_id"]
         cwd = self._hub.describe(principal, session_id).cwd
-        command = ("parley", *STREAM, *self._hub.session_argv(session_id), *ASKS_CLIENTS)
+        argv = ("parley", *STREAM, *self._hub.session_argv(session_id), *ASKS_CLIENTS)
+        command = tuple(clean_command(argv, self._redactor.redact_text))
 
         def make() -> bytes:
             records = self._redactor.redact(wire.read(0, LARGEST, LARGEST))

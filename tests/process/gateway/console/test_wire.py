@@ -66,7 +66,10 @@ async def test_both_directions_are_there_in_order_also_after_a_restart(tmp_path:
 async def test_secrets_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "script.toml").write_text(SPLIT.format(key=KEY))
     environment = {"MY_PASSWORD": "hunter2-hunter2"}
-    options = ("--model", f"scripted:{tmp_path}/script.toml")
+    settings = {"env": {"ANTHROPIC_API_KEY": "a-key-in-settings"}}
+    mcp = {"mcpServers": {"a": {"type": "http", "url": "http://127.0.0.1:9/", "headers": {"X-Api": "a-header-of-mcp"}}}}
+    given = ("--settings", json.dumps(settings), "--mcp-config", json.dumps(mcp))
+    options = ("--model", f"scripted:{tmp_path}/script.toml", *given)
     async with Server(tmp_path, *options, environment=environment) as server:
         session_id = await server.create()
         await run_turn(server, session_id, f"Here is {KEY}.")
@@ -81,7 +84,7 @@ async def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert "".join(delta.get("text", "") for delta in deltas) == "The key is [redacted] and the code is [redacted]."
     for shown in (json.dumps(wire), recording.decode()):
         assert "[redacted]" in shown
-        for secret in (KEY, "hunter2", "an-own-secret"):
+        for secret in (KEY, "hunter2", "an-own-secret", "a-key-in-settings", "a-header-of-mcp"):
             assert secret not in shown
 
 
