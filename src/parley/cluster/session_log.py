@@ -48,8 +48,8 @@ from parley.stores.base import Entry, Label, Log
 from parley.stores.memory import MemoryStore, StoredTranscript
 from parley.stores.numbered_log import NumberedLog
 
-VERSION = 2
-OLDEST_VERSION = 2
+VERSION = 3
+OLDEST_VERSION = 3
 """Older logs have rows of a database instead of records. No release wrote them."""
 ENVELOPE_BYTES = 1024
 """More than a message needs besides its part of the records."""
@@ -136,7 +136,7 @@ def check_version(version: int) -> None:
     if version > VERSION:
         raise NewerVersion(f"the log has records of version {version}, this host reads up to version {VERSION}")
     if version < OLDEST_VERSION:
-        raise LogDamaged(f"the log has records of version {version}, which this Parley does not read any more")
+        raise LogDamaged(f"the log has records of an older version, {version}, which this Parley does not read")
 
 
 def encode_snapshot(records: bytes) -> bytes:

@@ -116,7 +116,7 @@ def test_a_message_that_is_none_is_damage() -> None:
 
 def test_records_of_an_older_version_are_not_read() -> None:
     message = msgspec.msgpack.encode(BatchMessage(v=OLDEST_VERSION - 1, epoch=1, host="old", data=b""))
-    with pytest.raises(LogDamaged, match=f"version {OLDEST_VERSION - 1}, which this Parley does not read any more"):
+    with pytest.raises(LogDamaged, match=f"an older version, {OLDEST_VERSION - 1}, which this Parley does not read"):
         BatchReader().feed(message)
 
 
