@@ -42,6 +42,7 @@ from parley.gateway.refusal import Refusal
 from parley.gateway.reporting import AuditLog, Metrics, ServerLog
 from parley.gateway.security.access import Principal, Quotas, Scope
 from parley.gateway.security.quotas import OpenConnections, Spending, TenantThreads
+from parley.gateway.security.tokens import ITSELF
 from parley.gateway.session_log.records import (
     AnyRecord,
     CreatedRecord,
@@ -79,7 +80,7 @@ CHECKPOINTS = "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING"
 CONTINUES = "CLAUDE_CODE_RESUME_INTERRUPTED_TURN"
 PARTIAL = "--include-partial-messages"
 ASKS_CLIENTS = ("--permission-prompt-tool", "stdio", PARTIAL)
-SERVER = Principal.administrator("server")
+SERVER = Principal.administrator(ITSELF)
 DENIAL = "The question was not answered in time."
 TITLE_CHARS = 200
 FILE_MODELS = ("scripted", "replay")

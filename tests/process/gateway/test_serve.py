@@ -292,6 +292,7 @@ WRONG_REQUESTS: list[tuple[str, str, object, int, str]] = [
     ("PUT", "/sessions", {}, 405, "method_not_allowed"),
     ("POST", "/sessions", [1], 400, "invalid_body"),
     ("POST", "/tokens", {"name": "x", "scopes": ["all"]}, 400, "invalid_body"),
+    *(("POST", "/tokens", {"name": name, "scopes": []}, 409, "name_taken") for name in ("admin", "local", "server")),
     ("DELETE", "/tokens/nobody", None, 404, "unknown_token"),
 ]
 

@@ -29,7 +29,9 @@ BOOTSTRAP = "admin"
 """The name of the token that the server was started with."""
 LOCAL = "local"
 """Who connects to an open Unix socket."""
-OWN_NAMES = frozenset({BOOTSTRAP, LOCAL})
+ITSELF = "server"
+"""The server itself, to which the sessions of other programs belong."""
+OWN_NAMES = frozenset({BOOTSTRAP, LOCAL, ITSELF})
 """The names that no other token can have."""
 SCHEMA = Schema("tokens", 2, "CREATE TABLE tokens (name TEXT PRIMARY KEY, value BLOB NOT NULL);")
 NAME = "^[^/]*[^/.][^/]*$"
@@ -145,7 +147,7 @@ class Tokens:
     async def add(self, wanted: TokenRequest) -> str:
         """Make a token and return it. Raises Refusal."""
         if wanted.name in OWN_NAMES:
-            raise Refusal("name_taken", f"the name {wanted.name!r} is that of the administrator")
+            raise Refusal("name_taken", f"the name {wanted.name!r} is reserved")
         token, now = secrets.token_urlsafe(32), time.time()
         made = StoredToken(
             name=wanted.name,
