@@ -42,6 +42,7 @@ class LocalEngine:
         self._environment = dict(environment)
         self._store = store
         self._clock = clock
+        self._is_stopped = False
         self._warnings: list[str] = []
 
     def warn(self, text: str) -> None:
@@ -81,6 +82,8 @@ class LocalEngine:
             pump = Pump(connection, transport, clock.new_uuid)
             config = await self._make_config(options, clock, parsed.warnings)
             session = self.session = Session(self.adapt(config.with_shared_loop()), pump)
+            if self._is_stopped:
+                session.stop()
         except UsageError as exc:
             self.refuse(f"Error: {exc}")
         except (SessionError, OSError) as exc:
@@ -109,7 +112,8 @@ class LocalEngine:
         return make() if options.workspace is None else await asyncio.to_thread(make)
 
     def stop(self) -> None:
-        """Stop the session, even during a turn."""
+        """Stop the session, even during a turn, or before it has started."""
+        self._is_stopped = True
         if self.session is not None:
             self.session.stop()
 

@@ -103,6 +103,7 @@ class TaskEngine(Engine):
     def __init__(self, start: EngineStart, begins: asyncio.Future[EngineStart] | None = None) -> None:
         """`begins`: gets what the engine is really started with, later. Until then, what is written waits."""
         self._engine: LocalEngine | None = None
+        self._is_stopped = False
         self._begins = begins
         self._incoming: asyncio.Queue[bytes | None] = asyncio.Queue()
         super().__init__(start)
@@ -111,6 +112,7 @@ class TaskEngine(Engine):
         self._incoming.put_nowait(data)
 
     def stop(self) -> None:
+        self._is_stopped = True
         if self._engine is not None:
             self._engine.stop()
 
@@ -131,6 +133,8 @@ class TaskEngine(Engine):
         try:
             start = self._start if self._begins is None else await self._begins
             engine = self._engine = LocalEngine([*STREAM, *start.argv], start.cwd, start.environment, start.store)
+            if self._is_stopped:
+                engine.stop()
             try:
                 await engine.run(TaskTransport(self._incoming, self._on_lines))
             except Exception as exc:
