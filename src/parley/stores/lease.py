@@ -26,12 +26,14 @@ from typing import Any, Self
 import msgspec
 
 from parley._launched import launched_parent_pid, launched_pid
-from parley.errors import SessionBusy, explain_os_errors
+from parley.errors import SessionBusy, SessionError, explain_os_errors
 from parley.protocol.base import Json
 from parley.workspace import private_files
 
 START_TIME = 19
 """The index of the start time in `/proc/<pid>/stat`, counted from the field after the name."""
+STARTED = "begun"
+"""The key of the start time in a lease. Sessions that an earlier build holds must be seen as held: it stays."""
 BELOW = 1
 """Leases are in one directory below the one that the user named."""
 
@@ -116,7 +118,7 @@ def acquire(
     dead, this waits up to `WAIT_SECONDS` for the lock.
     """
     attempts = round(WAIT_SECONDS / PAUSE_SECONDS)
-    with explain_os_errors(f"cannot create the session's lease {path}, which --no-session-persistence does without"):
+    with explain_os_errors(f"cannot create the session's lease {path}", without_lease):
         while True:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT, below=BELOW)
             try:
@@ -137,6 +139,10 @@ def acquire(
             finally:
                 if file >= 0:
                     os.close(file)
+
+
+def without_lease(problem: str) -> SessionError:
+    return SessionError(f"{problem}. With --no-session-persistence, a session needs no lease.")
 
 
 def steal_file(path: Path, pause: Callable[[float], None]) -> None:
@@ -190,7 +196,7 @@ def is_leased(path: Path) -> bool:
         if owner["host"] == os.uname().nodename:
             with suppress(PermissionError):  # a live process of another user
                 os.kill(owner["pid"], 0)
-            return bool(process_start_time(owner["pid"]) == owner.get("started"))
+            return bool(process_start_time(owner["pid"]) == owner.get(STARTED))
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return False
     return True
@@ -209,7 +215,7 @@ def process_start_time(pid: int) -> int | None:
 def write_holder(file: int, *, yields: bool = False) -> None:
     """Write our pid, host and start time to the file, and the process whose children we yield to. Raises OSError."""
     pid = launched_pid()
-    owner: Json = {"pid": pid, "host": os.uname().nodename, "started": process_start_time(pid)}
+    owner: Json = {"pid": pid, "host": os.uname().nodename, STARTED: process_start_time(pid)}
     if yields:
         owner["yields_to"] = launched_parent_pid()
     os.ftruncate(file, 0)

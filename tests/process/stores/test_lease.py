@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from parley.errors import SessionBusy, SessionError
-from parley.stores.lease import acquire, is_leased
+from parley.stores.lease import acquire, is_leased, process_start_time
 
 HOLD = """
 import sys
@@ -143,6 +143,12 @@ def test_a_lease_without_words_is_still_a_lease(tmp_path: Path) -> None:
     held.release()
 
 
+def test_the_lease_of_an_earlier_build_is_still_a_lease(tmp_path: Path) -> None:
+    owner = {"pid": os.getpid(), "host": os.uname().nodename, "begun": process_start_time(os.getpid())}
+    (tmp_path / "s").write_text(json.dumps(owner))
+    assert is_leased(tmp_path / "s")
+
+
 def test_the_lock_that_a_dead_holder_left_to_its_child_is_waited_for(tmp_path: Path) -> None:
     """As between the fork and the exec of a command, when the engine is killed just then."""
     lock = left_behind(tmp_path / "s")
@@ -181,7 +187,9 @@ def left_behind(path: Path) -> int:
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(SessionError, match=r"cannot create the session's lease .*: Not a directory"):
+    with pytest.raises(
+        SessionError, match=r"cannot create the session's lease .*: Not a directory\. With --no-session-persistence, "
+    ):
         acquire(tmp_path / "file" / "s", "s")
     (tmp_path / "link").symlink_to(tmp_path / "file")
     with pytest.raises(SessionError, match="link is a symbolic link"):
