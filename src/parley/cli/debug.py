@@ -69,6 +69,7 @@ def attach_debug(options: CliOptions, config: SessionConfig, clock: Clock) -> tu
     if options.debug_to_stderr and options.debug_file is None:
         debug = DebugLog(warn, clock.now, categories - {"warning"})  # warnings already go to stderr
         return attach(config, debug), debug
+    path: Path | str = options.debug_file or "the debug log"
     try:
         launch = LaunchContext(options.replace(workspace=None), dict(os.environ), os.getcwd(), clock)
         path = Path(options.debug_file or launch.config / "debug" / f"{config.identity.id}.txt")

@@ -97,7 +97,6 @@ def accept(options: CliOptions) -> PendingConnection | None:
 
 def with_dialect(options: CliOptions, received: bytes) -> CliOptions:
     """Return the options with the dialect of the first line."""
-
     line = next((line for line in split_lines(received) if line), b"")
     name = detect(line, STDIO_DIALECT if options.stdio else DEFAULT_DIALECT)
     over_stdio = load_dialect(name).profile.over_stdio

@@ -49,23 +49,22 @@ class StderrWriter:
 
     def __call__(self, text: str) -> None:
         note = f"({self._lost} earlier messages were dropped because stderr was not read)\n" if self._lost else ""
-        start = "\n" if self._is_partial else ""
-        text = reveal(text) if os.isatty(self._descriptor) else text
-        whole = f"{start}{note}{text}\n".encode(errors="replace")
-        # Write what fits; returns the rest.
-        data = whole
         import select
 
+        start = "\n" if self._is_partial else ""
+        text = reveal(text) if os.isatty(self._descriptor) else text
+        data = f"{start}{note}{text}\n".encode(errors="replace")
+        written = 0  # what fits; the rest is lost
         try:
             poll = select.poll()
             poll.register(self._descriptor, select.POLLOUT)
-            while data and poll.poll(0):
-                data = data[os.write(self._descriptor, data[:PIECE_BYTES]) :]
+            while written < len(data) and poll.poll(0):
+                written += os.write(self._descriptor, data[written : written + PIECE_BYTES])
         except OSError:
             pass
-        left = data
-        self._lost = self._lost + 1 if left else 0
-        self._is_partial = bool(left) and (self._is_partial or len(left) < len(whole))
+        is_whole = written == len(data)
+        self._lost = 0 if is_whole else self._lost + 1
+        self._is_partial = not is_whole and (self._is_partial or written > 0)
 
 
 warn = StderrWriter()

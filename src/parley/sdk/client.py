@@ -89,7 +89,6 @@ class Client(Controls, Generic[OutputT]):
 
     def __init__(self, options: Options[OutputT] | None = None, transport: Transport | Wire | None = None) -> None:
         """Raises TypeError or ValueError for invalid options. `transport` replaces the engine's process."""
-
         self.options: Options[OutputT] = validation.check_types(options)
         self._transport = transport
         self._connection: connection.EngineConnection | None = None
@@ -121,7 +120,6 @@ class Client(Controls, Generic[OutputT]):
         Raises CLIConnectionError, ProcessError, ControlError, and BudgetExceeded if the shared budget is spent. If
         connecting fails, the engine and its children are ended first.
         """
-
         if prompt is not None:
             prompts.check_prompt(prompt)
         if self._connection is not None:
@@ -166,7 +164,6 @@ class Client(Controls, Generic[OutputT]):
         return options if self._transport is not None else await self._stored_session.resume_options()
 
     def _build_connection(self, options: Options[OutputT]) -> tuple[connection.EngineConnection, args.LaunchSpec]:
-
         router = message_router.MessageRouter()
         router.watchers.extend(self.watchers)
         self.router = router
@@ -202,7 +199,6 @@ class Client(Controls, Generic[OutputT]):
         return link, spec
 
     def _open_wire(self, spec: args.LaunchSpec, options: Options[OutputT]) -> Wire:
-
         if self._transport is not None:
             spec.remove_files()
             return (
@@ -234,7 +230,6 @@ class Client(Controls, Generic[OutputT]):
     async def _handshake(
         self, link: connection.EngineConnection, initialize: wire.Initialize, handler: request_handlers.RequestHandler
     ) -> Json:
-
         timeout_seconds = max(self.options.control_timeout_seconds, args.stream_close_seconds(self.options.env))
         info = await link.request(initialize, timeout_seconds)
         info = info if isinstance(info, dict) else {}
@@ -251,7 +246,6 @@ class Client(Controls, Generic[OutputT]):
 
         Raises the error that the engine reported, if any, because it explains why the connection was lost.
         """
-
         if isinstance(error, CLIConnectionError) and not isinstance(error, Unfit):
             await link.wait_finished(DRAIN_SECONDS)
         before, link.closing = link.end, True
@@ -269,7 +263,6 @@ class Client(Controls, Generic[OutputT]):
 
         On a gateway, the session stays, and the turns of this client's prompts are stopped. See `detach`.
         """
-
         link = self._connection
         if link is not None and link.is_open and self._transport is None and validation.is_gateway(self.options.engine):
             await self._stop_turns(link)
@@ -394,7 +387,6 @@ class Client(Controls, Generic[OutputT]):
         `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call interrupts the turn,
         or withdraws the prompt if it waits; the next prompt runs at once.
         """
-
         turn, model = await self.ask(prompt, deps=deps), None
         async for message in turn:
             if isinstance(message, messages.AssistantMessage) and not message.parent_tool_use_id and not message.error:
@@ -435,7 +427,6 @@ class Client(Controls, Generic[OutputT]):
 
         Prompts sent during a turn join it, or wait and are answered together. Use `ask` to keep them apart.
         """
-
         prompts.check_prompt(prompt)
         link = self.connected()
         if self.options.budget is not None:
@@ -459,13 +450,11 @@ class Client(Controls, Generic[OutputT]):
 
     def receive_messages(self) -> MessageStream:
         """All messages that do not belong to an `ask`, until the session ends."""
-
         self._check_was_connected()
         return turns.MessageStream(self.router.common)
 
     def receive_response(self) -> ResponseStream:
         """The same as `receive_messages()`, up to and including the next result."""
-
         self._check_was_connected()
         return turns.ResponseStream(self.router.common)
 
@@ -479,7 +468,6 @@ class Client(Controls, Generic[OutputT]):
 
     async def reinitialize(self) -> Json:
         """Send `initialize` again with the current options (hooks, agents, prompts); returns the reply."""
-
         link = self.connected()
         self.request_handler.hooks = hooks.Registry(self.options.hooks)
         request = args.build_initialize(self.options, self.request_handler.hooks, self.servers)

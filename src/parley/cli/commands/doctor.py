@@ -258,7 +258,6 @@ def check_server(launch: LaunchContext) -> Iterator[DoctorFinding]:
 
 def check_sandbox(launch: LaunchContext) -> DoctorFinding:
     """Which sandbox this machine offers, and why."""
-
     merged = launch.settings.merged
     wanted, offer = merged.is_on("sandbox.enabled"), offer_for(merged)
     text = f"{offer.kind}: {offer.reason}" if offer.kind != "none" else f"none: {offer.reason}"
@@ -271,7 +270,6 @@ def check_sandbox(launch: LaunchContext) -> DoctorFinding:
 
 def check_mcp_servers(launch: LaunchContext) -> Iterator[DoctorFinding]:
     """Connect to the MCP servers, and load the plugins."""
-
     problems: list[str] = []
     servers, _ = asyncio.run(check_servers(open_launch(report=problems.append)))
     for problem in problems:

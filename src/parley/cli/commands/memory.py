@@ -167,7 +167,6 @@ def format_sources(entry: KnowledgeEntry) -> str:
 
 def format_change(before: KnowledgeEntry | None, after: KnowledgeEntry) -> list[str]:
     """A unified diff of two versions."""
-
     old, new = ([] if entry is None else format_content(entry) for entry in (before, after))
     one, other = (f"{after.slug} version {entry.version}" if entry else "nothing" for entry in (before, after))
     return list(difflib.unified_diff(old, new, one, other, lineterm="", n=1))

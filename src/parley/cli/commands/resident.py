@@ -54,7 +54,6 @@ class ResidentCommand(Subcommand):
 
 def list_servers() -> list[FoundServer]:
     """Raises UsageError."""
-
     try:
         return list(find_servers())
     except OSError as exc:
@@ -73,7 +72,6 @@ def describe(server: FoundServer) -> str:
 
 def read_idle_seconds() -> float:
     """How long a server without sessions stays. Raises UsageError."""
-
     text = os.environ.get(IDLE_VARIABLE, "")
     try:
         seconds = float(text) if text else IDLE_SECONDS

@@ -56,7 +56,6 @@ class Anonymous:
 
 def limit_connections(gate: Gate) -> tuple[type[HttpToolsProtocol], type[FrameSocket]]:
     """The protocol classes of a server, for HTTP and for WebSockets."""
-
     anonymous = Anonymous()
 
     class LimitedProtocol(HttpToolsProtocol):

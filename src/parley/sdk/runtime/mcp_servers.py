@@ -190,9 +190,6 @@ def to_hosted(instance: Any) -> HostedServer:
     raise TypeError(f"{type(instance).__name__} is not an MCP server")
 
 
-INTERNAL = -32603
-
-
 class McpServerAdapter:
     def __init__(self, instance: Any) -> None:
         self._server = instance

@@ -254,7 +254,6 @@ async def compare_all(
     recordings: Sequence[WireRecording], command: Sequence[str], *, jobs: int, pace: float, wait_seconds: float
 ) -> list[str]:
     """The first difference of each recording that differs. Raises UsageError."""
-
     free = asyncio.Semaphore(jobs)
 
     async def compare(recording: WireRecording) -> str | None:

@@ -92,7 +92,6 @@ def open_show(given: str) -> int:
 
 def prepare_observer(command: Sequence[str], files: TapFiles) -> Callable[[socket.socket], None]:
     """Open the files, so that a wrong name is reported before the engine starts. Raises UsageError."""
-
     redactor = WireRedactor(os.environ)
     header = make_header(command, redactor, cwd=os.getcwd(), env=sorted(os.environ))
     sinks: list[LineSink] = []
@@ -144,7 +143,6 @@ def run_observer(observe: Callable[[socket.socket], None], line: socket.socket, 
 
 def install(given: GivenArgs) -> int:
     """Write a script that runs the same command. Raises UsageError."""
-
     path = Path(given.one("install")).absolute()
     found = shutil.which(given.words[0])
     if found is None:

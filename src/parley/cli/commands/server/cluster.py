@@ -209,7 +209,6 @@ def serve_host(given: GivenArgs) -> int:
 
 def read_workspace_service(given: GivenArgs, token: str) -> WorkspaceService | None:
     """Raises UsageError."""
-
     if not given.has("workspace-listen"):
         return None
     if not token:
@@ -220,7 +219,6 @@ def read_workspace_service(given: GivenArgs, token: str) -> WorkspaceService | N
 
 def read_default_workspace(given: GivenArgs) -> SessionWorkspace:
     """Raises UsageError."""
-
     wanted, wait = given.one("workspace-default"), given.has("wait-for-workspace")
     if wanted == "local" or (not wanted and given.has("workspace-listen")):
         return SessionWorkspace(kind="local", wait=wait)

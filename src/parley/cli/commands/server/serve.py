@@ -133,7 +133,6 @@ def read_hub_settings(given: GivenArgs, folder: str) -> HubSettings:
 
 def read_notify(given: GivenArgs, environment: dict[str, str]) -> NotifySettings:
     """Raises UsageError."""
-
     url, path = given.one("notify-url"), given.one("notify-secret-file")
     if url and not url.startswith(("http://", "https://")):
         raise InvalidArguments(f"option '--notify-url' needs an http or https URL, not {url!r}")
@@ -286,7 +285,6 @@ def write_page(stack: ExitStack, link: str) -> str:
 
 def open_browser(link: str) -> None:
     """Open a browser with a window; one in the terminal would take it over."""
-
     has_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_screen:
         threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
@@ -294,7 +292,6 @@ def open_browser(link: str) -> None:
 
 def serve_files(given: GivenArgs) -> int:
     """Raises UsageError."""
-
     environment = dict(os.environ)
     erase()  # commands of sessions could read /proc/PID/environ
     address = WorkspaceAddress.parse(given.one("listen", WORKSPACE_ADDRESS))
