@@ -160,6 +160,8 @@ class SessionHub:
         """Sessions that another process holds."""
         self._taken: set[str] = set()
         """Sessions whose next engine takes them from another process."""
+        self._copied: set[str] = set()
+        """Forks that are being copied. Their transcripts may be there before their logs."""
 
     def follow(self, log: SessionLog, records: Sequence[AnyRecord]) -> None:
         """Something was recorded in the log of a session: the database follows.
@@ -248,13 +250,17 @@ class SessionHub:
         path = self.log_path(new_id)
         new_title = shorten_title(title or (f"{row['title']} (fork)" if row["title"] else ""))
         first = msgspec.structs.replace(created, creator=principal.name, title=new_title, at=time.time())
-        await self.threads.run(principal.tenant, partial(copy_session, source, new_id, path, first, uuid))
+        self._copied.add(new_id)
         try:
-            self._check_session_quota(principal)  # others were created meanwhile
-            copy = self._begin(new_id, first)
-        except BaseException:
-            discard_copy(stores, new_id, path)
-            raise
+            await self.threads.run(principal.tenant, partial(copy_session, source, new_id, path, first, uuid))
+            try:
+                self._check_session_quota(principal)  # others were created meanwhile
+                copy = self._begin(new_id, first)
+            except BaseException:
+                discard_copy(stores, new_id, path)
+                raise
+        finally:
+            self._copied.discard(new_id)
         await self.storage.wait_stored(copy.id)
         return copy
 
@@ -534,9 +540,9 @@ class SessionHub:
     def find_engine_ids(self) -> dict[str, str | None]:
         """Of sessions with another id in the engine: by each of their ids, the session if its engine uses the id now.
 
-        None for an id of an earlier conversation.
+        None for an id of an earlier conversation, and for the id of a fork that is being copied.
         """
-        found: dict[str, str | None] = {}
+        found: dict[str, str | None] = dict.fromkeys(self._copied)
         for row in self.database.rows("SELECT id, engine_ids FROM sessions WHERE engine_ids != '[]'"):
             *earlier, now = msgspec.json.decode(row["engine_ids"], type=list[str])
             found |= {row["id"]: None, **dict.fromkeys(earlier), now: row["id"]}

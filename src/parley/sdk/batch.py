@@ -30,7 +30,7 @@ import msgspec
 from anyio import CancelScope, create_memory_object_stream, current_time, sleep
 
 from parley.errors import UsageError
-from parley.protocol.base import Json, Message, Struct, decode
+from parley.protocol.base import Json, Message, Struct, decode, encode_json
 from parley.protocol.messages.system import ApiRetry
 from parley.sdk.budget import BudgetMeter
 from parley.sdk.client import Client
@@ -48,7 +48,7 @@ from parley.sdk.launch.validation import check_types
 from parley.sdk.options import Options
 from parley.sdk.runtime.background import start
 from parley.sdk.runtime.message_parser import parse_message
-from parley.sdk.runtime.prompts import Prompt
+from parley.sdk.runtime.prompts import Prompt, build_user
 from parley.sdk.schema import parser_of
 from parley.sdk.sync import LoopThread
 from parley.sdk.types.generic import OutputT
@@ -78,7 +78,7 @@ class RunOutcome(Generic[OutputT]):
     error: Exception | None = None
     """Why there is no result: ResultError for a failed turn, BudgetExceeded for one that did not start, and others."""
     attempts: int = 1
-    """How often the prompt was sent; 0 if the result is from the record."""
+    """How often the prompt was sent; 0 if the result is from the record, or the prompt cannot be sent."""
 
     def unwrap(self) -> RunResult[OutputT]:
         """Return the result, or raise the error."""
@@ -166,6 +166,8 @@ class Batch(Coroutine[Any, Any, list[RunOutcome[OutputT]]], Generic[OutputT]):
         self._record: BatchRecord | None = None
         self._todo: deque[tuple[int, int]] = deque()
         """The positions of the prompts that are to be sent, and how often they were."""
+        self._invalid: dict[int, Exception] = {}
+        """What is wrong with the prompts that cannot be sent, by their positions."""
         self._error: Exception | None = None
 
     # As a coroutine it collects the outcomes, so that `asyncio.run` and `create_task` take it.
@@ -209,9 +211,10 @@ class Batch(Coroutine[Any, Any, list[RunOutcome[OutputT]]], Generic[OutputT]):
                 while self._todo and self._error is None:
                     index, attempts = self._todo.popleft()
                     outcome = await self._run_one(index, attempts + 1)
-                    if outcome is not None and self._error is None:
+                    if outcome is not None:
                         self._note(outcome)
-                        push.send_nowait(outcome)
+                        if self._error is None:
+                            push.send_nowait(outcome)
             except Exception as exc:
                 self._error = self._error or exc
             working -= 1
@@ -253,7 +256,9 @@ class Batch(Coroutine[Any, Any, list[RunOutcome[OutputT]]], Generic[OutputT]):
                 await sleep(0.05)
         parser = None if self._options.output_type is None else parser_of(self._options.output_type)
         for index, prompt in enumerate(self._prompts):
-            answer = None if self._record is None else self._record.take(prompt)
+            if (problem := find_problem(prompt)) is not None:
+                self._invalid[index] = problem
+            answer = None if self._record is None or problem is not None else self._record.take(prompt)
             if answer is None:
                 self._todo.append((index, 0))
                 continue
@@ -268,14 +273,17 @@ class Batch(Coroutine[Any, Any, list[RunOutcome[OutputT]]], Generic[OutputT]):
 
     async def _run_one(self, index: int, attempts: int) -> RunOutcome[OutputT] | None:
         """Send a prompt; None if it is to be sent again. Raises what ends the batch."""
-        prompt = self._prompts[index]
+        prompt, is_open = self._prompts[index], False
+        if index in self._invalid:
+            return RunOutcome(index, prompt, error=self._invalid[index], attempts=0)
         try:
             client = Client(self._options)
             client.watchers.append(self._count_retry)
             async with client:
+                is_open = True
                 return RunOutcome(index, prompt, result=await client.run(prompt), attempts=attempts)
         except Exception as exc:
-            if fails_all(exc):
+            if fails_all(exc) or (not is_open and isinstance(exc, TypeError | ValueError)):  # of an invalid option
                 raise
             if attempts < self._most_attempts and is_temporary(exc):
                 self.retries += 1
@@ -294,15 +302,25 @@ class Batch(Coroutine[Any, Any, list[RunOutcome[OutputT]]], Generic[OutputT]):
         cost = sum(one.result.cost_usd or 0.0 for one in self.outcomes.values() if one.result)
         done = RunProgress(len(self.outcomes), failed, len(self._prompts), outcome, self.retries, cost)
         self._bar.draw(done.done, f"{failed} failed, {self.retries} retries" + (f", ${cost:.2f}" if cost else ""))
-        if self._on_progress is not None:
+        if self._on_progress is not None and self._error is None:
             self._on_progress(done)
+
+
+def find_problem(prompt: Prompt) -> Exception | None:
+    """Why a prompt cannot be sent."""
+    try:
+        encode_json(build_user(prompt, "", None, verbatim=False))
+        hash_prompt(prompt)
+    except Exception as exc:
+        return exc
+    return None
 
 
 def fails_all(error: Exception) -> bool:
     """Whether an error is one of the configuration, so that every prompt has it."""
     if isinstance(error, ResultError):
         return error.api_error_status in HOPELESS or error.reason in MISSING
-    return isinstance(error, OptionsError | CLINotFoundError | Unfit | TypeError | ValueError)
+    return isinstance(error, OptionsError | CLINotFoundError | Unfit)
 
 
 def is_temporary(error: Exception) -> bool:
@@ -353,8 +371,8 @@ class BatchRecord:
         return found.popleft() if found else None
 
     def append(self, outcome: RunOutcome[Any]) -> None:
-        """Record an outcome. One for which there was no money has none: the prompt was not sent. Raises OSError."""
-        if isinstance(outcome.error, BudgetExceeded):
+        """Record an outcome, unless the prompt was not sent: there was no money, or it is invalid. Raises OSError."""
+        if isinstance(outcome.error, BudgetExceeded) or not outcome.attempts:
             return
         answer, digest = outcome.result, hash_prompt(outcome.prompt)
         kept = AnswerRecord(prompt=digest, error=str(outcome.error or ""))

@@ -157,6 +157,24 @@ async def test_what_another_program_said_before_a_prompt_here_comes_before_it(tm
         assert_nothing_is_repeated(live)
 
 
+async def test_a_prompt_that_arrives_while_the_transcript_is_read(tmp_path: Path) -> None:
+    async with Console(tmp_path) as console:
+        session = await console.run_elsewhere("say One.")
+        await console.follow()
+        await console.run_elsewhere("say Two.", "--resume", session)
+        live = console.hub.get(SERVER, session)
+        following = asyncio.create_task(console.follow())
+        await asyncio.sleep(0)
+        await console.prompt(live, "say Three.")
+        (info,) = await following
+        assert not info.is_elsewhere
+        await console.follow()
+        await console.hub.release(SERVER, session)
+        await console.follow()
+        assert results(live) == ["One.", "Two.", "Three."]
+        assert_nothing_is_repeated(live)
+
+
 async def test_a_session_that_was_released_while_nobody_watched_takes_prompts(tmp_path: Path) -> None:
     async with Console(tmp_path) as console:
         async with console.program() as program:
@@ -210,3 +228,18 @@ async def test_a_session_that_continues_under_another_id_is_listed_once(tmp_path
     async with Console(tmp_path) as console:
         assert await console.follow() == []
         assert console.warnings == []
+
+
+async def test_a_fork_that_is_being_copied_is_no_session_of_another_program(tmp_path: Path) -> None:
+    async with Console(tmp_path) as console:
+        live = console.hub.create(SERVER, SessionRequest())
+        for number in range(20):
+            await console.prompt(live, f"say {number}.")
+        forking = asyncio.create_task(console.hub.fork(SERVER, live.id, None, "Fork"))
+        while not forking.done():
+            await console.follow()
+        fork = await forking
+        titles = {info.id: info.title for info in await console.follow()}
+        assert (set(titles), titles[fork.id]) == ({live.id, fork.id}, "Fork")
+        assert results(fork) == results(live)
+        assert_nothing_is_repeated(fork)
