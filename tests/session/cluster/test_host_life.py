@@ -16,7 +16,7 @@ import pytest
 
 from parley.cluster.base import Cluster, Fenced, LogDamaged, LogKey
 from parley.cluster.host_sessions import NEW_SESSION_ID
-from parley.cluster.session_log import BatchMessage, read_log
+from parley.cluster.session_log import VERSION, BatchMessage, read_log
 from parley.cluster.session_summaries import list_summaries
 from parley.cluster.shards import drain_key, host_key, list_hosts, move_key
 from parley.cluster.subjects import row_key
@@ -302,7 +302,7 @@ async def test_a_host_leaves_a_session_of_a_newer_version_alone(cluster: Cluster
                 pass
         assert await cluster.log.head(key) == written
         assert two.host.describe().unreadable == {
-            key.session: "the log has records of version 99, this host reads up to version 2"
+            key.session: f"the log has records of version 99, this host reads up to version {VERSION}"
         }
         assert await ask(two, other, "say fine") == "fine"
 
