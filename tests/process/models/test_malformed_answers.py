@@ -128,6 +128,9 @@ CASES: dict[str, Case] = {
     "two different objects": refused(f'{ARGUMENTS}{{"file_path": "b"}}', "unexpected text after the value"),
     "quotes in a string": refused('{"file_path": "the "notes".txt"}', "expected a comma"),
     "words instead of JSON": refused("the file notes.txt", "expected a value at line 1, column 1"),
+    "a number out of range": refused(
+        '{"file_path": "notes.txt", "limit": 1e999}', "the number is out of range at line 1"
+    ),
     # Names.
     "lower case": native(ARGUMENTS, "read"),
     "snake case": native(ARGUMENTS, "read_file"),
@@ -230,6 +233,15 @@ CASES: dict[str, Case] = {
     "a tag with a name": text(*f'<tool_use name="Read">{ARGUMENTS}</tool_use>'),
     "a tag with elements": text(f"<tool_use>\n<name>Read</name>\n<arguments>{ARGUMENTS}</arguments>\n</tool_use>"),
     "a tag in capitals": text(*HERMES.replace("tool_call", "TOOL_CALL")),
+    "a number out of range in a text call": text(
+        HERMES.replace('"notes.txt"', '"notes.txt", "limit": 1e999'),
+        then=(NATIVE, DONE),
+        extra_calls=1,
+        message="the number is out of range",
+    ),
+    "a number out of range in python": text(
+        '[Read(file_path="notes.txt", limit=1e999)]', then=(NATIVE, DONE), extra_calls=1, message="near"
+    ),
     # Formats that are not read: the model makes the call again.
     "react": unread(f"Thought: I read.\nAction: Read\nAction Input: {ARGUMENTS}"),
     "functionary": unread(f">>>Read\n{ARGUMENTS}"),
@@ -441,6 +453,16 @@ async def test_a_name_without_its_server_means_a_tool_if_only_one_server_has_it(
 
     assert played.ran == ran
     assert ("No such tool available: echo" in told(played)) == (not ran)
+
+
+async def test_a_key_that_only_resembles_a_parameter_of_a_server_is_not_taken_for_it(tmp_path: Path) -> None:
+    given = mcp.config(a=mcp.own("greeter.py"))
+    inputs = ('{"A": 1, "B": 2}', '{"first_a": 1, "bs": 2}')
+    orders = [respond(call(arguments, "mcp__a__add"), finish="tool_calls") for arguments in inputs]
+    played = await play(tmp_path, *orders, DONE, mcp_config=given)
+    repaired = [line["content"] for line in played.harness.messages("system") if line.get("tag") == "call_repaired"]
+
+    assert repaired == ["Repaired a call of mcp__a__add: A -> a; B -> b"]
 
 
 @pytest.mark.parametrize("model", ["sonnet", "openai:m", "openai-responses:m", "scripted"])

@@ -8,14 +8,16 @@
         -> {"file_path": "a.txt", "limit": 5}, ["filePath -> file_path", "limit: string -> integer"]
 
 A repair never adds content: text that ends before its value does was cut off, and is refused. So is everything that
-could mean two things; if two tools come into question, the model is asked. A value is changed only if nothing is lost:
-its new form means the same, and the old one does not match the schema.
+could mean two things; if two tools come into question, the model is asked. A key is only spelled as the schema spells
+it: a word that the parameter does not have may mean another one. The built-in tools have a table of such words. A value
+is changed only if nothing is lost: its new form means the same, and the old one does not match the schema.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
 from typing import Any
 
 import msgspec
@@ -118,8 +120,10 @@ class LenientReader:
         if first in QUOTES:
             return self._read_string()
         if (number := NUMBER.match(self.text, self.at)) is not None:
-            self.at = number.end()
-            return msgspec.json.decode(number[0])
+            for value in decode(number[0], int | float):
+                self.at = number.end()
+                return value
+            raise self._error("the number is out of range")
         if (word := WORD.match(self.text, self.at)) is not None and word[0] in (known := LITERALS | OTHER_LITERALS):
             if word[0] in OTHER_LITERALS:
                 self.changes[f"read {word[0]} as JSON"] = None
@@ -238,10 +242,15 @@ PARAMETERS = {
     "cmd": "command",
     "script": "command",
     "code": "command",
+    "oldstr": "old_string",
+    "oldtext": "old_string",
+    "newstr": "new_string",
+    "newtext": "new_string",
     "path": "file_path",
     "file": "file_path",
     "filename": "file_path",
     "text": "content",
+    "filetext": "content",
     "data": "content",
     "body": "content",
     "regex": "pattern",
@@ -249,7 +258,7 @@ PARAMETERS = {
     "uri": "url",
     "link": "url",
 }
-"""Other words for parameters."""
+"""Other words for required parameters of built-in tools."""
 
 
 def find_name(called: str, names: Mapping[str, str]) -> str | None:
@@ -268,20 +277,12 @@ def find_name(called: str, names: Mapping[str, str]) -> str | None:
     return None
 
 
-def find_parameter(given: str, missing: Iterable[str], required: Iterable[str]) -> str | None:
+def find_parameter(given: str, missing: Iterable[str], synonyms: Mapping[str, str]) -> str | None:
     """The parameter that a key stands for, among those without a value; None if there is none, or several."""
-    known, needed = list(missing), list(required)
-    steps: tuple[tuple[Callable[[str, str], bool], list[str]], ...] = (
-        (is_same, known),
-        (lambda key, name: PARAMETERS.get(squeeze(key)) == name, needed),
-        (lambda key, name: squeeze(name).startswith(squeeze(key)) or squeeze(key).startswith(squeeze(name)), needed),
-        (is_typo, needed),
-        (lambda key, name: bool(split_words(key) & split_words(name)), needed),
-    )
-    for means, names in steps:
-        if squeeze(given) and (found := [name for name in names if means(given, name)]):
-            return found[0] if len(found) == 1 else None
-    return None
+    found = [
+        name for name in missing if squeeze(given) and (is_same(given, name) or synonyms.get(squeeze(given)) == name)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def squeeze(name: str) -> str:
@@ -347,8 +348,11 @@ ITEM = re.compile(r"[A-Za-z*][\w.*/-]*")
 BOOLEANS = {"true": True, "false": False}
 
 
-def fit_arguments(given: Json, schema: Json) -> tuple[Json, list[str]]:
-    """The arguments as the schema wants them, and what was changed; the same object if nothing was."""
+def fit_arguments(given: Json, schema: Json, *, is_built_in: bool = False) -> tuple[Json, list[str]]:
+    """The arguments as the schema wants them, and what was changed; the same object if nothing was.
+
+    The schema may be any object: a server that is not ours wrote it.
+    """
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return given, []
@@ -364,59 +368,73 @@ def fit_arguments(given: Json, schema: Json) -> tuple[Json, list[str]]:
         if isinstance(inner, dict) and (schema.get("required") or properties.keys() & inner.keys()):
             value = inner
             changes.append(f"took the arguments out of {key!r}")
-    value = Fitting(schema, changes).fit_object(value, schema, "")
+    try:
+        value = Fitting(schema, changes, is_built_in=is_built_in).fit_object(value, schema, "")
+    except RecursionError:
+        return given, []
     return (value, changes) if changes else (given, [])
 
 
 class Fitting:
     """One object, with the definitions that its schema refers to."""
 
-    def __init__(self, root: Json, changes: list[str]) -> None:
-        self._definitions = root.get("$defs") or root.get("definitions") or {}
+    def __init__(self, root: Json, changes: list[str], *, is_built_in: bool) -> None:
+        definitions = root.get("$defs") or root.get("definitions")
+        self._definitions = definitions if isinstance(definitions, dict) else {}
         self._changes = changes
+        self._synonyms = PARAMETERS if is_built_in else {}
 
     def fit_object(self, given: Json, schema: Json, place: str) -> Json:
         properties = schema.get("properties")
         if not isinstance(properties, dict):
             return given
-        given = self._rename(given, properties, schema.get("required") or [], place)
+        required = schema["required"] if isinstance(schema.get("required"), list) else []
+        given = self._rename(given, properties, required, place)
         fitted: Json = {}
         for key, value in given.items():
-            options = list(self._list_options(properties.get(key)))
-            if value is None and options and key not in (schema.get("required") or []) and not accepts(value, options):
+            options = self._list_options(properties.get(key))
+            if value is None and options and key not in required and not accepts(value, options):
                 self._changes.append(f"{place}{key}: left out null")
                 continue
             fitted[key] = self._fit_value(value, options, f"{place}{key}")
         return fitted
 
-    def _rename(self, given: Json, properties: Json, required: list[str], place: str) -> Json:
+    def _rename(self, given: Json, properties: Json, required: list[Any], place: str) -> Json:
         """The keys as the schema spells them. If two keys mean the same parameter, neither is changed."""
         unknown = [key for key in given if key not in properties]
         missing = [name for name in properties if name not in given]
         if not unknown or not missing:
             return given
-        meant = {key: find_parameter(key, missing, [name for name in required if name in missing]) for key in unknown}
+        synonyms = {word: name for word, name in self._synonyms.items() if name in required}
+        meant = {key: find_parameter(key, missing, synonyms) for key in unknown}
         names = list(meant.values())
         renamed = {key: name for key, name in meant.items() if name is not None and names.count(name) == 1}
         self._changes += [f"{place}{key} -> {name}" for key, name in renamed.items()]
         return {renamed.get(key, key): value for key, value in given.items()} if renamed else given
 
-    def _list_options(self, schema: Any) -> Iterator[Json]:
-        """The schemas of which a value must match one."""
-        if not isinstance(schema, dict):
-            return
-        reference = schema.get("$ref")
-        if isinstance(reference, str):
-            yield from self._list_options(self._definitions.get(reference.rpartition("/")[2]))
-            return
-        branches = schema.get("anyOf") or schema.get("oneOf")
-        if isinstance(branches, list):
-            for branch in branches:
-                yield from self._list_options(branch)
-        elif isinstance(schema.get("type"), list):
-            yield from ({**schema, "type": kind} for kind in schema["type"])
-        else:
-            yield schema
+    def _list_options(self, schema: Any) -> list[Json]:
+        """The schemas of which a value must match one. Each reference is followed once, as it may lead to itself."""
+        options: list[Json] = []
+        waiting, followed = [schema], set[str]()
+        while waiting:
+            if not isinstance(schema := waiting.pop(0), dict):
+                continue
+            reference, branches, kinds = (
+                schema.get("$ref"),
+                schema.get("anyOf") or schema.get("oneOf"),
+                schema.get("type"),
+            )
+            if isinstance(reference, str):
+                if reference not in followed:
+                    followed.add(reference)
+                    waiting.append(self._definitions.get(reference.rpartition("/")[2]))
+            elif isinstance(branches, list):
+                waiting += branches
+            elif isinstance(kinds, list):
+                options += ({**schema, "type": kind} for kind in kinds)
+            else:
+                options.append(schema)
+        return options
 
     def _fit_value(self, value: Any, options: list[Json], place: str) -> Any:
         if not options or accepts(value, options):
@@ -436,7 +454,7 @@ class Fitting:
             return value
         if isinstance(value, dict):
             return self.fit_object(value, inner[0], f"{place}.")
-        items = list(self._list_options(inner[0].get("items")))
+        items = self._list_options(inner[0].get("items"))
         if isinstance(value, list) and items:
             return [self._fit_value(item, items, f"{place}[{number}]") for number, item in enumerate(value)]
         return value
@@ -470,7 +488,7 @@ def convert(value: Any, schema: Json) -> Iterator[Any]:
         case "integer", float() if value.is_integer() and abs(value) < 2**53:
             yield int(value)
         case "number", str() if NUMBER.fullmatch(value.strip()):
-            yield msgspec.json.decode(value.strip())
+            yield from decode(value.strip(), int | float)
         case "boolean", str() if value.strip().lower() in BOOLEANS:
             yield BOOLEANS[value.strip().lower()]
         case "string", bool() | int() | float():
@@ -485,7 +503,7 @@ def convert(value: Any, schema: Json) -> Iterator[Any]:
             pass
 
 
-def decode(text: str, kind: type) -> Iterator[Any]:
+def decode(text: str, kind: type | UnionType) -> Iterator[Any]:
     try:
         value: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

@@ -14,6 +14,7 @@ must name a tool. Arguments that were cut off stay as they are, and `arguments.p
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Iterator
 
@@ -185,7 +186,8 @@ def read_python(text: str, at: int) -> list[TextCall] | None:
                 if not isinstance(call, ast.Call) or call.args or any(part.arg is None for part in call.keywords):
                     return None
                 given = {str(part.arg): ast.literal_eval(part.value) for part in call.keywords}
-                found.append(TextCall(ast.unparse(call.func), encode(given)))
+                # An infinite number, which is not JSON, stays one and is refused.
+                found.append(TextCall(ast.unparse(call.func), json.dumps(given)))
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None
     return found or None

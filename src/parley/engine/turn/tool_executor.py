@@ -34,7 +34,7 @@ from parley.tools.base import (
     read_input,
     tool_schema,
 )
-from parley.tools.catalog import canonical_name, model_name, names_of
+from parley.tools.catalog import BUILT_IN, canonical_name, model_name, names_of
 from parley.workspace.base import Files
 
 TOOL_SEARCH = "ToolSearch"
@@ -183,7 +183,8 @@ class ToolExecutor:
 
         if own is not None:
             return fit_arguments(input, own)
-        fitted, changes = fit_arguments(input, tool_schema(tool)["input_schema"])
+        schema = tool_schema(tool)["input_schema"]
+        fitted, changes = fit_arguments(input, schema, is_built_in=canonical_name(tool.name) in BUILT_IN)
         return (fitted, changes) if self._is_valid(tool, fitted) else (input, [])
 
     def _is_valid(self, tool: Tool, input: Json) -> bool:
