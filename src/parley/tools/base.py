@@ -139,8 +139,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     """The MCP servers that are still connecting."""
     deferred_tools: Callable[[], DeferredTools | None] = lambda: None
     """The tools of the agent that calls which can be searched; None if all are loaded."""
-    has_result: Callable[[str], bool] = lambda call: False
-    """Whether the model can still see the result of a call of the agent."""
+    has_result: Callable[[str, str], bool] = lambda call, text: False
+    """Whether the model can still see a text as the result of a call of the agent."""
     set_mode: Callable[[str | None], None] | None = None
     """Changes the permission mode; None restores the mode before plan mode."""
     open_schedule: Callable[[], Schedule] | None = None

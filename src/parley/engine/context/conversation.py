@@ -626,9 +626,9 @@ class Conversation:
             line = self._user_message(*(Text.of(text) for text in sanitize(texts)), isSynthetic=True)
             self.journal.append(self.clock.stamp_message(line, self.config.identity.id))
 
-    def has_result(self, call: str) -> bool:
-        """Whether the model can see the result of a call. A recording may have seen it twice."""
-        return call in self.journal.history.result_ids and self.model.adapter != REPLAY
+    def has_result(self, call: str, text: str) -> bool:
+        """Whether the model can see this text as the result of a call. A recording may have seen it twice."""
+        return self.journal.history.results.get(call) == text and self.model.adapter != REPLAY
 
     def close_open_calls(self, text: str) -> None:
         """Give every open call an error result. Raises SessionError."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from operator import is_
+from typing import Any
 
 import msgspec
 
@@ -167,10 +168,10 @@ class History:
         self.last_prompt: HistoryEntry | None = None
         """The last prompt, also if it is no longer part of the conversation."""
         self._open_calls: dict[str, Json] = {}
-        self.result_ids: set[str] = set()
-        """The calls whose results the model can see."""
-        self._removed: frozenset[str] = frozenset()
-        """The calls whose results were removed to make room."""
+        self.results: dict[str, Any] = {}
+        """The results that the model can see, by call, without errors."""
+        self._removed: set[tuple[str, str]] = set()
+        """The lines and calls whose results were removed to make room. Some servers use the ids of calls again."""
         self.memory_texts: list[str] = []
         """The texts of the user or the engine that may contain memory files."""
 
@@ -221,7 +222,12 @@ class History:
             self._unread_seq = int(entry.message.get("unread_seq", -1))
             self._forget_settled()
         elif entry.kind == "results_removed":
-            self._removed |= frozenset(map(str, entry.message["calls"]))
+            calls = frozenset(map(str, entry.message["calls"]))
+            self._removed |= {
+                (line.uuid, call)
+                for line in self._entries
+                for call in calls & {str(block.get("tool_use_id")) for block in find_results(line)}
+            }
             self._restart(self._entries)
         elif entry.kind == "conversation_reset":
             self._earlier.append(self._entries)
@@ -243,7 +249,7 @@ class History:
         self._entries, self._messages, self._boundary, self.tokens, self.media_tokens = [], [], None, 0, 0
         self._forget_settled()
         self._open_calls.clear()
-        self.result_ids.clear()
+        self.results.clear()
         self.memory_texts.clear()
         for line in lines:
             self._add(line)
@@ -252,7 +258,10 @@ class History:
         self._entries.append(line)
         blocks = line.content
         if self._removed and line.role == "user":
-            blocks = [self._without_removed(block) for block in blocks]
+            blocks = [
+                {**block, "content": CUT_RESULT} if (line.uuid, block.get("tool_use_id")) in self._removed else block
+                for block in blocks
+            ]
         if not blocks:
             return
         closes = line.is_prompt
@@ -266,8 +275,9 @@ class History:
             elif kind == "tool_result":
                 call = str(block.get("tool_use_id"))
                 self._open_calls.pop(call, None)
-                if call not in self._removed:
-                    self.result_ids.add(call)
+                self.results.pop(call, None)
+                if not block.get("is_error"):
+                    self.results[call] = block.get("content")
                 closes = True
             elif kind == "text" and line.role == "user" and MEMORY_MARK in str(block.get("text")):
                 self.memory_texts.append(str(block["text"]))
@@ -287,9 +297,6 @@ class History:
         last.content.extend(blocks)
         last.uuids.append(line.uuid)
         self._bind(line)
-
-    def _without_removed(self, block: Json) -> Json:
-        return {**block, "content": CUT_RESULT} if block.get("tool_use_id") in self._removed else block
 
     def find_removable(self, threshold: int) -> list[str]:
         """The calls whose results can be removed: the old ones, if that makes enough room; otherwise none."""
@@ -743,5 +750,5 @@ def is_paired(messages: Iterable[HistoryMessage]) -> bool:
     return not open_calls
 
 
-def find_results(message: HistoryMessage) -> list[Json]:
+def find_results(message: HistoryMessage | HistoryEntry) -> list[Json]:
     return [block for block in message.content if block.get("type") == "tool_result"]

@@ -198,7 +198,7 @@ def refer_to_earlier(
     shown: dict[ReadInput, tuple[int, str]] = context.state.notes.setdefault(Read.name, {})
     wanted, content = msgspec.structs.replace(call, file_path=snapshot.path), hash(snapshot.data)
     before, earlier = shown.get(wanted, (None, ""))
-    if before == content and context.session.has_result(earlier):
+    if before == content and context.session.has_result(earlier, result.content):
         return ToolOutput(content=UNCHANGED, detail={"type": "file_unchanged", "file": {"filePath": snapshot.path}})
     shown[wanted] = (content, reach.call)
     return result

@@ -573,6 +573,21 @@ async def test_an_output_that_a_guard_has_not_seen_is_withheld(tmp_path: Path, b
     await run(scenario)
 
 
+@pytest.mark.parametrize("answer", [ValueError("broken"), specific(updatedToolOutput="redacted")])
+async def test_a_file_that_the_model_did_not_get_is_shown_by_the_next_call(tmp_path: Path, answer: Any) -> None:
+    (tmp_path / "a.txt").write_text("the text " * 100)
+    look = "[[turn]]\ntools = [{ name = 'Read', input = { file_path = 'a.txt' } }]\n"
+    async with SessionHarness(tmp_path, look * 3 + "[[turn]]\ntext = 'Done.'\n", skip_permissions=True) as harness:
+        await register(harness, {"PostToolUse": [matcher("redact", onFailure="block")]})
+        answers = iter([answer, {}, {}])
+        harness.prompt("go")
+        await until_result(harness, {"redact": lambda given: next(answers)})
+        told = results(harness)
+
+    assert ["the text" in text for text in told] == [False, True, False]
+    assert "has not changed" in told[2]
+
+
 async def test_the_output_of_a_subagents_call_is_withheld_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         (tmp_path / "notes.txt").write_text("the secret")

@@ -537,6 +537,19 @@ def test_one_may_go_back_to_a_line_before_the_boundary() -> None:
     assert history.render() == heard(*TALK[:2]).render()
 
 
+def test_a_result_that_was_removed_stays_so_and_another_with_its_id_is_seen() -> None:
+    """Some servers number their calls, so that ids are used again after a compaction."""
+    first = (user("1", text("one")), assistant("2", call("t0")), user("3", result("t0", "old")))
+    removed = Entry(seq=0, kind="results_removed", at="", message={"calls": ["t0"]})
+    summary = (boundary(trigger="auto"), user("s", text("Sum."), isCompactSummary=True))
+    history = heard(*first, removed, *summary, assistant("4", call("t0")), user("5", result("t0", "new")))
+
+    assert history.render()[-1]["content"] == [result("t0", "new")]
+    assert history.results == {"t0": "new"}
+    history.apply(Entry(seq=0, kind="cut", at="", message={"after": "3"}))
+    assert history.render() == heard(*first, removed).render() != heard(*first).render()
+
+
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Entry]:
     """Conversations at a place where the model could be asked, sometimes with odd ones of another program."""
