@@ -267,11 +267,16 @@ def bad(tmp_path: Path) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bad-extension\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[parley.tools]\nMissing = bad_extension:Missing\nBash = bad_extension:Bash\nRaises = bad_raises:Tool\n"
-        "Bare = bad_extension:Bare\n\n[parley.models]\nanthropic = bad_extension:X\nbroken = bad_extension:Bare\n\n"
+        "Bare = bad_extension:Bare\nMade = bad_extension:Made\nClosed = bad_extension:Closed\n\n"
+        "[parley.models]\nanthropic = bad_extension:X\nbroken = bad_extension:Bare\n\n"
         "[parley.stores]\nsqlite = bad_extension:X\nbroken = bad_raises:X\n\n"
         "[parley.dialects]\njsonrpc = bad_extension:X\nbroken = bad_extension:Bare\n"
     )
-    (folder / "bad_extension.py").write_text("class Bash: name = 'Bash'\nclass Bare: name = 'Bare'\n")
+    (folder / "bad_extension.py").write_text(
+        "class Bash: name = 'Bash'\nclass Bare: name = 'Bare'\ndef Made(): return Bare()\n"
+        "class Closed:\n    name, description, reads_only, input = 'Closed', '', True, None\n    def run(self): pass\n"
+        "    def __init_subclass__(cls): raise TypeError('it is final')\n"
+    )
     (folder / "bad_raises.py").write_text("raise RuntimeError('not today')\n")
     return folder
 
@@ -286,6 +291,8 @@ def test_bad_entry_points_are_reported_by_name_and_skipped(run: Run, bad: Path) 
             "the class has no description, reads_only, input, run"
         ),
         "extension 'Bash' (parley.tools, from bad-extension) is ignored: a built-in tool has this name",
+        "extension 'Closed' (parley.tools, from bad-extension) cannot be used: TypeError: it is final",
+        "extension 'Made' (parley.tools, from bad-extension) is ignored: it is not a class",
         (
             "extension 'Missing' (parley.tools, from bad-extension) cannot be loaded: AttributeError: "
             "module 'bad_extension' has no attribute 'Missing'"

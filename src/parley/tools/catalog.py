@@ -367,12 +367,14 @@ def load_external() -> ExternalTools:
     for name in entry_points.discover(GROUP):
         try:
             cls = entry_points.load(GROUP, name)
-            found = find_problem(name, cls)
+            found = find_problem(name, cls) if isinstance(cls, type) else "it is not a class"
             if found:
                 raise entry_points.ExtensionError(f"{entry_points.describe(GROUP, name)} is ignored: {found}")
             classes[name] = cls if issubclass(cls, Tool) else type(name, (cls, Tool), {})
         except entry_points.ExtensionError as exc:
             problems.append(str(exc))
+        except Exception as exc:  # the class of a stranger may not have another base
+            problems.append(f"{entry_points.describe(GROUP, name)} cannot be used: {type(exc).__name__}: {exc}")
     return ExternalTools(classes, tuple(problems))
 
 
