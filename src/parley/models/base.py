@@ -224,6 +224,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     """Additional HTTP headers."""
     joins_texts: bool = False
     """Whether text deltas that arrive together may be one event. It is not sent."""
+    report_wait: Callable[[str], None] = lambda text: None
+    """Called with what the call waits for from now on; empty before anything is sent to the server."""
 
 
 class Model(Protocol):

@@ -137,11 +137,12 @@ async def test_the_window_is_asked_for_once_the_conversation_is_long_and_not_bef
                 while conversation.window == assumed:
                     await harness.request("get_settings")
             harness.prompt("again")
-            await harness.receive("result")
+            result = await harness.receive("result")
         paths = [path for path, _ in server.heard]
         calls = [body for path, body in server.heard if path.endswith("completions")]
 
     assert (assumed, conversation.window, conversation.answer_tokens) == (200_000, 32_768, 8192)
+    assert [usage["contextWindow"] for usage in result["modelUsage"].values()] == [32_768]
     assert paths[:2] == ["/v1/chat/completions"] * 2
     assert [body.get("max_tokens") for body in calls] == [None, None, 8192]
     assert "warning: the server of openai:m says that it has no tools." in "\n".join(harness.warnings)

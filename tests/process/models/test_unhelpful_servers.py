@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from parley.engine.session.config import SessionConfig
 from parley.models.http.call import Deadlines
 from parley.protocol.base import Json
 from tests.helpers.http_server import Answer, Loopback, cut_off, loopback, silence, stream, whole
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.session import SessionHarness
 
 HTML = b"<!doctype html><title>Login</title>"
@@ -63,10 +66,12 @@ async def test_a_page_is_refused_at_once_with_its_type_and_address(tmp_path: Pat
     assert len(heard.server.heard) == 1
 
 
-async def test_a_server_that_is_silent_is_reported_with_what_is_awaited(tmp_path: Path) -> None:
-    heard = await ask(
-        tmp_path, silence(started=False), silence(started=False), harness=Impatient, API_TIMEOUT_MS="2000"
-    )
+@pytest.mark.parametrize("is_recorded", [False, True])
+async def test_a_server_that_is_silent_is_reported_with_what_is_awaited(tmp_path: Path, is_recorded: bool) -> None:
+    def harness(*parts: Any, **options: Any) -> SessionHarness:
+        return Impatient(*parts, **options, record="answers.jsonl" if is_recorded else None)
+
+    heard = await ask(tmp_path, silence(started=False), silence(started=False), harness=harness, API_TIMEOUT_MS="2000")
     notices = [line for line in heard.lines if line.get("tag") == "model_silent"]
 
     assert notices[0]["content"] == (
@@ -76,6 +81,30 @@ async def test_a_server_that_is_silent_is_reported_with_what_is_awaited(tmp_path
     # One for each call. A server of this machine that hangs is asked twice.
     assert len(notices) == len(heard.server.heard) == 2
     assert "sent nothing for 2 s" in heard.text
+
+
+def test_a_server_that_lists_no_models_does_not_delay_a_signal(tmp_path: Path) -> None:
+    asked, released, finished = threading.Event(), threading.Event(), threading.Event()
+
+    def list_served() -> list[Json]:
+        asked.set()
+        released.wait(PATIENCE_SECONDS)
+        finished.set()
+        return []
+
+    class Waiting(SessionHarness):
+        def furnish(self, setup: SessionConfig) -> SessionConfig:
+            return msgspec.structs.replace(setup, model=msgspec.structs.replace(setup.model, list_served=list_served))
+
+    async def stop_at_once() -> None:
+        async with Waiting(tmp_path, "") as harness:
+            harness.send({"type": "control_request", "request_id": "r", "request": {"subtype": "list_models"}})
+            assert await asyncio.to_thread(asked.wait, PATIENCE_SECONDS)
+            harness.session.stop()
+
+    asyncio.run(stop_at_once())
+    assert not finished.is_set()
+    released.set()
 
 
 def test_a_server_on_this_machine_is_given_less_time() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
+from parley._threads import run_in_thread
 from parley.errors import NotPossible, SessionError
 from parley.models.catalog import list_known_models
 from parley.protocol.base import UNSET, Json, sanitize
@@ -45,7 +45,7 @@ def require_task(session: Session, task_id: str) -> str:
 
 async def list_models(session: Session, request: panel_requests.ListModels) -> Json:
     config = session.config.model
-    served = await asyncio.to_thread(config.list_served)
+    served = await run_in_thread(config.list_served)
     return {"models": [*list_known_models(config.aliases, config.is_allowed), *served]}
 
 

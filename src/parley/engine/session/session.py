@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -79,9 +79,13 @@ class Session:
             sync_in_background=config.storage.sync_in_background,
         )
         self.journal.report_lost = self.outbox.send_lost_write
-        get_info = cache(lambda name: config.model.get_info(config.model.resolve(name)))
         limits = SpendingLimits.from_options(config.options)
-        self.ledger = Ledger(config.model.prices, limits, clock.monotonic, get_info)
+        self.ledger = Ledger(
+            config.model.prices,
+            limits,
+            clock.monotonic,
+            lambda name: config.model.get_info(config.model.resolve(name)),
+        )
         self.recovery = self._recover()
         self.journal.grants.restore(config.permissions.policy, config.warn)
         pending = PendingApprovals(self.journal, clock.new_uuid)

@@ -37,7 +37,7 @@ from parley.engine.turn import outcome
 from parley.engine.turn.retry import REFUSAL, FailureStreak, delay_seconds, retry_message
 from parley.errors import BudgetSpent, ModelError, SessionError, UsageError
 from parley.models.accumulator import MessageAccumulator
-from parley.models.base import Model, ModelEvent
+from parley.models.base import ModelEvent
 from parley.models.catalog import ModelRef
 from parley.protocol.base import UNSET, Json, Message, UnsetType
 from parley.protocol.blocks import Block, RedactedThinking, Text, Thinking, ToolUse
@@ -204,7 +204,6 @@ class ModelCall:
     async def _read(self, accumulator: MessageAccumulator) -> None:
         """Read the whole answer, and record its usage however it ends. Raises ModelError."""
         conversation, clock = self._conversation, self._conversation.clock.monotonic
-        has_hooks = conversation.hooks.events.has_hooks
         started_at, choice = clock(), conversation.model  # the client may change the model during the answer
         handled = 0
         try:
@@ -212,12 +211,13 @@ class ModelCall:
             self.timings.record_request(clock, conversation.clock.seconds)
             request = conversation.build_request()
             self._binding = conversation.binding
-            with self._silence.watch(model):
+            with self._silence:
+                request = msgspec.structs.replace(request, report_wait=self._silence.wait_for)
                 async with aclosing(model.stream(request)) as events:
                     async for sent in events:
                         self._silence.is_silent = False
                         for event in self.repair.feed(sent):
-                            if event.type == "content_block_stop" and has_hooks("MessageDisplay"):
+                            if event.type == "content_block_stop":
                                 await self._filter_texts(accumulator)
                             self._handle_event(event, accumulator, started_at)
                         handled += 1
@@ -368,10 +368,11 @@ class ModelCall:
 
     async def _filter_texts(self, accumulator: MessageAccumulator) -> None:
         """MessageDisplay hooks get a text before the client does. Texts of subagents are not displayed."""
-        if self._conversation.parent_tool_use_id is None:
+        events = self._conversation.hooks.events  # the client can register hooks during the answer
+        if self._conversation.parent_tool_use_id is None and events.has_hooks("MessageDisplay"):
             for block in accumulator.partial():
                 if isinstance(block, Text):
-                    shown = await self._conversation.hooks.events.before_display(self._turn_id, block.text)
+                    shown = await events.before_display(self._turn_id, block.text)
                     if shown is not None and shown != block.text:
                         self._displayed[block.text] = shown
 
@@ -506,27 +507,31 @@ class IdleTimer(Ticker):
 
 
 class SilenceNotice(Ticker):
-    """`with silence.watch(model):` tells the client once what is waited for, if the server sends nothing for long."""
+    """`with silence:` tells the client once what the call waits for, if the server sends nothing for long."""
 
     def __init__(self, conversation: Conversation) -> None:
         super().__init__(conversation.limits.silence_seconds)
         self._conversation = conversation
-        self._model: Model | None = None
+        self._awaited = ""
+        self._was_sent = False
         self.is_silent = True
         """Whether nothing has arrived since the last beat."""
 
-    def watch(self, model: Model) -> SilenceNotice:
-        self._model, self.is_silent = model, True
-        return self
+    def __enter__(self) -> None:
+        self._awaited, self._was_sent, self.is_silent = "the model has sent nothing", False, True
+        super().__enter__()
+
+    def wait_for(self, awaited: str) -> None:
+        """The call waits for this from now on; empty if nothing was sent to the server yet."""
+        self._awaited = awaited
 
     def _beat(self) -> None:
-        if self.is_silent and self._model is not None:
-            awaited = getattr(self._model, "awaited", "the model has sent nothing")
-            if not awaited:
-                return  # nothing was sent to it yet
-            text = f"{awaited} (silent for {self._every_seconds:g} s)"
+        if self.is_silent and not self._was_sent:
+            if not self._awaited:
+                return
+            text = f"{self._awaited} (silent for {self._every_seconds:g} s)"
             self._conversation.send(Informational(content=text, level="info", tag=MODEL_SILENT))
-            self._model = None
+            self._was_sent = True
         self.is_silent = True
 
 

@@ -28,7 +28,7 @@ import msgspec
 from parley.errors import ModelError
 from parley.models.base import Model, ModelEvent, ModelRequest, ModelSetup, join_texts, read_event
 from parley.models.encoding import Pieces
-from parley.models.endpoint import ModelEndpoint, without_userinfo
+from parley.models.endpoint import ModelEndpoint
 from parley.models.http.call import EVENT_STREAM, WRONG_CONTENT, ConnectionPool, Deadlines, Trust
 
 BAD_REQUEST = (400, 422, 500)
@@ -178,6 +178,7 @@ class HttpModel:
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Stream the events of one answer. Raises ModelError."""
+        request.report_wait("")
         if self._endpoint is None and self._find_endpoint is not None:
             # Not a daemon thread: the process ends after a helper, which ends when it is told to.
             self._endpoint = await asyncio.to_thread(self._find_endpoint)
@@ -191,7 +192,8 @@ class HttpModel:
             content = self.encode_body(request, endpoint, self.dropped.names)
             headers, stream = self.build_headers(request, endpoint), self.open_stream(sum(map(len, content)))
             try:
-                async with pool.post(endpoint.url(self.path), headers, content, self.parse_error) as answer:
+                url = endpoint.url(self.path)
+                async with pool.post(url, headers, content, self.parse_error, request.report_wait) as answer:
                     async for batch in answer.batches():
                         for event in self.arrange(stream.read(batch), batch, request):
                             if event.type == "message_start":
@@ -216,13 +218,6 @@ class HttpModel:
                     self._endpoint = None  # a new key may be found
                 if not self.switch_form(exc, request):
                     self.dropped.record(exc, self.list_optional(request, endpoint))
-
-    @property
-    def awaited(self) -> str:
-        """What the last call waits for, and from which server; empty before the first."""
-        if self._pool is None or self._endpoint is None or not self._pool.awaited:
-            return ""
-        return f"{without_userinfo(self._endpoint.base_url)} has sent nothing: waiting for {self._pool.awaited}"
 
     async def close(self) -> None:
         if self._pool is not None:

@@ -260,8 +260,6 @@ class ConnectionPool:
         if is_loopback(base_url):
             local = min(self._deadlines.first_byte_seconds, self._deadlines.local_first_byte_seconds)
             self._deadlines = msgspec.structs.replace(self._deadlines, first_byte_seconds=local)
-        self.awaited = ""
-        """What the last call waits for."""
         self._trust = trust
         self._environment = environment or {}
         self._context: ssl.SSLContext | None = None
@@ -271,7 +269,12 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def post(
-        self, url: str, headers: Mapping[str, str], content: Pieces, failure: Failure
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        content: Pieces,
+        failure: Failure,
+        report_wait: Callable[[str], None] = lambda text: None,
     ) -> AsyncGenerator[StreamedResponse, None]:
         """Post a body and stream the answer. Raises ModelError, also while the answer is read.
 
@@ -283,7 +286,7 @@ class ConnectionPool:
             self._target = PostTarget(url, dict(headers), address, proxy, build_head(address, headers, proxy))
         target = self._target
         try:
-            async with self._send(target, content, failure) as answer:
+            async with self._send(target, content, failure, report_wait) as answer:
                 yield answer
         except RecursionError:
             raise ModelError("the model sent an event that is nested too deeply", retryable=True) from None
@@ -295,21 +298,22 @@ class ConnectionPool:
 
     @asynccontextmanager
     async def _send(
-        self, target: PostTarget, content: Pieces, failure: Failure
+        self, target: PostTarget, content: Pieces, failure: Failure, report_wait: Callable[[str], None]
     ) -> AsyncGenerator[StreamedResponse, None]:
         """Raises ModelError."""
         limits, connection, exchange = self._deadlines, None, None
         address, proxy = target.address, target.proxy
+        waiting = f"{without_userinfo(self._base_url)} has sent nothing: waiting for"
         try:
             async with StreamTimeout(limits.request_seconds, limits.content_seconds) as timeout:
                 timeout.start_wait(limits.first_byte_seconds, idle=True)
-                self.awaited = "a connection"
+                report_wait(f"{waiting} a connection")
                 connection = await self._open(address, proxy)
                 exchange = HttpExchange(connection)
                 await connection.write(target.head_for(sum(map(len, content))), *content)
-                self.awaited = f"the beginning of the answer, for at most {limits.first_byte_seconds:g} s"
+                report_wait(f"{waiting} the beginning of the answer, for at most {limits.first_byte_seconds:g} s")
                 status = await exchange.read_head()
-                self.awaited = f"more of the answer, for at most {limits.silence_seconds:g} s"
+                report_wait(f"{waiting} more of the answer, for at most {limits.silence_seconds:g} s")
                 timeout.end_wait()
                 if status != 200:
                     from parley.models.redaction import Redactor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tests.helpers.hooks import (
     specific,
     until_result,
 )
+from tests.helpers.http_server import Line, loopback
 from tests.helpers.session import Json, SessionHarness, texts
 
 ONE = "[[turn]]\ntext = 'One.'"
@@ -176,6 +179,34 @@ async def test_a_hook_receives_a_text_before_the_host_does(tmp_path: Path) -> No
         assert [(input["delta"], input["final"], input["index"]) for input in asked(harness)] == [("One.", True, 0)]
 
     await run(scenario)
+
+
+async def test_a_hook_that_is_registered_during_an_answer_receives_its_text(tmp_path: Path) -> None:
+    is_registered = asyncio.Event()
+
+    def piece(delta: Json, finish: str | None = None) -> bytes:
+        return (
+            b"data: %b\n\n" % json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}).encode()
+        )
+
+    async def answer(line: Line) -> bool:
+        await line.begin(200, {"content-type": "text/event-stream", "connection": "close"})
+        await line.write(piece({"content": "One."}))
+        await is_registered.wait()
+        await line.write(piece({}, "stop") + b"data: [DONE]\n\n")
+        return False
+
+    async with loopback(answer) as server:
+        harness = SessionHarness(tmp_path, "", model="openai:m", include_partial_messages=True)
+        harness.environment["OPENAI_BASE_URL"] = f"{server.url}/v1"
+        async with harness:
+            harness.prompt("go")
+            await harness.receive_until(lambda line: line.get("event", {}).get("type") == "content_block_delta")
+            await register(harness, {"MessageDisplay": [matcher("display")]})
+            is_registered.set()
+            await until_result(harness, {})
+
+    assert [input["delta"] for input in asked(harness)] == ["One."]
 
 
 async def test_a_hook_is_notified_of_a_turn_that_the_model_failed(tmp_path: Path) -> None:
