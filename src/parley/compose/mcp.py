@@ -235,7 +235,7 @@ async def begin_login(
     file: LoginFile,
 ) -> ServerLogin:
     """Raises LoginRefused or ConnectionLost."""
-    login_class, make_client = await asyncio.to_thread(load)
+    login_class, make_client = await asyncio.to_thread(load_login)
     try:
         context = await asyncio.to_thread(trust)
     except OSError as exc:
@@ -256,9 +256,8 @@ async def delete_login(spec: ServerSpec, file: LoginFile) -> None:
         file.write(tokens)
 
 
-def load() -> tuple[Any, Callable[..., httpx2.AsyncClient]]:
+def load_login() -> tuple[Any, Callable[..., httpx2.AsyncClient]]:
     """Import the package, which takes most of a second. Raises ConnectionLost if it is not installed."""
-
     load_transport("http")
     from parley.mcp.oauth import Login
     from parley.mcp.remote import make_login_client

@@ -2,7 +2,7 @@
 
 A `HookEntry` says what a hook is for and what it runs, a `Hook` runs it. There is one pair of classes for each kind:
 handlers of settings (command.py, handlers.py), callbacks of the client and functions of other packages (extension.py).
-The engine runs hooks in `engine/hooks/turn_hooks.py`; `merge.py` merges their outputs; `events.py` has the events.
+The engine runs hooks in `engine/hooks/runner.py`; `merge.py` merges their outputs; `events.py` has the events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from parley.workspace.process.processes import CommandStarter
 MAX_CONTEXT_CHARS = 100_000
 """The limit for the context that one hook adds."""
 DEFAULT_SECONDS = 60.0
-"""How long a hook may run. `engine/hooks/turn_hooks.py` stops one that takes longer."""
+"""How long a hook may run. `engine/hooks/runner.py` stops one that takes longer."""
 PROMPT_SECONDS = 30.0
 """The default of hooks that ask a model."""
 MAX_SECONDS = 365 * 24 * 3600.0

@@ -8,7 +8,7 @@ A command whose first line is `{"async": true}`, or whose entry has `async`, con
 in the project directory, not in the session's current one, so relative paths always mean the same script. They run
 under the process supervisor, without keys in their environment.
 
-`engine/hooks/turn_hooks.py` stops a hook at its timeout; here is only that of background commands.
+`engine/hooks/runner.py` stops a hook at its timeout; here is only that of background commands.
 """
 
 from __future__ import annotations

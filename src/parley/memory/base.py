@@ -9,8 +9,8 @@ stay in the log.
 
     outline()        an overview of the tree: slugs and titles, each below its parent
 
-See also: `worker.py` and `summarizer.py` for a running session, `database.py`, `knowledge_tree.py` and
-`session_memory.py` for storage, `curator.py` for consolidation. The engine imports only this module.
+See also: `worker.py` and `summarizer.py` for a running session, `knowledge_tree.py` and `session_memory.py` for
+storage, `curator.py` for consolidation. The engine imports only this module.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class Curator:
             return {"type": "tool_result", "tool_use_id": id, "content": str(exc), "is_error": True}
         return {"type": "tool_result", "tool_use_id": id, "content": text}
 
-    # Tools. They raise Refusal and SessionError.
+    # Tools. They raise EditRefused and SessionError.
 
     def create(self, call: CreateInput) -> str:
         draft = EntryDraft(

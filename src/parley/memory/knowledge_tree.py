@@ -5,7 +5,7 @@
     entry = tree.update("coffee", entry.version, body="With milk.")      # refused if the version is not current
     entry = tree.undo("coffee")                                          # the first text again, as version 3
 
-Each call is one transaction. An invalid change raises Refusal with a text for the model or the user.
+Each call is one transaction. An invalid change raises EditRefused with a text for the model or the user.
 
 The tables are in the SQLite file of a memory: in the database of the sessions or in a separate one.
 
@@ -217,7 +217,7 @@ class KnowledgeTree:
         return [as_entry(row) for row in self._database.search(wanted, text, limit)]
 
     def history(self, slug: str) -> list[KnowledgeEntry]:
-        """All versions, oldest first. Raises SessionError, or Refusal if there is no such entry."""
+        """All versions, oldest first. Raises SessionError, or EditRefused if there is no such entry."""
         with self._database.reading() as run:
             rows = versions(run, slug)
         if not rows:
@@ -227,7 +227,7 @@ class KnowledgeTree:
     # Change.
 
     def create(self, draft: EntryDraft) -> KnowledgeEntry:
-        """Raises Refusal, SessionError."""
+        """Raises EditRefused, SessionError."""
         entry = KnowledgeEntry(
             slug=draft.slug,
             version=1,
@@ -255,7 +255,7 @@ class KnowledgeTree:
     def update(
         self, slug: str, version: int, *, sources: tuple[EntrySource, ...] = (), **changes: Any
     ) -> KnowledgeEntry:
-        """`changes`: any of parent, title, body and links. Raises Refusal, SessionError."""
+        """`changes`: any of parent, title, body and links. Raises EditRefused, SessionError."""
         assert set(changes) <= set(CHANGEABLE)
         if "title" in changes:
             changes["title"] = self._redact(one_line(changes["title"]))
@@ -276,7 +276,7 @@ class KnowledgeTree:
         return after
 
     def archive(self, slug: str, version: int) -> KnowledgeEntry:
-        """Raises Refusal, SessionError."""
+        """Raises EditRefused, SessionError."""
         with self._database.writing() as run:
             before = current_version(run, slug, version)
             check_no_children(run, slug)
@@ -287,7 +287,7 @@ class KnowledgeTree:
     def undo(self, slug: str, to: int | None = None) -> KnowledgeEntry:
         """Restore a version, by default the one before the last. Undoing a creation archives the entry.
 
-        Raises Refusal, SessionError.
+        Raises EditRefused, SessionError.
         """
         with self._database.writing() as run:
             before = find_entry(run, slug)
@@ -324,7 +324,7 @@ class KnowledgeTree:
 
 
 def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
-    """Raises Refusal if an entry is invalid."""
+    """Raises EditRefused if an entry is invalid."""
     if not SLUG.fullmatch(entry.slug) or len(entry.slug) > LONGEST_SLUG:
         raise EditRefused(
             f"{entry.slug!r} is not a valid slug: use lower-case letters and digits, with single hyphens between them, "
@@ -346,13 +346,13 @@ def check_entry(run: sqlite3.Connection, entry: KnowledgeEntry) -> None:
 
 
 def check_no_children(run: sqlite3.Connection, slug: str) -> None:
-    """Raises Refusal if an entry has children."""
+    """Raises EditRefused if an entry has children."""
     if left := [child.slug for child in children(run, slug)]:
         raise EditRefused(f"{slug!r} has entries below it: move or archive {', '.join(left)} first")
 
 
 def current_version(run: sqlite3.Connection, slug: str, version: int) -> KnowledgeEntry:
-    """Raises Refusal if the entry does not exist or has another version."""
+    """Raises EditRefused if the entry does not exist or has another version."""
     there = find_entry(run, slug)
     if there is None or there.archived:
         raise unknown_entry(slug)

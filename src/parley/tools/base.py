@@ -289,6 +289,10 @@ class Tool:
         """The input as it is shown, approved and run. An invalid input is returned unchanged: it is refused later."""
         return input
 
+    def task_event(self, input: Json, context: Context) -> Json | None:
+        """The hook event that a call fires before it runs, with its fields; None for none."""
+        return None
+
     def asks_person(self, input: Json, context: Context) -> bool:
         """Whether only a person can allow this call."""
         return self.always_asks

@@ -33,7 +33,6 @@ from parley.settings.base import PromptTemplate
 from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
-    from parley.engine.context.conversation import Conversation
     from parley.engine.turn.tool_executor import ToolOutcome
 
 

@@ -54,7 +54,7 @@ from parley.tools.base import AgentState, tool_schema
 ALWAYS_REPORTED = frozenset({"SessionStart"})
 """Events whose command hooks are reported without --include-hook-events."""
 HOOK_AGENT = "hook-agent"
-"""The type of the agent that an agent hook runs (services.py)."""
+"""The type of the agent that an agent hook runs (`SessionHookServices`)."""
 MAX_REPORT_CHARS = 30_000
 MAX_REPORTED_KEYS = 256
 """Limits how many unknown keys are remembered, because they come from outside."""

@@ -19,10 +19,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from parley.engine.commands.commands import Commands
+from parley.engine.context.conversation import Conversation
 from parley.engine.hooks.registry import SwitchSource
 from parley.engine.hooks.tool_hooks import ToolHooks
+from parley.engine.session.prompts import PromptIntake
 from parley.errors import NotPossible, ToolError
-from parley.hooks.base import format_context
+from parley.hooks.base import HookServices, format_context
 from parley.hooks.merge import HookVerdict
 from parley.hooks.output import shorten
 from parley.models.catalog import BUILT_IN_SOURCE, ModelRef, Prices
@@ -208,8 +211,10 @@ CONFIG_SOURCES = {
 
 
 class SessionHooks(ToolHooks):
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(
+        self, conversation: Conversation, prompts: PromptIntake, commands: Commands, services: HookServices
+    ) -> None:
+        super().__init__(conversation, prompts, commands, services)
         self._watch = FileWatch(self._on_change, self.warn)
         self._settings_files: dict[str, str] = {}
         """The watched settings files, and the sources they are."""

@@ -126,8 +126,7 @@ class ToolHooks(HookRunner):
         return verdict, [edit for edit in verdict.updates if input_digest(input_of(edit) or {}) != shown_sha256]
 
     async def check_task(self, tool: Tool, input: Json, context: Context, agent: Json | None) -> None:
-        describe = getattr(tool, "task_event", None)
-        task: Json | None = None if describe is None else describe(input, context)
+        task = tool.task_event(input, context)
         if task is None:
             return
         details = {name: value for name, value in task.items() if name != "event"}

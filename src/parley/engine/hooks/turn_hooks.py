@@ -36,9 +36,7 @@ MAX_TEXT_CHARS = 1000
 class HookDispatcher(SessionHooks):
     """The events of a session with hooks."""
 
-    def __init__(self, *parts: Any) -> None:
-        super().__init__(*parts)
-        self._has_started = False
+    _has_started = False
 
     async def _fire(self, event: str, details: Json, *, agent: Json | None = None, **how: Any) -> HookVerdict:
         """Fire an event and send heartbeats while its hooks run. For a subagent, its caller sends them."""

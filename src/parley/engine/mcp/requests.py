@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -28,10 +28,6 @@ from parley.mcp.server_connection import McpServer, method_not_found
 from parley.protocol.base import UNSET, Json, UnsetType, convert
 from parley.protocol.messages.occasional import ElicitationComplete
 from parley.protocol.messages.requests import Elicitation, ElicitationAnswer
-
-if TYPE_CHECKING:
-    from parley.mcp.server_connection import McpServer
-
 
 ACTIONS = ("accept", "decline", "cancel")
 DISPLAY_KEY = "anthropic/permissionDisplay"

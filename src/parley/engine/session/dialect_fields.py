@@ -6,7 +6,7 @@ and the todo list of the model to assistant messages, as `thinkingMetadata` and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -15,9 +15,6 @@ from parley.engine.context.system_prompt import render
 from parley.errors import SessionError
 from parley.protocol.base import Json
 from parley.protocol.messages.dialects import Provisions, SystemFault
-
-if TYPE_CHECKING:
-    from parley.engine.context.conversation import Conversation
 
 
 def apply_prompt_context(conversation: Conversation, provisions: Provisions) -> None:

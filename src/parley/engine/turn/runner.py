@@ -46,8 +46,8 @@ class TurnRunner:
         self.current: Turn | None = None
         self._task: asyncio.Task[TurnOutcome] | None = None
         self._is_ending = False
-        self._has_warned_of_costs = False
         """The last turn has ended, and its result is about to be sent."""
+        self._has_warned_of_costs = False
         self.results = 0
         self.last_result: Result | None = None
         self._unsent_contexts: list[str] = []

@@ -51,8 +51,6 @@ from parley.tools.base import ToolOutput
 from parley.tools.catalog import find_traits
 
 if TYPE_CHECKING:
-    from parley.engine.context.conversation import Conversation
-    from parley.engine.turn.model_call import ModelCall
     from parley.engine.turn.structured_output import OutputSchema
     from parley.engine.turn.tool_executor import ToolOutcome
 
