@@ -25,8 +25,8 @@ def reply(body: bytes, status: int = 200, headers: str = "") -> Answer:
     return answer
 
 
-def frames(*messages: bytes) -> Answer:
-    """A session whose WebSocket sends these texts."""
+def frames(*messages: bytes, end: str = "") -> Answer:
+    """A session whose WebSocket sends these texts, and closes with a reason."""
 
     def answer(writer: asyncio.StreamWriter, head: bytes) -> None:
         if b"Upgrade: websocket" not in head:
@@ -36,6 +36,8 @@ def frames(*messages: bytes) -> Answer:
         protocol.send_response(protocol.accept(protocol.events_received()[0]))  # type: ignore[arg-type]
         for message in messages:
             protocol.send_text(message)
+        if end:
+            protocol.send_close(4400, end)
         return writer.writelines(protocol.data_to_send())
 
     return answer
@@ -74,11 +76,12 @@ async def serving(answer: Answer) -> AsyncIterator[str]:
         (reply(b"", 302, "location: http://127.0.0.1:9/\r\n"), "is not a gateway"),
         (reply(BOMB, 200, "content-encoding: gzip\r\n"), "sent more than"),
         (frames(b'abc\t{"type":"system"}'), "cannot be read"),
-        (frames(b'1\t{"type":"result" nope'), "cannot be read"),
-        (frames(b'1\t{"type":"control_response","response":5}'), "cannot be read"),
+        (frames(b'1\t{"type":"result" nope', b"2\t", b"3\t" + b"[" * 5_000, end="It is over."), "It is over."),
+        (frames(b'1\t{"type":"control_response","response":5}', end="It is over."), "It is over."),
+        (frames(b'1\t{"type":"control_response","response":{"subtype":"error"}}', end="It is over."), "It is over."),
         (frames(b"1\t" + b"a" * (MAX_BYTES + 1)), "cannot be read"),
     ],
-    ids=["html", "list", "no-id", "wrong-id", "redirect", "bomb", "number", "json", "response", "long-line"],
+    ids=["html", "list", "no-id", "wrong-id", "redirect", "bomb", "number", "json", "response", "reply", "long-line"],
 )
 async def test_an_answer_that_no_gateway_gives_is_a_connection_error(answer: Answer, expected: str) -> None:
     async with serving(answer) as url:

@@ -210,7 +210,7 @@ class NetworkWire:
                     line = self._take(frame)
                     if line is not None:
                         yield line
-            except (ValueError, msgspec.DecodeError, RecursionError) as exc:  # another connection brings the same
+            except ValueError as exc:  # another connection brings the same
                 self._is_closed, self._error = True, f"the gateway sent a line that cannot be read: {exc}"
             await self._close_stream()
             if self._is_closed or not await self._reconnect():
@@ -265,12 +265,15 @@ class NetworkWire:
         return False
 
     def _take(self, frame: str) -> bytes | None:
-        """The line of a frame; None if it is not for the client. Raises ValueError or msgspec.DecodeError."""
+        """The line of a frame; None if it is not for the client. Raises ValueError for a frame without a number."""
         number, _, text = frame.partition("\t")
         if number:
             self._last = int(number)
         line = text.encode()
-        head = peek(line)
+        try:
+            head = peek(line)
+        except msgspec.DecodeError:
+            return line  # the connection reports it
         match head.type:
             case "gateway":
                 return None
@@ -278,8 +281,6 @@ class NetworkWire:
                 for uuid in head.user_message_uuids or ():
                     self._unconfirmed.pop(f"prompt {uuid}", None)
             case "control_response":
-                if head.response.request_id is None:
-                    raise ValueError("a reply without the id of its request")
                 self._unconfirmed.pop(f"request {head.response.request_id}", None)
             case "user" if f"prompt {head.uuid}" in self._unconfirmed:
                 return None  # our own prompt, which the gateway repeats after a cut
