@@ -55,6 +55,7 @@ class LocalFiles:
         new_id: Callable[[], str],
         tree: TreeSnapshot | None = None,
         delete_history_at_end: bool = False,
+        pins: Pins | None = None,
     ) -> None:
         self.watches_commands = tree is not None
         self._tree = tree
@@ -62,7 +63,7 @@ class LocalFiles:
         self._checkpoints = checkpoints
         self._new_id = new_id
         self._delete_history_at_end = delete_history_at_end
-        self._pins = Pins()
+        self._pins = pins or Pins()
         self._lock = RLock()
         self._settled = False
         self.on_change: Callable[[str], None] = lambda path: None

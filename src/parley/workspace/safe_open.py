@@ -136,7 +136,7 @@ class Pins:
 
     def real(self, folder: str) -> str:
         if folder not in self._real:
-            self._real[folder] = os.path.realpath(folder)
+            self._real.setdefault(folder, os.path.realpath(folder))  # another thread may be first
         return self._real[folder]
 
 

@@ -103,6 +103,7 @@ class ServedWorkspace:
         processes: Processes,
         worktrees: GitWorktrees,
         send_output: Callable[[], None],
+        pins: Pins,
     ) -> None:
         self.place = place
         self.files = files
@@ -122,7 +123,7 @@ class ServedWorkspace:
         self.is_ended = False
         """Whether the engine has ended the session."""
         self._roots = (place.root, str(place.own))
-        self._pins = Pins()
+        self._pins = pins
 
     def _contains(self, real: str) -> bool:
         return any(real == root or is_beneath(real, root) for root in self._roots)
@@ -206,7 +207,10 @@ class Operation(Generic[P, T]):
 
     async def serve(self, at: ServedWorkspace, message: Any) -> T:
         """Do it on the server; what is not async, in a thread."""
-        work = partial(self._function, at, **asdict(message))
+        arguments = asdict(message)
+        if "scope" in arguments:  # now: a command may replace a folder before the turn of this call comes
+            arguments["scope"] = at.narrow(arguments["scope"])
+        work = partial(self._function, at, **arguments)
         async with at.order if self._is_ordered else contextlib.nullcontext():
             if inspect.iscoroutinefunction(self._function):
                 return await work()  # type: ignore[no-any-return]  # a T, as its signature says
@@ -242,7 +246,7 @@ def read_file(
     at: ServedWorkspace, path: str, scope: Scope, limit_bytes: int | None = None, must_exist: bool = True
 ) -> FileSnapshot | None:
     read = at.files.read if must_exist else at.files.peek
-    return read(path, at.narrow(scope), limit_bytes)
+    return read(path, scope, limit_bytes)
 
 
 @operation(is_ordered=True)
@@ -255,7 +259,6 @@ def write_file(
     replaced_sha256: bytes | None = None,
 ) -> FileSnapshot:
     """The data of `replacing` is left out if its hash is given."""
-    scope = at.narrow(scope)
     if replacing is not None and replaced_sha256 is not None:
         current = at.files.peek(path, scope)
         if current is not None and hashlib.sha256(current.data).digest() != replaced_sha256:
@@ -318,7 +321,7 @@ async def list_files(
     search: int,
 ) -> FileListing:
     """`search` is a number of the engine's, for `stop_search`."""
-    area = SearchArea(path=path, cwd=cwd, scope=at.narrow(scope))
+    area = SearchArea(path=path, cwd=cwd, scope=scope)
     at.searches.add(search)
     stop = lambda: search not in at.searches  # noqa: E731
     try:
@@ -339,7 +342,7 @@ async def stop_search(at: ServedWorkspace, search: int) -> None:
 async def search_files(
     at: ServedWorkspace, query: ContentQuery, path: str, cwd: str, scope: Scope, seconds: float, enough_lines: int
 ) -> SearchMatches:
-    area = SearchArea(path=path, cwd=cwd, scope=at.narrow(scope))
+    area = SearchArea(path=path, cwd=cwd, scope=scope)
     return await at.search.matches(query, area, timeout_seconds=seconds, enough_lines=enough_lines)
 
 

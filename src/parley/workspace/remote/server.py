@@ -48,7 +48,7 @@ from parley.workspace.remote.wire import (
     Welcome,
     WorkspaceChannel,
 )
-from parley.workspace.safe_open import is_beneath
+from parley.workspace.safe_open import Pins, is_beneath
 from parley.workspace.search.search import LocalSearch
 from parley.workspace.tree_snapshot import TreeSnapshot
 from parley.workspace.worktrees import GitWorktrees
@@ -93,22 +93,25 @@ class ServedSession:
         cwd = greeting.folder or place.root
         checkpoints = CheckpointStore(place.histories / history_name(greeting))
         tree = TreeSnapshot(cwd, checkpoints, [str(place.histories.parent)]) if greeting.watches_tree else None
+        pins = Pins()
         files = LocalFiles(
             cwd=cwd,
             checkpoints=checkpoints,
             new_id=lambda: uuid4().hex[:24],
             tree=tree,
             delete_history_at_end=not greeting.keeps_history,
+            pins=pins,
         )
         changeable, processes = (cwd, place.root), Processes()
         self._sending = asyncio.Event()
         self.workspace = ServedWorkspace(
             place,
             files,
-            LocalSearch(place.environment, lambda: changeable),
+            LocalSearch(place.environment, lambda: changeable, pins),
             processes,
             GitWorktrees(Git(processes, place.environment, lambda: changeable)),
             self._sending.set,
+            pins,
         )
         self._calls: dict[int, asyncio.Task[tuple[int, bytes]]] = {}
         self._closing: asyncio.Task[None] | None = None

@@ -36,7 +36,7 @@ import msgspec
 from parley.errors import UsageError, explain_os_errors
 from parley.protocol.base import Struct
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 FRAGMENT_BYTES = 256 * 1024
 MAX_FRAME_BYTES = FRAGMENT_BYTES + 64
 MAX_MESSAGE_BYTES = (1 << 30) + (1 << 20)

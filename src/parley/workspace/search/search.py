@@ -26,11 +26,16 @@ TRAVERSE = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 
 
 class LocalSearch:
-    def __init__(self, environment: dict[str, str], list_changeable: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(
+        self,
+        environment: dict[str, str],
+        list_changeable: Callable[[], Iterable[str]] = tuple,
+        pins: Pins | None = None,
+    ) -> None:
         self._environment = environment
         self._list_changeable = list_changeable
         """The folders that the session can change: the search program is not one of theirs."""
-        self._pins = Pins()
+        self._pins = pins or Pins()
 
     def files(
         self, pattern: str, area: SearchArea, *, most: int, ignored: bool, hidden: bool, stop: Callable[[], bool]
