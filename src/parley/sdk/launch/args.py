@@ -120,13 +120,18 @@ COERCIONS: dict[Any, Callable[[Any], Any]] = {
 """Numbers may be given as text, paths as `PathLike`."""
 
 
+def is_given(value: Any) -> bool:
+    """Whether an option is more than its default; a limit of 0 is."""
+    return value is not None and value is not False and value not in ((), [], {}, "")
+
+
 def build_argv(options: Options[Any], config: Json, files: list[str]) -> list[str]:
     given = dict(ALWAYS)
     for each in fields(options):
         value = getattr(options, each.name)
         if (convert := CONVERTERS.get(each.name)) is not None:
             given |= convert(options)
-        elif (row := ROWS.get(each.name)) is not None and value is not None and value not in (False, [], ""):
+        elif (row := ROWS.get(each.name)) is not None and is_given(value):
             given[row.field] = COERCIONS[row.kind.json_type](value)
     if config and options.mcp_servers_delivery == "initialize":
         given["await_initialize"] = True

@@ -24,6 +24,9 @@ def named(part: dict[str, Any]) -> str:
 SECRET = "a-secret-nobody-should-see"
 
 
+LIMITS = ("max_budget_usd", "max_budget_seconds", "max_budget_calls", "max_budget_tokens", "max_thinking_tokens")
+
+
 def spell(options: Options, inherited: dict[str, str] | None = None) -> LaunchSpec:
     return build_launch(options, Registry(options.hooks), inherited or {})
 
@@ -50,6 +53,8 @@ def told(made: LaunchSpec) -> dict[str, Any]:
         ({"disallowed_tools": ["Bash"]}, {"disallowed_tools": ("Bash",)}),
         ({"max_turns": 3, "max_budget_usd": 0.5}, {"max_turns": 3, "max_budget_usd": 0.5}),
         ({"max_turns": 0}, {}),
+        (dict.fromkeys(LIMITS, 0), dict.fromkeys(LIMITS, 0)),
+        ({"faults": (), "betas": [], "include_partial_messages": False, "fallback_model": ""}, {}),
         ({"task_budget": {"total": 9}}, {"task_budget": 9}),
         ({"permission_mode": "plan"}, {"permission_mode": "plan"}),
         ({"permission_prompt_tool_name": "mcp__a__b"}, {"permission_prompt_tool": "mcp__a__b"}),
