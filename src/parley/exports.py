@@ -65,7 +65,7 @@ HOMES: dict[str, str] = {
 }
 """The exported names of each module."""
 HOME_OF = {name: module for module, names in HOMES.items() for name in names.split()}
-"""The module of each of them."""
+"""The module of each exported name."""
 OPEN = "parley.hooks.event_types"
 """A module of types that exports every name that it defines."""
 

@@ -214,8 +214,8 @@ class SettingKey(Struct, frozen=True):
         return self.effect == "reported" and not any(value is same for same in self.same_as_unset)
 
 
-def reported(why: str, *, off: tuple[Any, ...] = (), scope: KeyScope = TRUSTED) -> SettingKey:
-    return SettingKey(ANY, why, scope, "reported", same_as_unset=off)
+def reported(why: str, *, off: tuple[Any, ...] = (), scope: KeyScope = TRUSTED, updatable: bool = False) -> SettingKey:
+    return SettingKey(ANY, why, scope, "reported", same_as_unset=off, updatable=updatable)
 
 
 def policy(why: str) -> SettingKey:
@@ -390,7 +390,7 @@ KEYS: dict[str, SettingKey] = {
         TEXTS, "memory files that are not loaded; in a project, not the user's own", ANYONE, merge="union"
     ),
     "attribution": SettingKey(ATTRIBUTION, "text to add to commits and pull requests; none by default"),
-    "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,)),
+    "includeCoAuthoredBy": reported("no attribution is added; use `attribution`", off=(False,), updatable=True),
     "includeGitInstructions": reported("the system prompt has no git instructions", off=(False,)),
     "skillOverrides": SettingKey(SKILL_MAP, "skills to hide, completely or only their descriptions"),
     "skillListingMaxDescChars": reported("each description of a skill is cut at 1000 characters"),
@@ -414,7 +414,7 @@ KEYS: dict[str, SettingKey] = {
     "autoMemoryEnabled": SettingKey(SWITCH, "false: no long-term memory, unless `--memory` asks for one"),
     "autoMemoryDirectory": reported("use the flag `--memory FILE` instead"),
     "autoDreamEnabled": reported("use the setting `memory` instead", off=(False,)),
-    "cleanupPeriodDays": reported("sessions are kept until you delete them"),
+    "cleanupPeriodDays": reported("sessions are kept until you delete them", updatable=True),
     "fileCheckpointingEnabled": SettingKey(
         SWITCH, "whether files are saved before tools change them, so that a client can restore them", updatable=True
     ),

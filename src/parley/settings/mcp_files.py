@@ -241,18 +241,28 @@ def read_project_file(path: str, tree: FileTree = HOST_TREE) -> tuple[Json, byte
     return servers, data
 
 
+def entry_of(name: str, server: Any) -> str:
+    """A server of `.mcp.json`, as consents name it."""
+    return format_entry(f"{MCP_FILE}.{name}", server)
+
+
 def list_entries(path: str) -> dict[str, str]:
     """The servers of `.mcp.json` by name, as consents name them. `from_project` reports a file that is invalid."""
     try:
-        return {name: format_entry(f"{MCP_FILE}.{name}", one) for name, one in read_project_file(path)[0].items()}
+        return {name: entry_of(name, one) for name, one in read_project_file(path)[0].items()}
     except safe_read.UnreadableFile:
         return {}
 
 
 def list_pending(path: str, trust: ProjectTrust) -> Json:
     """Return the servers of `.mcp.json` that have no effect until the folder is trusted."""
-    pending = {name for name, entry in list_entries(path).items() if trust.find_obstacle("project", entry) is not None}
-    return {name: server for name, server in read_project_file(path)[0].items() if name in pending} if pending else {}
+    try:
+        servers = read_project_file(path)[0]
+    except safe_read.UnreadableFile:
+        return {}
+    return {
+        name: one for name, one in servers.items() if trust.find_obstacle("project", entry_of(name, one)) is not None
+    }
 
 
 class UserServers(Struct, frozen=True, kw_only=True):
@@ -309,7 +319,7 @@ def from_project(
     obstacles = {
         name: None
         if approves_all or name in approved
-        else trust.find_obstacle("project", format_entry(f"{MCP_FILE}.{name}", servers[name]))
+        else trust.find_obstacle("project", entry_of(name, servers[name]))
         for name in servers
     }
     warnings = (

@@ -126,11 +126,8 @@ def load_file_layer(
     selection: SourceSelection, source: Source, problems: list[SettingsProblem]
 ) -> SettingsLayer | None:
     """Load a file if it exists; a problem is added to the list."""
-    # Return the file of the local, project or user layer.
-    config = selection.config
-    project = selection.project
     names = {"local": "settings.local.json", "project": "settings.json"}
-    path = Path(project, ".claude", names[source]) if source in names else config / "settings.json"
+    path = Path(selection.project, ".claude", names[source]) if source in names else selection.config / "settings.json"
     tree = HOST_TREE if source == "user" else selection.tree
     if source == "project" and not tree.is_remote and path.parent.resolve() == selection.config.resolve():
         return None  # in the home folder, this is the user's file

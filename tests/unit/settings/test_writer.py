@@ -240,6 +240,13 @@ def test_harmless_keys_are_set_and_taken_out(store: SettingsWriter, tmp_path: Pa
     assert written(tmp_path, "userSettings") == {"language": "de", "outputStyle": "terse"}
 
 
+def test_a_client_may_also_set_keys_that_have_no_effect_here(store: SettingsWriter, tmp_path: Path) -> None:
+    quiet = {"cleanupPeriodDays": 30, "editorMode": "vim", "includeCoAuthoredBy": False, "theme": "dark"}
+    store.update("userSettings", quiet)
+
+    assert written(tmp_path, "userSettings") == quiet
+
+
 @pytest.mark.parametrize(
     ("destination", "settings"),
     [
