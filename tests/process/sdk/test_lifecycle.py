@@ -32,6 +32,8 @@ from parley import (
     SystemMessage,
     query,
 )
+from tests.helpers.descriptors import spare_descriptors
+from tests.helpers.patience import PATIENCE_SECONDS
 from tests.helpers.sdk import ClientHarness, children, run
 
 BUSY = 'at_end = "repeat"\n[[turn]]\ntext = "Never."\ndelay_ms = 60000\n'
@@ -235,6 +237,22 @@ def test_a_failed_start_leaves_nothing_behind(harness: ClientHarness, engine: st
             await client.query("nobody is there")
 
     run(loop, play, harness.options(engine, session_id="no uuid"))
+
+
+@pytest.mark.parametrize(("kind", "loop"), [("process", "asyncio"), ("workers", "asyncio"), ("local", "trio")])
+def test_too_many_open_files_are_a_connection_error(harness: ClientHarness, kind: str, loop: str) -> None:
+    options = harness.options(kind)
+
+    async def play() -> None:
+        async with Client(options):  # with that, all modules are loaded
+            pass
+        for thread in threading.enumerate():
+            if thread.name == "parley engine":
+                thread.join(PATIENCE_SECONDS)  # it may have files open
+        with spare_descriptors(0), pytest.raises(CLIConnectionError, match="Too many open files"):
+            await Client(options).connect()
+
+    run(loop, play)
 
 
 def fake_engine(harness: ClientHarness, body: str) -> Path:

@@ -137,6 +137,9 @@ class SessionWire:
         except CLIConnectionError:
             self._cleanup()
             raise
+        except OSError as exc:  # too many open files
+            self._cleanup()
+            raise CLIConnectionError(f"the session cannot be started: {exc.strerror or exc}") from exc
         self._writer = Writer(connection, self.explain_loss)
 
     # Reading.

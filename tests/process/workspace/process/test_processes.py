@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from parley.workspace.process.processes import (
     RunningCommand,
     encode_request,
 )
+from tests.helpers.descriptors import spare_descriptors
 from tests.helpers.patience import PATIENCE_SECONDS
 from tests.stress.workspace import surviving_processes
 
@@ -90,25 +90,6 @@ def open_descriptors() -> set[str]:
     """The numbers of the open descriptors. Those that earlier tests have left as garbage are closed first."""
     gc.collect()
     return {name for name in os.listdir("/dev/fd") if os.path.lexists(f"/dev/fd/{name}")}
-
-
-@contextmanager
-def spare_descriptors(count: int) -> Iterator[None]:
-    """No more than so many can be opened."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit[0], 256), limit[1]))
-    taken: list[int] = []
-    try:
-        with suppress(OSError):
-            while True:
-                taken.append(os.open(os.devnull, os.O_RDONLY))
-        for _ in range(count):
-            os.close(taken.pop())
-        yield
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
 
 
 async def eventually(true: Callable[[], bool]) -> None:
