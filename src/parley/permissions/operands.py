@@ -11,16 +11,22 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Sequence
-from itertools import islice, zip_longest
+from collections.abc import Mapping, Sequence
+from itertools import islice, product, zip_longest
 
 from parley.permissions.base import RESTRICTING, word_set
 from parley.permissions.filesystem import MAX_ENTRIES, ResolvedPath
 from parley.permissions.patterns import may_be_path, relative_parts
-from parley.permissions.proven_command import SHADOWED, ProvenCommand, explain_shadowing, find_copied_protection
+from parley.permissions.proven_command import (
+    MAX_FOLDER_MOVES,
+    SHADOWED,
+    ProvenCommand,
+    explain_shadowing,
+    find_copied_protection,
+)
 from parley.permissions.shell.arguments import UnwrappedCommand, unwrap
 from parley.permissions.shell.command_rules import compile_patterns
-from parley.permissions.shell.file_names import GlobLookup, expand
+from parley.permissions.shell.file_names import Expansion, GlobLookup, expand
 from parley.permissions.shell.prefix_rules import file_words, find_concern, shorten, writes_no_operand
 from parley.permissions.shell.readers import files_read, program_name
 from parley.permissions.shell.targets import EDITS, find_file_operands
@@ -94,10 +100,23 @@ class _OperandCheck:
             for word, name in names:
                 if reason := self._check_name(word, name, folder):
                     return reason
-            reason = self._check_globs(inner, folder) if inner.globs else ""
-            if reason := reason or ("" if self._only_rules else self._check_copied_folder(inner, folder)):
+            expanded = self._expand_globs(inner, folder)
+            if expanded is None:
+                return TOO_MANY
+            reason = self._check_globs(inner, folder, expanded)
+            if reason := reason or ("" if self._only_rules else self._check_copied_folders(inner, folder, expanded)):
                 return reason
         return ""
+
+    def _expand_globs(self, inner: UnwrappedCommand, folder: str) -> dict[int, Expansion] | None:
+        """What the words that are globs match now; None if that is too much to check."""
+        lookup = GlobLookup(lambda path: self._fs.entries(path, MAX_ENTRIES), self._fs.exists)
+        found = {}
+        for index in inner.globs:
+            if (expansion := expand(inner.words[index], folder, lookup)) is None:
+                return None
+            found[index] = expansion
+        return found
 
     def _check_name(self, word: str, name: str, folder: str) -> str:
         self._names_left -= 1
@@ -110,17 +129,13 @@ class _OperandCheck:
             "" if name.isalnum() and self._is_harmless(name, path) else self._check_path(word, self._fs.resolve(path))
         )
 
-    def _check_globs(self, inner: UnwrappedCommand, folder: str) -> str:
+    def _check_globs(self, inner: UnwrappedCommand, folder: str, expanded: Mapping[int, Expansion]) -> str:
         """A glob expands to the files that exist now; a name may be protected, or look like a flag."""
-        lookup = GlobLookup(lambda path: self._fs.entries(path, MAX_ENTRIES), self._fs.exists)
         only_reads = writes_no_operand(inner)
         above = posixpath.basename(folder)
         can_skip = not self._has_edit_rules and not self._is_protected_folder(folder)
-        for index in inner.globs:
+        for index, found in expanded.items():
             word = inner.words[index]
-            found = expand(word, folder, lookup)
-            if found is None:
-                return TOO_MANY
             non_links = frozenset(found.non_links) if can_skip else frozenset()
             for name in found.words:
                 if name.startswith("-") and not word.startswith("-") and "--" not in inner.argv[:index]:
@@ -161,17 +176,25 @@ class _OperandCheck:
                 return IS_RESTRICTED.format(word=shorten(word), rule=rule.text, source=rule.source)
         return ""
 
-    def _check_copied_folder(self, inner: UnwrappedCommand, folder: str) -> str:
+    def _check_copied_folders(self, inner: UnwrappedCommand, folder: str, expanded: Mapping[int, Expansion]) -> str:
         """`cp -r template .` copies every name of a folder, protected ones too."""
         if inner.name not in TAKES_CONTENTS:
             return ""
-        operands = [word for word in inner.argv[1:] if word[:1] != "-"]
+        operands = [
+            expanded[index].words if index in expanded else (word,)
+            for index, word in enumerate(inner.argv)
+            if index in expanded or (index and word[:1] != "-")
+        ]
         names_target = any(NAMES_TARGET.match(word) for word in inner.argv[1:])
-        target = operands[-1] if operands else ""
-        for word in operands if names_target else operands[:-1]:
-            path = posixpath.join(folder, word)
-            if self._fs.entries(path, MAX_ENTRIES) is None:
-                return TOO_MANY
+        targets = operands[-1] if operands else ()
+        # The last of several names that a glob matches may be any of them.
+        sources = operands if names_target or len(targets) > 1 else operands[:-1]
+        paths = {posixpath.join(folder, word): word for words in sources for word in words}
+        folders = {path: self._fs.entries(path, MAX_ENTRIES) for path in paths if self._fs.is_folder(path)}
+        folders = {path: names for path, names in folders.items() if names != {}}
+        if len(folders) > MAX_FOLDER_MOVES or None in folders.values():
+            return TOO_MANY
+        for path, target in product(folders, targets):
             if name := find_copied_protection(path, posixpath.join(folder, target), self._fs):
-                return COPIES_PROTECTED.format(word=shorten(word), name=name)
+                return COPIES_PROTECTED.format(word=shorten(paths[path]), name=name)
         return ""
