@@ -264,6 +264,7 @@ def fact_finders(home: str) -> dict[str, Callable[[str, int], Any]]:
         "listing": fs.listing,
         "is_folder": lambda path, limit: fs.is_folder(path),
         "read": lambda path, limit: fs.read(path, min(limit, MAX_READ_BYTES)),
+        "head": lambda path, limit: fs.head(path, min(limit, MAX_READ_BYTES)),
         "identity": lambda path, limit: fs.identity(path),
         "signature": lambda path, limit: fs.signature(path),
         "state": lambda path, limit: fs.state(path),

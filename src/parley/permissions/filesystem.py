@@ -108,6 +108,11 @@ class Filesystem:
         found: bytes | None = self.look("read", path, max_bytes)
         return found
 
+    def head(self, path: str, max_bytes: int) -> bytes | None:
+        """The beginning of a regular file of any size, with symlinks followed; None for anything else."""
+        found: bytes | None = self.look("head", path, max_bytes)
+        return found
+
     def identity(self, path: str) -> tuple[int, int] | None:
         """Device and inode, with symlinks followed."""
         found: tuple[int, int] | None = self.look("identity", path)
@@ -200,22 +205,10 @@ class RealFilesystem(Filesystem):
             return False
 
     def read(self, path: str, max_bytes: int) -> bytes | None:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        except (OSError, ValueError):
-            return None
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
-                return None
-            data = os.read(descriptor, status.st_size + 1)
-            while len(data) <= max_bytes and (more := os.read(descriptor, 4096)):  # the file may grow meanwhile
-                data += more
-            return data if len(data) <= max_bytes else None
-        except OSError:
-            return None
-        finally:
-            os.close(descriptor)
+        return _read_file(path, max_bytes, is_whole=True)
+
+    def head(self, path: str, max_bytes: int) -> bytes | None:
+        return _read_file(path, max_bytes, is_whole=False)
 
     def identity(self, path: str) -> tuple[int, int] | None:
         try:
@@ -238,6 +231,25 @@ def _scan(path: str, limit: int) -> Mapping[str, EntryKind] | None:
             is_folder = entry.is_dir(follow_symlinks=False)
             found[entry.name] = "folder" if is_folder else "link" if entry.is_symlink() else "file"
     return found if len(found) <= limit else None
+
+
+def _read_file(path: str, max_bytes: int, *, is_whole: bool) -> bytes | None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):
+        return None
+    try:
+        status, most = os.fstat(descriptor), max_bytes + is_whole
+        if not stat.S_ISREG(status.st_mode) or (is_whole and status.st_size > max_bytes):
+            return None
+        data = os.read(descriptor, min(status.st_size + 1, most))
+        while len(data) < most and (more := os.read(descriptor, min(4096, most - len(data)))):  # the file may grow
+            data += more
+        return data if len(data) <= max_bytes else None
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def _describe_state(get_status: Callable[[str], os.stat_result], path: str) -> tuple[int, ...] | None:
@@ -428,7 +440,7 @@ class RemoteFilesystem(Filesystem):
 
     def look(self, kind: str, path: str, *limit: int) -> Any:
         found = self._get(kind, path, sum(limit), {} if kind == "entries" else None)
-        if found is None or kind in ("exists", "is_folder", "read"):
+        if found is None or kind in ("exists", "is_folder", "read", "head"):
             return found
         if kind == "readlink":
             return as_name(found)
@@ -519,7 +531,7 @@ class RecordingFilesystem(Filesystem):
         self._record_state(folder)
 
     def look(self, kind: str, path: str, *limit: int) -> Any:
-        has_contents = kind in ("read", "entries", "listing")
+        has_contents = kind in ("read", "head", "entries", "listing")
         if has_contents:
             self._record_state(path)
         found = getattr(self._fs, kind)(path, *limit)

@@ -319,8 +319,8 @@ ALSO_RUN = {"egrep": ("grep",), "fgrep": ("grep",), "git": ("git-lfs",)}
 KNOWN_PROGRAMS = frozenset({*READERS, *CHECKS, *EDITS, *WRAPPERS, *(name for name, *_ in VERSIONS), "git", "git-lfs"})
 """The programs that the tables trust by name."""
 SHADOWED = KNOWN_PROGRAMS - BUILTINS
-MAX_SCRIPT_BYTES = 1 << 20
-"""Of a script whose first line is read."""
+MAX_FIRST_LINE_BYTES = 256
+"""As much as the kernel reads of a script to find its interpreter."""
 VERSION = re.compile(r"[\d.]*$")
 OPEN_TO_ALL = ("/tmp/", "/var/tmp/", "/dev/", "/proc/", "/run/")
 """Folders in which other users may create programs."""
@@ -351,7 +351,7 @@ def find_run_files(name: str, searched: Mapping[str, bool], fs: Filesystem) -> I
         if file is not None and not file.startswith(TRUSTED_FOLDERS):
             yield file
             if any(searched.values()):
-                first_line = (unmetered(fs).read(file, MAX_SCRIPT_BYTES) or b"").split(b"\n")[0]
+                first_line = (unmetered(fs).head(file, MAX_FIRST_LINE_BYTES) or b"").split(b"\n")[0]
                 if found := locate(parse_interpreter(first_line) or "", searched, fs):
                     yield found
 

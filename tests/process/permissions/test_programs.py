@@ -206,10 +206,11 @@ def test_links_are_followed_both_ways(tree: Path) -> None:
         assert isinstance(decided("wc a.txt", tree, f"{folder}:{SYSTEM}"), Ask), folder
 
 
-def test_a_script_that_looks_its_interpreter_up_runs_what_path_says(tree: Path) -> None:
+@pytest.mark.parametrize("size", [0, 2_000_000])
+def test_a_script_that_looks_its_interpreter_up_runs_what_path_says(tree: Path, size: int) -> None:
     shims = tree.parent / "shims"
     shims.mkdir()
-    (shims / "python").write_text("#!/usr/bin/env bash\nexit\n")
+    (shims / "python").write_text("#!/usr/bin/env bash\nexit\n" + "#" * size)
     path = f"{tree}/.venv/bin:{shims}:{SYSTEM}"
 
     assert isinstance(decided("python --version", tree, path), Allow)
