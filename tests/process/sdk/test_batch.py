@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from parley import (
     Budget,
     BudgetExceeded,
+    HookMatcher,
     Options,
     OptionsError,
     ResultError,
@@ -27,6 +29,7 @@ from parley import (
 )
 from parley.testing import call
 from tests.helpers.environment import base_environment
+from tests.helpers.patience import wait_until
 from tests.helpers.sdk import LOOPS, ClientHarness, children, run
 from tests.helpers.tty import Terminal
 
@@ -119,6 +122,61 @@ def test_an_error_that_all_prompts_have_ends_the_batch(
     with pytest.raises(kind, match=says):
         run_many_sync(["go"] * 200, harness.options("local", **given), concurrency=4, on_progress=seen.append)
     assert seen == []
+
+
+def test_a_prompt_that_cannot_be_sent_ends_no_other(harness: ClientHarness, tmp_path: Path) -> None:
+    bad: list[Any] = ["x\ud800", 5, [{"type": "text"}], ["x"], {"a": object()}, [{"type": "new", "x": object()}]]
+    seen: list[RunProgress[Any]] = []
+    options, record = harness.options("local", model=ECHO), tmp_path / "answers.jsonl"
+
+    found = run_many_sync(["prompt 1.", *bad, "prompt 2."], options, record=record, on_progress=seen.append)
+    assert [one.unwrap().text for one in (found[0], found[-1])] == ["answer 1", "answer 2"]
+    assert [type(one.error) for one in found[1:-1]] == [
+        *(UnicodeEncodeError, TypeError, msgspec.ValidationError, TypeError, TypeError, NotImplementedError)
+    ]
+    assert {one.attempts for one in found[1:-1]} == {0}
+    assert (len(seen), seen[-1].done, seen[-1].failed) == (len(found), len(found), len(bad))
+
+    again = run_many_sync([*bad, "prompt 2."], options, record=record)
+    assert again[-1].attempts == 0
+    assert len(record.read_text().splitlines()) == 3
+
+
+def test_an_answer_that_arrives_after_the_end_of_the_batch_is_recorded(harness: ClientHarness, tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def note(given: Any, tool_use_id: Any, context: Any) -> Any:
+        sent.append(given["prompt"])
+        return {}
+
+    script = Script(
+        [
+            ScriptedTurn(when="first", text="First."),
+            ScriptedTurn(when="hopeless", error=ScriptedError(status=404, message="no such model")),
+            ScriptedTurn(when="slow", tools=[call("Bash", command="while ! test -e go; do sleep 0.02; done")]),
+            ScriptedTurn(text="Slow."),
+        ]
+    )
+    options = harness.options(
+        "process",
+        model=script,
+        permission_mode="bypassPermissions",
+        hooks={"UserPromptSubmit": [HookMatcher(hooks=[note])]},
+    )
+    record, before = tmp_path / "answers.jsonl", children()
+
+    async def play() -> None:
+        outcomes = run_many(["slow", "first", "hopeless"], options, concurrency=2, record=record).__aiter__()
+        assert (await anext(outcomes)).index == 1
+        await asyncio.to_thread(
+            wait_until, lambda: "hopeless" in sent and len(children()) <= len(before) + 1, "the end of two engines"
+        )
+        Path(str(options.cwd), "go").touch()
+        await asyncio.to_thread(wait_until, lambda: len(record.read_text().splitlines()) == 3, "the second answer")
+        with pytest.raises(ResultError, match="no such model"):
+            await anext(outcomes)
+
+    run("asyncio", play)
 
 
 @dataclass
