@@ -31,18 +31,22 @@ SUBCOMMANDS = frozenset(SUBCOMMAND_NAMES.split())
 """The subcommands (`commands/catalog.py`), here because a start without one does not read the catalogue."""
 BACKGROUND = "Parley has no background sessions; `parley sessions list` lists sessions, `parley attach ID` follows one"
 CLOUD = "it is a service of Anthropic, which Parley does not use"
+KEYS_ONLY = "Parley uses API keys only; set ANTHROPIC_API_KEY, and see `parley auth status`"
 REFUSED = {
     "daemon": BACKGROUND,
     "gateway": CLOUD,
     "import": "the configuration of other agents cannot be imported",
     "kill": BACKGROUND,
+    "login": KEYS_ONLY,
+    "logout": KEYS_ONLY,
     "logs": BACKGROUND,
+    "migrate-installer": "use `parley update`",
     "rc": CLOUD,
     "remote-control": CLOUD,
     "respawn": BACKGROUND,
     "rm": BACKGROUND,
     "self-hosted-runner": CLOUD,
-    "setup-token": "Parley uses API keys only; set ANTHROPIC_API_KEY",
+    "setup-token": KEYS_ONLY,
     "stop": BACKGROUND,
     "sync": CLOUD,
     "ultrareview": CLOUD,
@@ -178,10 +182,10 @@ def check_mistyped(word: str, parsed: ParsedArgs) -> None:
         return
     from shlex import quote
 
-    from parley.cli.nearest import find_mistyped
+    from parley.cli.nearest import find_mistyped_command
     from parley.errors import UnknownCommand
 
-    if (name := find_mistyped(word, SUBCOMMANDS)) is not None:
+    if (name := find_mistyped_command(parsed.words)) is not None:
         prompt = quote(" ".join(parsed.words))
         raise UnknownCommand(
             f"unknown command `{word}` (did you mean {name}?); to send it as a prompt: parley -p {prompt}"

@@ -5,9 +5,9 @@ Loaded only if something is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from parley.cli.main import is_driven
+from parley.cli.main import SUBCOMMANDS, is_driven
 from parley.errors import InvalidArguments
 from parley.protocol.options import BY_FLAG, ROWS, CliOptions, ParsedArgs
 
@@ -26,16 +26,35 @@ def find_nearest(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {names[near[0]]}?)" if near else ""
 
 
-def find_mistyped(word: str, known: Iterable[str]) -> str | None:
+def find_mistyped_command(words: Sequence[str]) -> str | None:
+    """Return the subcommand that the first of these words was probably meant to be; None if it is a prompt.
+
+    The words after it can tell: `mcpp list` has the name of an action, and `conformance` alone is no sentence.
+    """
+    word, *rest = words
+    if (name := find_mistyped(word, SUBCOMMANDS)) is not None:
+        return name
+    if not rest:
+        return next((name for name in sorted(SUBCOMMANDS) if len(name) > SHORT and word.startswith(name)), None)
+    name = find_mistyped(word, SUBCOMMANDS, is_followed=True)
+    if name is None:
+        return None
+    from parley.cli.commands.catalog import BY_NAME
+
+    return name if rest[0] in BY_NAME[name].actions else None
+
+
+def find_mistyped(word: str, known: Iterable[str], *, is_followed: bool = False) -> str | None:
     """Return the known word that differs by a typo or two; None if none does.
 
     Stricter than `find_nearest`: a word that is probably something else must not be taken for a mistake.
+    `is_followed`: a letter more or less is a typo in a very short name too, because the next word fits it.
     """
     typos, name = min(((count_typos(word, name), name) for name in known), default=(0, ""))
     if typos > max(1, len(name) // LETTERS_PER_TYPO):
         return None
     is_swapped = sorted(word) == sorted(name)
-    if len(name) <= SHORT and not is_swapped and (len(name) < SHORT or len(word) == len(name)):
+    if len(name) <= SHORT and not is_swapped and ((len(name) < SHORT and not is_followed) or len(word) == len(name)):
         return None
     return name or None
 

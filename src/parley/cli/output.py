@@ -53,7 +53,7 @@ class ResultPrinter(NoHost):
         if isinstance(message, Result):
             # A finished background task may start another turn with its own result; the last one is printed.
             self._last = message
-        elif isinstance(message, ApiRetry) and not self._as_json:
+        elif isinstance(message, ApiRetry):
             from parley.sdk.runtime.wording import failure_reason, retry_text  # few calls fail
 
             warn(f"the model call failed ({failure_reason(message)}); {retry_text(message)}")

@@ -98,12 +98,16 @@ class SessionStores:
 
         Raises UsageError, SessionError.
         """
+        from shlex import quote
+
         from parley.stores.session_find import explain_unknown, find_session
 
         stores = [self._given] if self._given else [self._open_store(chosen) for chosen in self._choose_stores()]
         found = find_session(name, stores, self._launch.cwd)
         if found is None and name.strip() and not is_uuid(name):
-            raise UnknownSession(name, explain_unknown(name, stores))
+            is_option = name == self._launch.options.resume
+            hint = f". --resume takes the argument after it. If it is the prompt: parley -p --continue {quote(name)}"
+            raise UnknownSession(name, explain_unknown(name, stores) + (hint if is_option else ""))
         return found or name
 
     def inherit(self, fork: str, session_id: str) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Self
 import msgspec
 
 from parley._launched import launched_parent_pid, launched_pid
-from parley.errors import SessionBusy, SessionError, explain_os_errors
+from parley.errors import SessionBusy, SessionError
 from parley.protocol.base import Json
 from parley.workspace import private_files
 
@@ -118,7 +118,7 @@ def acquire(
     dead, this waits up to `WAIT_SECONDS` for the lock.
     """
     attempts = round(WAIT_SECONDS / PAUSE_SECONDS)
-    with explain_os_errors(f"cannot create the session's lease {path}", without_lease):
+    try:
         while True:
             file = private_files.open_file(path, os.O_RDWR | os.O_CREAT, below=BELOW)
             try:
@@ -139,10 +139,11 @@ def acquire(
             finally:
                 if file >= 0:
                     os.close(file)
-
-
-def without_lease(problem: str) -> SessionError:
-    return SessionError(f"{problem}. With --no-session-persistence, a session needs no lease.")
+    except OSError as exc:
+        raise SessionError(
+            f"cannot write to the folder of sessions {path.parent.parent}: {exc.strerror}. Make it writable, choose "
+            "another with CLAUDE_CONFIG_DIR, or give --no-session-persistence to keep nothing"
+        ) from None
 
 
 def steal_file(path: Path, pause: Callable[[float], None]) -> None:

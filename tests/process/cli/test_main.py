@@ -266,6 +266,26 @@ def test_an_unknown_session_is_an_error_result_never_a_new_session(run: Any) -> 
     assert done.returncode == 1
 
 
+def test_a_prompt_that_resume_took_as_its_value_is_explained(run: Any) -> None:
+    done = run("-p", "--model", "offline", "--resume", "say first")
+
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr.startswith("No conversation found with session ID: say first (")
+    assert "--resume takes the argument after it. If it is the prompt: parley -p --continue 'say first'" in done.stderr
+
+
+def test_a_config_folder_that_cannot_be_written_is_named_with_what_to_do(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "config"
+    done = run("-p", "--model", "offline", "say Hi.", CLAUDE_CONFIG_DIR=str(folder))
+
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert done.stderr == (
+        f"cannot write to the folder of sessions {folder}: Not a directory. Make it writable, choose another with "
+        "CLAUDE_CONFIG_DIR, or give --no-session-persistence to keep nothing\n"
+    )
+
+
 def test_a_session_id_in_use_is_refused(run: Any) -> None:
     asked = "11111111-2222-4333-8444-555555555555"
     assert run("-p", "--model", "offline", "--session-id", asked, "say Hi.").returncode == 0

@@ -45,6 +45,24 @@ def test_a_prompt_that_only_begins_with_such_a_word_is_a_prompt(run: Any) -> Non
     assert "You said: doctor" in run("--print", "doctor", **OFFLINE).stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(("mcpp", "list"), "mcp"), (("conformance",), "conform"), (("configure",), "config"), (("evals", "x"), "eval")],
+)
+def test_a_mistyped_subcommand_is_refused_if_the_words_after_it_fit(
+    run: Any, words: tuple[str, ...], meant: str
+) -> None:
+    done = run(*words, **OFFLINE)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"Error: unknown command `{words[0]}` (did you mean {meant}?); to send it as")
+
+
+@pytest.mark.parametrize("words", [("explain this",), ("mcpp", "server", "fails"), ("map", "list", "x"), ("explain",)])
+def test_words_that_no_subcommand_fits_are_a_prompt(run: Any, words: tuple[str, ...]) -> None:
+    assert f"You said: {' '.join(words)}" in run(*words, **OFFLINE).stdout
+
+
 @pytest.mark.parametrize("word", sorted(SUBCOMMANDS))
 def test_every_subcommand_has_help(run: Any, word: str) -> None:
     done = run(word, "--help")

@@ -181,7 +181,7 @@ def test_a_file_that_may_only_be_read_is_read(tmp_path: Path, monkeypatch: pytes
 
     assert list(there.read(FIRST)) == CONVERSATION
     assert [info.id for info in there.list()] == [FIRST]
-    with pytest.raises(SessionError, match="cannot create the session's lease"):
+    with pytest.raises(SessionError, match="cannot write to the folder of sessions"):
         there.open(FIRST)
     with pytest.raises(SessionError, match="readonly database"):
         there.rename(FIRST, "Another")
