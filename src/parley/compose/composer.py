@@ -159,7 +159,12 @@ class Composer:
         check_worktree(launch)
         if launch.remote is not None:
             ignored += launch.remote.list_left_out(launch.started_in)
-        for warning in (*ignored, *list_problems()):
+        missing = [
+            f"option '--add-dir': there is no folder {folder!r:.200}"
+            for folder in options.add_dirs or ()
+            if launch.remote is None and not os.path.isdir(os.path.join(launch.started_in, folder))
+        ]
+        for warning in (*ignored, *missing, *list_problems()):
             launch.warn(warning)
         launch.settings.check_start(options, launch.started_in)
         if options.require_sandbox:

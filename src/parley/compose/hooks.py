@@ -6,6 +6,7 @@ See also: `parley.hooks.settings` reads them, `parley.hooks.extension` those of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -41,8 +42,14 @@ def load_settings_hooks(
             get_http_policy=lambda: http_policy(launch, by_admin=layer.source == "managed"),
         )
 
-    hooks, problems = load_hooks(layers, lambda rule, warn: make_condition(launch, rule, warn), make_runtime)
+    hooks, problems = load_hooks(layers, partial(make_condition, launch), make_runtime)
     return hooks, [str(problem) for problem in problems]
+
+
+def find_hook_problems(launch: LaunchContext) -> list[str]:
+    """What a session would report about the hooks of the settings in effect."""
+    make = partial(make_condition, launch)
+    return [str(problem) for problem in load_hooks(launch.settings.merged.hooks, make)[1]]
 
 
 def http_policy(launch: LaunchContext, *, by_admin: bool) -> HttpHookPolicy:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from parley.compose.launch_context import LaunchContext, make_deadlines, option_values
 from parley.compose.registry import import_object, load_backend
-from parley.errors import ModelForbidden, UsageError
+from parley.errors import ModelError, ModelForbidden, UsageError
 from parley.models.base import Model
 from parley.models.catalog import (
     BACKENDS,
@@ -173,12 +173,16 @@ class ModelFactory:
             return
         if "claude" in choice.name or self._replace(choice) != choice:
             return
-        meant = f"openai:{rest if is_other else choice.name}"
-        if url := environment.get(own):
-            advice = f"For the server in {own} ({without_userinfo(url)}), use {meant}."
+        raise UsageError(self._advise_on_server(choice.name, rest if is_other else choice.name))
+
+    def _advise_on_server(self, name: str, meant: str) -> str:
+        """How to reach a model that is not one of Anthropic's."""
+        own = f"{OPENAI.variables}_BASE_URL"
+        if url := self.launch.environment.get(own):
+            advice = f"For the server in {own} ({without_userinfo(url)}), use openai:{meant}."
         else:
-            advice = f"For a server with chat completions, use {meant} and set {own}, such as {LOCAL_SERVER}."
-        raise UsageError(f"{choice.name!r:.200} is not a model of Anthropic. {advice}")
+            advice = f"For a server with chat completions, use openai:{meant} and set {own}, such as {LOCAL_SERVER}."
+        return f"{name!r:.200} is not a model of Anthropic. {advice}"
 
     def _check_policy(self, choice: ModelRef) -> None:
         """Raises ModelForbidden."""
@@ -301,9 +305,14 @@ class ModelFactory:
 
         return self.trust() if self.launch.environment.get(EXTRA) else None
 
-    def find_endpoint(self, service: str) -> ModelEndpoint:
-        """Raises UsageError, or ModelError if a key is needed and missing."""
-        found = credentials.find_endpoint(service, self.launch.credentials())
+    def find_endpoint(self, service: str, name: str = "") -> ModelEndpoint:
+        """`name`: the model to call. Raises UsageError, or ModelError if a key is needed and missing."""
+        try:
+            found = credentials.find_endpoint(service, self.launch.credentials())
+        except ModelError as exc:
+            if name and "claude" not in name and get_backend(service).is_messages_api and self.is_first_party:
+                exc.advice = self._advise_on_server(name, name)
+            raise
         if found.auth is not None and self.launch.options.record:
             # The key of a helper command is known only now.
             self.wrapping.redaction.add(found.auth[1].removeprefix("Bearer "))

@@ -9,11 +9,12 @@ true of single tools: timeouts and policies.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from parley.hooks.output import find_similar
 from parley.mcp.base import Kind, ParsedServers, ServerSpec
 from parley.mcp.content import clean
 from parley.protocol.base import Json, Struct
@@ -73,6 +74,7 @@ def parse_servers(
 def parse_server(
     name: str, data: Any, source: str, variables: Mapping[str, str], may_allow: bool = False
 ) -> ServerSpec:
+    misspelt = tuple(find_misspelt(data)) if isinstance(data, dict) else ()
     try:
         if not name.strip() or len(name) > MAX_NAME_CHARS:
             raise InvalidEntry(f"the name must have 1 to {MAX_NAME_CHARS} characters")
@@ -100,7 +102,7 @@ def parse_server(
             timeout_seconds=None if entry.timeout is None else entry.timeout / 1000,
             tool_timeouts={tool.name: tool.timeout / 1000 for tool in tools if tool.timeout is not None},
             tool_policies=policies,
-            notes=tuple(notes),
+            notes=(*misspelt, *notes),
             always_load=entry.alwaysLoad,
             shown=displayed_config(entry, kind),
         )
@@ -109,7 +111,17 @@ def parse_server(
     except msgspec.ValidationError as exc:
         text = str(exc)
     required = isinstance(data, dict) and data.get("required") is True
-    return ServerSpec(name=name[:MAX_NAME_CHARS], kind="stdio", source=source, required=required, problem=text)
+    return ServerSpec(
+        name=name[:MAX_NAME_CHARS], kind="stdio", source=source, required=required, problem=text, notes=misspelt
+    )
+
+
+def find_misspelt(entry: Json) -> Iterator[str]:
+    """Describe the keys that are like known ones. Others may be known to a newer version."""
+    known = frozenset(ServerEntry.__struct_fields__)
+    for key in entry.keys() - known:
+        if (meant := find_similar(key, known)) is not None:
+            yield f"unknown key {key!a:.100} (did you mean {meant}?)"
 
 
 def kind_of(entry: ServerEntry) -> Kind:

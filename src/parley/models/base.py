@@ -282,7 +282,7 @@ class ModelSetup(Protocol):
     def extra_trust(self) -> Callable[[], ssl.SSLContext] | None:
         """The same, if the environment adds certificates to those of the machine; else None."""
 
-    def find_endpoint(self, service: str) -> ModelEndpoint:
+    def find_endpoint(self, service: str, name: str = "") -> ModelEndpoint:
         """The address and the key of a service that settings know. Raises UsageError or ModelError."""
 
     def cloud_options(self, cloud: str) -> dict[str, str]:

@@ -210,7 +210,8 @@ def parse_given(text: str, cwd: str) -> ServerDeclaration:
     except OSError as exc:
         raise UsageError(f"cannot read the MCP configuration {path}: {exc.strerror}") from None
     except safe_read.UnreadableFile as exc:
-        raise UsageError(f"the MCP configuration {path} {exc}") from None
+        place = "" if exc.line is None else f" (line {exc.line})"
+        raise UsageError(f"the MCP configuration {path} {exc}{place}") from None
     if (duplicate := find_duplicate_key(data)) is not None:
         raise UsageError(f"the MCP configuration {path}: {duplicate}")
     servers = values.get("mcpServers")

@@ -66,7 +66,8 @@ def open_session(request: WantedSession, store: Store, new_id: Callable[[], str]
     if request.newest and old is None:
         raise SessionError("No conversation found to continue")
     if request.session_id is not None and request.keep and store.exists(request.session_id):
-        raise UsageError(f"Session ID {request.session_id} is already in use.")
+        used = request.session_id
+        raise UsageError(f"Session ID {used} is already in use. Use --resume {used} to continue it.")
     if old is None:
         session_id = request.session_id or new_id()
         return OpenedSession(session_id=session_id, log=target_store(request, store).create(session_id))
@@ -81,7 +82,7 @@ def open_session(request: WantedSession, store: Store, new_id: Callable[[], str]
 def check_options(request: WantedSession) -> None:
     """Raises UsageError if the options contradict each other."""
     if request.session_id is not None and not is_uuid(request.session_id):
-        raise UsageError("Invalid session ID. Must be a valid UUID.")
+        raise UsageError(f"Invalid session ID. Must be a valid UUID, not {request.session_id!r:.200}.")
     resumes = bool(request.resume or request.newest)
     if request.session_id is not None and resumes and not request.fork:
         raise UsageError("--session-id can be combined with --resume or --continue only if --fork-session is given")

@@ -137,3 +137,17 @@ def test_the_name_of_another_server_s_model_says_how_to_reach_it(
     assert done.returncode == 1
     assert f"'{model}' is not a model of Anthropic. For " in done.stderr
     assert done.stderr.rstrip().endswith(advice)
+
+
+@pytest.mark.parametrize(
+    ("model", "is_other"), [("gpt-4o", True), ("llama3", True), ("sonnet", False), ("opus", False)]
+)
+def test_without_a_key_the_name_of_another_server_s_model_says_how_to_reach_it(
+    run: Any, model: str, is_other: bool
+) -> None:
+    done = run("-p", "--model", model, "hi")
+
+    assert done.returncode == 1
+    assert done.stdout.startswith("No API key: set ANTHROPIC_API_KEY")
+    assert (f"'{model}' is not a model of Anthropic. For a server with" in done.stdout) == is_other
+    assert (f"use openai:{model} and set OPENAI_BASE_URL" in done.stdout) == is_other

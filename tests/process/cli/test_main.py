@@ -156,9 +156,11 @@ def test_stdin_may_be_a_file(run: Any, tmp_path: Path, environment: dict[str, st
         (("--print", "--include-partial-messages", "x"), "requires --print and --output-format=stream-json"),
         (("--print", "--replay-user-messages", "x"), "requires both --input-format=stream-json"),
         (("--print", "--max-turns", "many", "x"), "needs a whole number"),
-        (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID"),
+        (("--print", "--session-id", "not-a-uuid", "x"), "Must be a valid UUID, not 'not-a-uuid'."),
         (("--print", "--model", "scripted:nowhere.toml", "x"), "cannot read script"),
         (("--print", "--settings", "{broken", "x"), "settings"),
+        (("--print", "x", "--mcp-config", '{"mcpServers":\n{'), "is not valid JSON: Input data was truncated (line 2)"),
+        (("--print", "--json-schema", "no.json", "x"), "give the text of a JSON Schema, not the name of a file"),
         (("--print", "--system-prompt-file", "/no/such/file", "x"), "cannot be read"),
     ],
 )
@@ -247,6 +249,8 @@ def test_an_unreachable_server_gives_a_result_in_bounded_time(run: Any) -> None:
     result = json.loads(done.stdout)
     assert (result["subtype"], result["is_error"], result["terminal_reason"]) == ("success", True, "api_error")
     assert done.returncode == 1
+    assert done.stderr.startswith("the model call failed (")
+    assert "retrying in " in done.stderr
 
 
 def test_a_subscription_token_is_never_used(run: Any) -> None:
@@ -286,11 +290,28 @@ def test_a_config_folder_that_cannot_be_written_is_named_with_what_to_do(run: An
     )
 
 
+@pytest.mark.parametrize(
+    ("option", "warning"),
+    [
+        (("--add-dir", "nowhere"), "option '--add-dir': there is no folder 'nowhere'\n"),
+        (
+            ("--mcp-config", '{"mcpServers": {"x": {"comand": "ls"}}}'),
+            "--mcp-config: MCP server 'x': unknown key 'comand' (did you mean command?)\n",
+        ),
+    ],
+)
+def test_a_value_without_effect_is_a_warning(run: Any, option: tuple[str, ...], warning: str) -> None:
+    done = run("-p", "say Hi.", "--model", "offline", *option)
+
+    assert (done.stdout, done.returncode) == ("Hi.\n", 0)
+    assert done.stderr.count(warning) == 1
+
+
 def test_a_session_id_in_use_is_refused(run: Any) -> None:
     asked = "11111111-2222-4333-8444-555555555555"
     assert run("-p", "--model", "offline", "--session-id", asked, "say Hi.").returncode == 0
     again = run("-p", "--model", "offline", "--session-id", asked, "say Hi.")
-    assert "already in use" in again.stderr
+    assert again.stderr == f"Error: Session ID {asked} is already in use. Use --resume {asked} to continue it.\n"
     assert again.returncode == 1
 
 

@@ -20,6 +20,7 @@ from parley.cli.commands.subcommand import (
     write_lines,
     write_result,
 )
+from parley.compose.hooks import find_hook_problems
 from parley.compose.launch_context import LaunchContext
 from parley.compose.setup.model_server import KeyStatus, find_status
 from parley.errors import InvalidArguments, UsageError
@@ -48,7 +49,7 @@ class ConfigCommand(Subcommand):
             f"{key} = {printable(msgspec.json.encode(value).decode(), 2_000)}{describe_source(self.launch, key)}"
             for key, value in sorted(settings.items())
         )
-        return self.write(settings, lines)
+        return self.write(settings, lines, nothing="no settings are in effect here")
 
     def get(self, key: str) -> int:
         value: Any = mask(self.launch.settings.merged.to_json())
@@ -185,7 +186,9 @@ def trust(folder: str) -> Json:
     settings = open_context(folder).settings
     entries = settings.trust_dependent_entries()  # read once, so that what is shown is what is recorded
     effects = [{"setting": text, "file": path} for text, path in entries if not settings.is_in_effect(text)]
-    return {"folder": settings.record_trust(True, entries), "is_trusted": True, "in_effect": effects}
+    path, trusted = settings.record_trust(True, entries), open_context(folder)
+    warnings = [*trusted.settings.warnings(), *find_hook_problems(trusted)]
+    return {"folder": path, "is_trusted": True, "in_effect": effects, "warnings": warnings}
 
 
 def format_trust(result: Json) -> list[str]:
@@ -194,7 +197,7 @@ def format_trust(result: Json) -> list[str]:
     if not result["is_trusted"]:
         return [f"{result['folder']} is no longer trusted"]
     effects = [f"  in effect: {row['setting']} ({row['file']})" for row in result["in_effect"]]
-    return [f"{result['folder']} is trusted", *effects]
+    return [f"{result['folder']} is trusted", *effects, *(f"  {warning}" for warning in result["warnings"])]
 
 
 def open_context(folder: str) -> LaunchContext:

@@ -19,6 +19,7 @@ from parley.cli.commands.resident import describe, list_servers, read_idle_secon
 from parley.cli.commands.setup import find_installation
 from parley.cli.commands.subcommand import GivenArgs, choose_style, open_launch, write_result
 from parley.cli.main import RESIDENT
+from parley.compose.hooks import find_hook_problems
 from parley.compose.launch_context import LaunchContext
 from parley.compose.models import ModelFactory
 from parley.compose.permissions import is_bare_root
@@ -212,7 +213,7 @@ def check_resident() -> Iterator[DoctorFinding]:
 def check_configuration(launch: LaunchContext) -> Iterator[DoctorFinding]:
     files = [layer.path for layer in launch.settings.layers()]
     yield DoctorFinding("settings files", "ok", ", ".join(files) or "none")
-    for warning in launch.settings.warnings():
+    for warning in (*launch.settings.warnings(), *find_hook_problems(launch)):
         yield DoctorFinding("settings", "warning", warning.removeprefix("settings: "))
     given = [name for name in KEY_VARIABLES if launch.environment.get(name)]
     keys = f"set in the environment: {', '.join(given)}"

@@ -231,7 +231,7 @@ class SessionsCommand(Subcommand):
         """The id for a new session, `--session-id` or the default, and its store. Raises UsageError."""
         given = self.given.options.session_id
         if given is not None and not is_uuid(given):
-            raise UsageError("Invalid session ID. Must be a valid UUID.")
+            raise UsageError(f"Invalid session ID. Must be a valid UUID, not {given!r:.200}.")
         session_id, store = given or default, store or self.sessions.store()
         if store.exists(session_id):
             raise UsageError(f"Session ID {session_id} is already in use. Use --session-id to {remedy}.")

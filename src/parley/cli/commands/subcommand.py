@@ -18,7 +18,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any
@@ -264,8 +264,10 @@ def split_flags(action: Action, argv: Sequence[str]) -> tuple[list[str], dict[st
     return words, values
 
 
-def unknown_flag(name: str, known: Iterable[str]) -> UsageError:
-    return UsageError(f"unknown option '{name}'{find_nearest(name, known)}; put -- before words that start with a dash")
+def unknown_flag(name: str, known: Collection[str]) -> UsageError:
+    takes_address = name in ("--port", "--host", "--bind") and "--listen" in known
+    hint = " (did you mean --listen HOST:PORT?)" if takes_address else find_nearest(name, known)
+    return UsageError(f"unknown option '{name}'{hint}; put -- before words that start with a dash")
 
 
 def usage_line(command: Command, name: str) -> str:

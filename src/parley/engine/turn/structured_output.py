@@ -148,7 +148,9 @@ def parse_output_schema(text: str, max_attempts: int) -> OutputSchema:
     try:
         schema = msgspec.json.decode(text)
     except msgspec.DecodeError as exc:
-        raise UsageError(f"option '--json-schema' is not JSON: {exc}") from None
+        raise UsageError(
+            f"option '--json-schema' is not JSON: {exc}; give the text of a JSON Schema, not the name of a file"
+        ) from None
     return OutputSchema(schema, max_attempts)
 
 

@@ -167,7 +167,7 @@ class HttpModel:
     @classmethod
     def open(cls, setup: ModelSetup, name: str) -> Model:
         return cls(
-            lambda: setup.find_endpoint(cls.service),
+            lambda: setup.find_endpoint(cls.service, name),
             name,
             setup.new_id,
             deadlines=setup.deadlines(),

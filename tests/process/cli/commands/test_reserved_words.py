@@ -127,6 +127,21 @@ def test_help_of_a_command_is_the_same_in_all_ways(run: Any, words: tuple[str, .
     assert asked.stdout == run(*words, "--help").stdout == run(*words, "-h").stdout
 
 
+@pytest.mark.parametrize("command", ["serve", "console"])
+def test_an_option_for_a_port_is_refused_with_the_one_for_an_address(run: Any, command: str) -> None:
+    done = run(command, "--port", "8080")
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: unknown option '--port' (did you mean --listen HOST:PORT?); put --")
+
+
+def test_settings_that_are_not_there_are_reported(run: Any) -> None:
+    done = run("config", "list")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no settings are in effect here\n")
+    assert run("config", "list", "--json").stdout == "{}\n"
+
+
 def test_help_alone_is_the_help_of_parley(run: Any) -> None:
     assert run("help").stdout == run("--help").stdout == run("-h").stdout
     assert "\n  attach  " in run("help").stdout

@@ -41,12 +41,24 @@ def test_trusting_a_folder_reports_what_takes_effect(parley: Any, project: Path)
     (project / ".claude" / "settings.json").write_text(json.dumps(settings))
 
     place = f"({project}/.claude/settings.json)"
+    helper = f"  settings: {project}/.claude/settings.json: apiKeyHelper has no effect: a project cannot set this"
     assert parley("trust", ".")[0].splitlines() == [
         f"{project} is trusted",
         f"  in effect: permissions.allow=Bash(ls:*) {place}",
         f"  in effect: env.A=1 {place}",
+        helper,
     ]
-    assert parley("trust", ".")[0].splitlines() == [f"{project} is trusted"]
+    assert parley("trust", ".")[0].splitlines() == [f"{project} is trusted", helper]
+
+
+def test_what_a_run_would_warn_of_is_reported_by_trust_and_doctor(parley: Any, project: Path) -> None:
+    hooks = {"PreTooluse": [{"hooks": [{"type": "command", "command": "true"}]}]}
+    (project / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    warning = f"settings: {project}/.claude/settings.json: hooks.PreTooluse: unknown event, so these hooks never run"
+
+    assert parley("trust", ".")[0].splitlines()[-1] == f"  {warning} (did you mean PreToolUse?)"
+    assert f"! {warning} (did you mean PreToolUse?)" in parley("doctor")[0]
+    assert turn(parley) == f"{warning} (did you mean PreToolUse?)\n"
 
 
 def test_a_folder_is_forgotten(parley: Any, project: Path) -> None:
@@ -73,6 +85,7 @@ def test_the_result_can_be_json(parley: Any, project: Path) -> None:
         "folder": str(project),
         "is_trusted": True,
         "in_effect": [effect],
+        "warnings": [],
     }
     assert json.loads(parley("trust", "--list", "--json")[0]) == {"trusted": [str(project)]}
     assert json.loads(parley("trust", "--forget", ".", "--json")[0]) == {"folder": str(project), "is_trusted": False}
