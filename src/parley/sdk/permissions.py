@@ -124,6 +124,9 @@ class PermissionResultAllow:
     updated_permissions: list[PermissionUpdate] | None = None
     """Changes to apply, so that such calls are not asked about again."""
 
+    def __post_init__(self) -> None:
+        check_behavior(self)
+
 
 @checks_names
 @dataclass
@@ -136,8 +139,24 @@ class PermissionResultDeny:
     interrupt: bool = False
     """End the turn too."""
 
+    def __post_init__(self) -> None:
+        check_behavior(self)
+
 
 PermissionResult = PermissionResultAllow | PermissionResultDeny
+
+
+def check_behavior(decision: PermissionResult) -> None:
+    """Raises InvalidReturn for another behavior than that of the class, such as a reason that was given as the first
+    argument."""
+    name, meant = type(decision).__name__, "allow" if isinstance(decision, PermissionResultAllow) else "deny"
+    if decision.behavior != meant:
+        raise InvalidReturn(
+            f"the behavior of {name} is always {meant!r}, not {decision.behavior!r:.200}; "
+            'to deny a call, write PermissionResultDeny(message="...")'
+        )
+
+
 CanUseTool = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult] | PermissionResult]
 """Decides on a tool call: it gets the tool's name, the input and a context."""
 
@@ -180,6 +199,8 @@ def split_suggestions(given: Any) -> tuple[list[PermissionUpdate], list[str]]:
 
 def encode_decision(decision: object, question: Question) -> Json:
     """Encode a callback's decision for the wire. Raises InvalidReturn if it is not a PermissionResult."""
+    if isinstance(decision, PermissionResultAllow | PermissionResultDeny):
+        check_behavior(decision)  # it may have been assigned since
     if isinstance(decision, PermissionResultAllow):
         updated = question.input if decision.updated_input is None else decision.updated_input
         reply: Json = {"behavior": "allow", "updatedInput": updated}

@@ -5,12 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from parley import HookMatcher, Options, OptionsError, ResultError, RunResult, Script, run_sync, tool
+from parley import (
+    HookMatcher,
+    Options,
+    OptionsError,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    ResultError,
+    RunResult,
+    Script,
+    ToolResultBlock,
+    UserMessage,
+    query_sync,
+    run_sync,
+    tool,
+)
 from parley.testing import call
 from tests.helpers.environment import base_environment
 from tests.helpers.patience import PATIENCE_SECONDS
@@ -134,3 +149,40 @@ def test_a_home_that_cannot_be_written_says_what_works(harness: ClientHarness, e
     with pytest.raises(ResultError, match="which persist_session=False does without"):
         run_sync("Hello", options)
     assert run_sync("Hello", replace(options, persist_session=False)).text == "Hello."
+
+
+WRITE = Script([call("Write", file_path="note.txt", content="a"), "Done."])
+
+
+def denial_of(options: Options) -> str:
+    """What the model is told about its only call, which is not executed."""
+    return next(
+        str(block.content)
+        for message in query_sync(prompt="Hello", options=options)
+        if isinstance(message, UserMessage) and not isinstance(message.content, str)
+        for block in message.content
+        if isinstance(block, ToolResultBlock) and block.is_error
+    )
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [partial(PermissionResultAllow, "deny"), partial(PermissionResultDeny, "Not allowed.")],  # type: ignore[arg-type]
+)
+def test_a_behavior_of_the_other_class_is_refused_and_denies_the_call(
+    harness: ClientHarness, decide: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(TypeError, match=r'write PermissionResultDeny\(message="..."\)$'):
+        decide()
+    options = harness.options("local", model=WRITE, can_use_tool=lambda *asked: decide())
+    assert 'write PermissionResultDeny(message="...")' in denial_of(options)
+    assert not Path(str(options.cwd), "note.txt").exists()
+    assert "Traceback" not in caplog.text
+
+
+def test_a_behavior_that_is_assigned_later_does_not_run_the_call(harness: ClientHarness) -> None:
+    decision = PermissionResultAllow()
+    decision.behavior = "deny"  # type: ignore[assignment]  # that is the mistake
+    options = harness.options("local", model=WRITE, can_use_tool=lambda *asked: decision)
+    assert "the behavior of PermissionResultAllow is always 'allow', not 'deny'" in denial_of(options)
+    assert not Path(str(options.cwd), "note.txt").exists()
