@@ -260,9 +260,11 @@ class Options(Generic[OutputT]):
     """A budget that this client shares with others."""
 
     def __post_init__(self) -> None:
-        from parley.sdk.launch.validation import check_values
+        from parley.sdk.launch.validation import check_tools, check_values, warn_of_no_limit
 
         check_values(self)
+        check_tools(self)
+        warn_of_no_limit(self)
 
 
 ClaudeAgentOptions = Options

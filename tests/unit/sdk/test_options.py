@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,7 @@ def test_an_invalid_value_is_reported_with_the_valid_ones(name: str, value: Any,
         Client(Options(**{name: value}))
 
 
+@pytest.mark.filterwarnings("ignore:max_turns=0")
 @pytest.mark.parametrize(
     ("given", "argv"),
     [
@@ -116,7 +117,6 @@ def test_an_invalid_value_is_reported_with_the_valid_ones(name: str, value: Any,
         ({"max_budget_usd": Decimal("0.5")}, ["--max-budget-usd=0.5"]),
         ({"model": "", "permission_mode": "", "resume": "", "effort": ""}, []),
         ({"settings": Path("/s.json")}, ["--settings=/s.json"]),
-        ({"include_partial_messages": 1}, ["--include-partial-messages"]),
     ],
 )
 def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]) -> None:
@@ -124,9 +124,19 @@ def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]
     assert [word for word in spell(**given).argv if word not in spell().argv] == argv
 
 
-def test_a_switch_that_is_text_is_on_and_warned_of() -> None:
-    with pytest.warns(UserWarning, match="fork_session must be a bool"):
-        Client(Options(fork_session="no"))  # type: ignore[arg-type]  # that is the case
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("include_partial_messages", "no"), ("persist_session", [1]), ("continue_conversation", 1)],
+)
+def test_a_switch_must_be_a_bool(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=rf"^{name} must be a bool, not (str|\[int\]|int)$"):
+        Options(**{name: value})
+
+
+def test_no_limit_of_turns_is_warned_of_once_where_it_is_written() -> None:
+    with pytest.warns(UserWarning, match=r"^max_turns=0 sets no limit") as warned:
+        Client(replace(Options(max_turns=0), model="sonnet"))
+    assert [each.filename for each in warned] == [__file__]
 
 
 def test_an_event_of_hooks_that_no_one_knows_is_warned_of_and_registered() -> None:

@@ -8,13 +8,14 @@ cannot be used together are an error when the client connects (`args.py`).
 
 A message shows the type of a value, not the value, because it may be a secret. Only numbers and values of an
 enumeration are shown. What the official SDK accepts is accepted here: numbers as text, and empty strings for
-"not set". Non-bool values of a switch and unknown hook events only cause a warning.
+"not set". Unknown hook events only cause a warning.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -127,7 +128,7 @@ FUNCTION = OptionRule("a function", callable)
 TEXT = OptionRule("a string", instance_of(str))
 PATH = OptionRule("a path", instance_of(str, os.PathLike))
 DICT = OptionRule("a dict", instance_of(Mapping))
-SWITCH = OptionRule("a switch", lambda value: True)
+SWITCH = OptionRule("a bool", instance_of(bool))
 WHOLE = OptionRule("a whole number, 0 or more", is_whole, lambda value: float(value) >= 0)
 NUMBER = OptionRule("a number, 0 or more", is_number, lambda value: float(value) >= 0)
 SDK_NUMBER = OptionRule(
@@ -207,18 +208,27 @@ def check_types(options: Options[OutputT] | None) -> Options[OutputT]:
     if not isinstance(options, Options):
         raise TypeError(f"options must be an Options, not {type(options).__name__}")
     check_values(options)
-    for name, rule in RULES.items():
-        if rule is SWITCH and isinstance(getattr(options, name), str):
-            warnings.warn(
-                f"{name} must be a bool, but a string was given; any non-empty string, even 'false', "
-                "turns the option on",
-                stacklevel=3,
-            )
     for event in options.hooks or ():
         if event not in HOOK_EVENTS:
             text = f"hooks: unknown event {event!r}; these hooks are probably never called (known events: "
             warnings.warn(f"{text}{', '.join(HOOK_EVENTS)})", stacklevel=3)
     return options
+
+
+def check_tools(options: Options[Any]) -> None:
+    """Raises TypeError or ValueError for functions in `tools` that cannot be tools."""
+    if isinstance(options.tools, list | tuple) and not all(isinstance(each, str) for each in options.tools):
+        from parley.sdk.runtime.mcp_tool import create_sdk_mcp_server  # only programs with tools need its imports
+
+        create_sdk_mcp_server("tools", tools=[each for each in options.tools if not isinstance(each, str)])
+
+
+def warn_of_no_limit(options: Options[Any]) -> None:
+    """Warn the program that makes these options. A copy (`dataclasses.replace`) causes no second warning."""
+    is_copy = sys._getframe(4).f_globals.get("__name__") == "dataclasses"
+    if options.max_turns is not None and float(options.max_turns) == 0 and not is_copy:
+        text = "max_turns=0 sets no limit, as in the official SDK; give 1 or more, or leave it out for no limit"
+        warnings.warn(text, stacklevel=5)  # this function, __post_init__, two __init__
 
 
 def check_values(options: Options[Any]) -> None:

@@ -88,6 +88,7 @@ def told(made: LaunchSpec) -> dict[str, Any]:
     ],
     ids=named,
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:max_turns=0")
 def test_options_are_flags(given: dict[str, Any], expected: dict[str, Any]) -> None:
     assert told(spell(Options(**given))) == expected
 
