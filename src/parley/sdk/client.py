@@ -72,6 +72,7 @@ DRAIN_SECONDS = 1.0
 LEAVE_SECONDS = 10.0
 """How long a client that leaves a gateway waits until its turns are stopped."""
 
+NOT_CONNECTED = "the client is not connected: use it in `async with Client(...) as client`, or call connect() first"
 
 Priority = Literal["now", "next", "later"]
 
@@ -314,6 +315,13 @@ class Client(Controls, Generic[OutputT]):
     ) -> None:
         await self.close()
 
+    if not TYPE_CHECKING:  # a type checker reports it
+
+        def __enter__(self):
+            raise TypeError("a Client needs `async with`; in a program without async, use `with SyncClient(...)`")
+
+        __exit__ = __enter__
+
     # Sending.
 
     async def ask(
@@ -384,9 +392,11 @@ class Client(Controls, Generic[OutputT]):
             print(result.text, result.cost_usd)
 
         Raises ResultError if the turn failed, unless `check` is False, and MessageParseError if there is an
-        `output_type` that the output does not match. Raises what `ask` raises. Cancelling the call interrupts the turn,
-        or withdraws the prompt if it waits; the next prompt runs at once.
+        `output_type` that the output does not match. Raises what `ask` raises, and RuntimeError in a callback of this
+        client, which would wait for its own turn. Cancelling the call interrupts the turn, or withdraws the prompt if
+        it waits; the next prompt runs at once.
         """
+        request_handlers.refuse_deadlock(self.router)
         turn, model = await self.ask(prompt, deps=deps), None
         async for message in turn:
             if isinstance(message, messages.AssistantMessage) and not message.parent_tool_use_id and not message.error:
@@ -516,13 +526,13 @@ class Client(Controls, Generic[OutputT]):
     def connected(self) -> connection.EngineConnection:
         """The connection to the engine. Raises NotConnected."""
         if self._connection is None:
-            raise NotConnected("the client is not connected: call connect() first")
+            raise NotConnected(NOT_CONNECTED if self._info is None else "the client was closed")
         return self._connection
 
     def _check_was_connected(self) -> None:
         """Messages received before the engine exited can still be read after close()."""
         if self._info is None:
-            raise NotConnected("the client is not connected: call connect() first")
+            raise NotConnected(NOT_CONNECTED)
 
 
 ClaudeSDKClient = Client

@@ -143,7 +143,7 @@ def name_options(text: str) -> str:
             return found[0]
         return option if value is None else f"{option}={value!r}"
 
-    return FLAG.sub(name, text)
+    return FLAG.sub(name, text.replace("parley sessions list --all", "list_sessions()"))
 
 
 class BudgetExceeded(ClaudeSDKError):
@@ -184,6 +184,10 @@ class MessageParseError(ClaudeSDKError):
 
 class InvalidReturn(TypeError):
     """A callback of the program returned something else than it should. The engine gets the text as an error."""
+
+
+class InvalidArguments(ValueError):
+    """The model called a tool with arguments that do not match its schema. It gets the text as the result."""
 
 
 def describe_exception(exc: BaseException) -> str:

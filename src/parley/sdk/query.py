@@ -11,16 +11,35 @@ See also: `runtime/query_stream.py`, which is imported by the first call.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncIterable, Callable
 
     from parley.sdk.options import Options
     from parley.sdk.runtime.query_stream import QueryStream
     from parley.sdk.runtime.transport import Transport, Wire
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def named_only(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function name its parameters when it is called without their names."""
+
+    @functools.wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        if given:
+            name = function.__name__
+            raise TypeError(f"{name}() takes no arguments without a name: write {name}(prompt=..., options=...)")
+        return function(*given, **named)
+
+    return call
+
+
+@named_only
 def query(
     *,
     prompt: str | AsyncIterable[dict[str, Any]],

@@ -24,7 +24,7 @@ import msgspec
 
 from parley.protocol.base import Json
 from parley.sdk.context import RunContext
-from parley.sdk.errors import MessageParseError
+from parley.sdk.errors import InvalidArguments, MessageParseError
 
 if TYPE_CHECKING:
     from parley.sdk.types.messages import ResultMessage
@@ -148,6 +148,15 @@ class ToolWarning(UserWarning):
     """A model will not know how to use a tool, because its function has no type hints or no docstring."""
 
 
+def warn_about(function: Callable[..., Any], text: str) -> None:
+    """Warn at the definition of a tool's function, once."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    file, line = (code.co_filename, code.co_firstlineno) if code is not None else ("<tool>", 1)
+    seen = getattr(function, "__globals__", {}).setdefault("__warningregistry__", {})
+    name = getattr(function, "__name__", type(function).__name__)
+    warnings.warn_explicit(f"the tool {name} has {text}", ToolWarning, file, line, function.__module__, seen)
+
+
 class Parameters:
     """The parameters of a plain function: their schema, and the conversion of JSON to their types."""
 
@@ -166,8 +175,7 @@ class Parameters:
                 self._context = name
                 continue
             if name not in hints:
-                text = f"the tool {function.__name__} has no type hint for {name!r}: the model may send anything"
-                warnings.warn(text, ToolWarning, stacklevel=4)
+                warn_about(function, f"no type hint for {name!r}: the model may send anything")
             kind = self._types[name] = hints.get(name, Any)
             described = type_schema(kind, nulls=True)
             if parameter.default is parameter.empty:
@@ -179,18 +187,17 @@ class Parameters:
         self.schema = hoist_definitions(self.schema)
 
     def values(self, arguments: Json) -> dict[str, Any]:
-        """Convert arguments to the types of the parameters, and add the `RunContext`. Raises ValueError."""
+        """Convert arguments to the types of the parameters, and add the `RunContext`. Raises InvalidArguments."""
         if unknown := sorted(set(arguments) - set(self._types)):
-            raise ValueError(f"unknown parameter {unknown[0]!r} (the parameters are {list(self._types)})")
+            raise InvalidArguments(f"unknown parameter {unknown[0]!r} (the parameters are {list(self._types)})")
         if missing := [name for name in self.schema["required"] if name not in arguments]:
-            raise ValueError(f"parameter {missing[0]!r} is missing")
-        try:
-            values = {
-                name: msgspec.convert(value, strip_annotations(self._types[name]), dec_hook=build_value)
-                for name, value in arguments.items()
-            }
-        except msgspec.ValidationError as exc:
-            raise ValueError(str(exc)) from None
+            raise InvalidArguments(f"parameter {missing[0]!r} is missing")
+        values = {}
+        for name, value in arguments.items():
+            try:
+                values[name] = msgspec.convert(value, strip_annotations(self._types[name]), dec_hook=build_value)
+            except msgspec.ValidationError as exc:
+                raise InvalidArguments(f"parameter {name!r}: {exc}") from None
         return values if self._context is None else {**values, self._context: RunContext.current()}
 
 

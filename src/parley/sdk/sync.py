@@ -21,13 +21,14 @@ import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from parley.protocol.base import Json
 from parley.protocol.messages.requests import Request
-from parley.sdk.client import Client, Priority
+from parley.sdk.client import NOT_CONNECTED, Client, Priority
 from parley.sdk.errors import ClaudeSDKError, NotConnected
 from parley.sdk.options import Options
+from parley.sdk.query import named_only
 from parley.sdk.runtime.prompts import Prompt
 from parley.sdk.runtime.query_stream import QueryStream
 from parley.sdk.runtime.transport import Transport, Wire
@@ -111,6 +112,7 @@ class SyncStream(Iterator[ours.Message]):
         self._stream = stream
 
     def __iter__(self) -> SyncStream:
+        aiter(self._stream)  # raises if it was read to its end
         return self
 
     def __next__(self) -> ours.Message:
@@ -215,6 +217,13 @@ class SyncClient(Generic[OutputT]):
     ) -> None:
         self.close()
 
+    if not TYPE_CHECKING:  # a type checker reports it
+
+        async def __aenter__(self):
+            raise TypeError("a SyncClient needs `with`; in an async program, use `async with Client(...)`")
+
+        __aexit__ = __aenter__
+
     def ask(
         self,
         prompt: Prompt,
@@ -283,10 +292,13 @@ class SyncClient(Generic[OutputT]):
 
     def _connected_loop(self) -> LoopThread:
         if self._loop is None:
-            raise NotConnected("the client is not connected: call connect() first")
+            if self._client.server_info is not None:
+                raise NotConnected("the client was closed")
+            raise NotConnected(NOT_CONNECTED.replace("async with ", "with Sync"))
         return self._loop
 
 
+@named_only
 def query_sync(
     *, prompt: str, options: Options[Any] | None = None, transport: Transport | Wire | None = None
 ) -> Iterator[ours.Message]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from parley import (
+    Client,
     HookMatcher,
+    NotConnected,
     Options,
     OptionsError,
     PermissionResultAllow,
@@ -20,8 +23,10 @@ from parley import (
     ResultError,
     RunResult,
     Script,
+    SyncClient,
     ToolResultBlock,
     UserMessage,
+    query,
     query_sync,
     run_sync,
     tool,
@@ -29,7 +34,7 @@ from parley import (
 from parley.testing import call
 from tests.helpers.environment import base_environment
 from tests.helpers.patience import PATIENCE_SECONDS
-from tests.helpers.sdk import ClientHarness
+from tests.helpers.sdk import ClientHarness, run
 
 UNPRICED = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
 
@@ -186,3 +191,122 @@ def test_a_behavior_that_is_assigned_later_does_not_run_the_call(harness: Client
     options = harness.options("local", model=WRITE, can_use_tool=lambda *asked: decision)
     assert "the behavior of PermissionResultAllow is always 'allow', not 'deny'" in denial_of(options)
     assert not Path(str(options.cwd), "note.txt").exists()
+
+
+def test_a_callback_with_too_few_parameters_is_one_sentence(
+    harness: ClientHarness, caplog: pytest.LogCaptureFixture
+) -> None:
+    def may(name: str) -> PermissionResultAllow:
+        return PermissionResultAllow()
+
+    options = harness.options("local", model=WRITE, can_use_tool=may)
+    assert "may() takes 1 positional argument but 3 were given" in denial_of(options)
+    [said] = [record for record in caplog.records if record.name == "parley.sdk"]
+    assert "may() takes 1 positional argument but 3 were given" in said.getMessage()
+    assert said.exc_info is None
+
+
+@pytest.mark.parametrize("arguments", [{"count": "x"}, {"count": 1, "sort": True}, {}])
+def test_wrong_arguments_of_the_model_name_the_parameter_and_are_no_failure(
+    harness: ClientHarness, arguments: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tool
+    def two(count: int) -> int:
+        """Count twice."""
+        return 2 * count
+
+    options = harness.options("local", model=Script([call("mcp__tools__two", **arguments), "Done."]), tools=[two])
+    told = denial_of(options)
+    assert ("sort" if "sort" in arguments else "count") in told
+    assert [record for record in caplog.records if record.name == "parley.sdk"] == []
+
+
+def nameless(*numbers: int) -> int:
+    """Add numbers."""
+    return sum(numbers)
+
+
+def named(number: int) -> int:
+    """Return a number."""
+    return number
+
+
+@pytest.mark.parametrize(
+    ("tools", "says"),
+    [
+        ([named, named], "more than one tool named 'named'"),
+        ([nameless], "parameter 'numbers' of nameless cannot be passed by name"),
+        ([lambda: 1], "has no name"),
+    ],
+)
+def test_functions_that_cannot_be_tools_are_refused_where_they_are_given(tools: Any, says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        Options(tools=tools)
+
+
+def test_a_warning_about_a_tool_points_at_its_function() -> None:
+    with pytest.warns(UserWarning, match="no docstring") as warned:
+
+        @tool
+        def lookup(city: str) -> None:
+            pass
+
+    [said] = warned
+    assert (said.filename, said.lineno) == (__file__, lookup.function.__code__.co_firstlineno)
+
+
+def test_a_client_names_the_other_class_and_says_why_it_is_not_connected(harness: ClientHarness) -> None:
+    wrong: Any = Client
+    with pytest.raises(TypeError, match="use `with SyncClient"), wrong():
+        pass
+
+    async def enter() -> None:
+        wrong: Any = SyncClient
+        async with wrong():
+            pass
+
+    with pytest.raises(TypeError, match="use `async with Client"):
+        asyncio.run(enter())
+    ask: Any = query
+    with pytest.raises(TypeError, match=r"write query\(prompt=\.\.\., options=\.\.\.\)"):
+        ask("Hello", Options())
+    client = SyncClient(harness.options("local"))
+    with pytest.raises(NotConnected, match="use it in `with SyncClient"):
+        client.run("Hello")
+    with client:
+        pass
+    with pytest.raises(NotConnected, match="the client was closed"):
+        client.run("Hello")
+
+
+def test_a_turn_cannot_be_read_twice_without_a_word(harness: ClientHarness) -> None:
+    with SyncClient(harness.options("local")) as client:
+        turn = client.ask("Hello")
+        assert list(turn)
+        with pytest.raises(RuntimeError, match="already read"):
+            list(turn)
+        assert (turn.text(), turn.text()) == ("Hello.", "Hello.")
+
+
+def test_a_callback_that_waits_for_its_own_client_is_refused(harness: ClientHarness) -> None:
+    async def play() -> str:
+        async def may(*asked: Any) -> PermissionResultAllow:
+            await client.run("May it?")
+            return PermissionResultAllow()
+
+        client = Client(harness.options("local", model=WRITE, can_use_tool=may))
+        async with client:
+            async for message in await client.ask("Hello"):
+                if isinstance(message, UserMessage) and not isinstance(message.content, str):
+                    return str(message.content)
+        return ""
+
+    assert "this would deadlock" in run("asyncio", play)
+
+
+@pytest.mark.parametrize("engine", ["process", "local"])
+def test_an_unknown_session_is_one_sentence_without_the_command_line(harness: ClientHarness, engine: str) -> None:
+    with pytest.raises(ResultError) as exc:
+        run_sync("Hello", harness.options(engine, resume="unknown"))
+    text = str(exc.value)
+    assert ("exit code" in text, "parley sessions" in text, "list_sessions()" in text) == (False, False, True)

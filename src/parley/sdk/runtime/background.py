@@ -45,6 +45,15 @@ def on_trio() -> bool:
     return True
 
 
+def current_task() -> object:
+    """The running task of asyncio or trio."""
+    if on_trio():
+        import trio
+
+        return trio.lowlevel.current_task()
+    return asyncio.current_task()
+
+
 class Event(Protocol):
     """Something that happens once."""
 
@@ -86,6 +95,21 @@ def is_cancellation(exc: BaseException) -> bool:
 def start(work: Work) -> Job:
     """Run a coroutine function in the background. An exception is logged; catch it in `work` to handle it."""
     return TrioJob(work) if on_trio() else AsyncioJob(work)
+
+
+def log_failure(what: str, exc: BaseException) -> None:
+    """Log that a callback failed; without a traceback if the error is in how it is called or what it returns.
+
+    Such a TypeError is raised in the module that calls the callback, which calls this function too.
+    """
+    innermost = exc.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    frame = None if innermost is None else innermost.tb_frame
+    if isinstance(exc, TypeError) and frame is not None and frame.f_globals.get("log_failure") is log_failure:
+        log.warning("%s failed: %s", what, exc)
+    else:
+        log.warning("%s failed", what, exc_info=exc)
 
 
 async def maybe_await(answer: Any) -> Any:

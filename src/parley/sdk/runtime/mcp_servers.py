@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from parley.protocol.base import Json
-from parley.sdk.errors import describe_exception
-from parley.sdk.runtime.background import Job, is_stray, log, maybe_await, start
+from parley.sdk.errors import InvalidArguments, describe_exception
+from parley.sdk.runtime.background import Job, is_stray, log, log_failure, maybe_await, start
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -104,20 +104,23 @@ class SdkMcpServer:
             except BaseException as exc:
                 if not isinstance(exc, Exception) and not is_stray(exc):
                     raise
-                log.warning("the tool %s failed", tool.name, exc_info=True)
+                if not isinstance(exc, InvalidArguments):
+                    log_failure(f"the tool {tool.name}", exc)
                 return error_result(describe_exception(exc))
             finally:
                 del self._calls[number]
         return error_result("the call was cancelled")
 
     def _check(self, tool: SdkMcpTool[Any], arguments: Any) -> None:
-        """Raises ValueError for arguments that do not match the tool's schema."""
+        """Raises InvalidArguments for arguments that do not match the tool's schema."""
         if not isinstance(arguments, dict):
-            raise ValueError("the arguments must be an object")
+            raise InvalidArguments("the arguments must be an object")
         if tool.name not in self._validators:
             self._validators[tool.name] = build_validator(tool.listed()["inputSchema"])
         for error in self._validators[tool.name].iter_errors(arguments):
-            raise ValueError(f"Input validation error: {error.message}")
+            name = ".".join(map(str, error.absolute_path))
+            where = f"parameter {name!r}: " if name else ""  # a missing parameter is named by the message
+            raise InvalidArguments(f"Input validation error: {where}{error.message}")
 
 
 METHODS: dict[str, Callable[[SdkMcpServer, Json, Any], Awaitable[Json]]] = {

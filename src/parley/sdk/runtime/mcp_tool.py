@@ -6,7 +6,6 @@ See also: `tool.py` for the decorator, `schema.py` for the schemas, `runtime/mcp
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -115,8 +114,7 @@ class FunctionTool(SdkMcpTool[Any], Generic[P, R]):
             raise TypeError(f'{function!r} has no name; use tool("name", "description")(...) to give it one')
         text = description or inspect.getdoc(function)
         if not text:
-            about = f"the tool {tool_name} has no docstring: the model knows only its name and its parameters"
-            warnings.warn(about, schema.ToolWarning, stacklevel=3)
+            schema.warn_about(function, "no docstring: the model knows only its name and its parameters")
             text = tool_name
         super().__init__(tool_name, text, self._parameters.schema, self._handle, annotations)
         self.__doc__, self.__wrapped__ = function.__doc__, function

@@ -114,8 +114,8 @@ def end_error(ended: Ended, broken: BaseException | None, last: ours.ResultMessa
     if not ended.exit_code:
         return None
     if last is not None and last.is_error:
-        failed: ProcessError = ResultError.from_message(last, ended.exit_code)
-        failed.stderr = ended.stderr
+        failed: ProcessError = ResultError.from_message(last)
+        failed.exit_code, failed.stderr = ended.exit_code, ended.stderr
     elif last is None and (refusal := find_refusal(ended.stderr)):
         failed = OptionsError(refusal)
         failed.exit_code, failed.stderr = ended.exit_code, ended.stderr

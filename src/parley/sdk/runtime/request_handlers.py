@@ -7,7 +7,9 @@ that as a denial or a failed hook, and passes the text to the model.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from parley.protocol.base import UNSET, Json, to_builtins
@@ -25,7 +27,7 @@ from parley.sdk import hooks, permissions, questions, spelling
 from parley.sdk.context import CURRENT, RunContext
 from parley.sdk.errors import InvalidReturn
 from parley.sdk.permissions import PermissionResultDeny, Signal
-from parley.sdk.runtime.background import log, maybe_await
+from parley.sdk.runtime.background import current_task, log, log_failure, maybe_await
 from parley.sdk.types.shapes import ElicitationResult, UserDialogResult
 
 if TYPE_CHECKING:
@@ -37,6 +39,20 @@ USER_DIALOGS = {"AskUserQuestion": "on_question", "ExitPlanMode": "on_plan"}
 """Tools whose calls are questions to the user, and the option with their callback."""
 GUARDS = frozenset({"PreToolUse", "PreModelSwitch"})
 """Events whose hooks decide whether something happens. They have `permissionDecision`."""
+
+ANSWERING: ContextVar[tuple[MessageRouter, weakref.ref[Any]] | None] = ContextVar("parley answering", default=None)
+"""The client and the task of the callback that is running. Tasks that a callback starts inherit it."""
+
+
+def refuse_deadlock(router: MessageRouter) -> None:
+    """Raises RuntimeError in a callback of a turn, which another turn of this client would wait for."""
+    answering = ANSWERING.get()
+    if answering is None or answering[0] is not router or not (router.is_busy or router.in_turn):
+        return
+    if answering[1]() is current_task():
+        raise RuntimeError(
+            "a callback cannot wait for a turn of the client that called it: this would deadlock; use another Client"
+        )
 
 
 class RequestHandler:
@@ -55,6 +71,7 @@ class RequestHandler:
         if handler is None:
             raise NotImplementedError(f"the client does not support the control request {request.subtype}")
         CURRENT.set(self._make_context())  # every request is answered by a task of its own
+        ANSWERING.set((self._router, weakref.ref(current_task())))
         try:
             return await handler(self, request, signal)
         except InvalidReturn as exc:
@@ -62,8 +79,8 @@ class RequestHandler:
             is_reported = isinstance(request, HookCallback) and self.failures_block
             log.log(logging.DEBUG if is_reported else logging.WARNING, "%s; this counts as an error", exc)
             raise
-        except Exception:
-            log.warning("the callback for the request %s failed", self._callback(request), exc_info=True)
+        except Exception as exc:
+            log_failure(f"the callback for the request {self._callback(request)}", exc)
             raise
 
     def _make_context(self) -> RunContext[Any]:

@@ -138,6 +138,8 @@ class TurnRecord(MessageBuffer):
         """For the `RunContext` of callbacks."""
         self.state: State = "sent"
         self.result: ours.ResultMessage | None = None
+        self.is_read = False
+        """Whether a reader has had all messages."""
         self.parser = parser
         self.stop: Callable[[], None] = do_nothing
         """Interrupts the turn, or withdraws its prompt, because its reader was cancelled. Never waits."""
@@ -170,7 +172,8 @@ class Turn(MessageStream, Generic[OutputT]):
     Iterate over a turn to get its messages, the result last; or use one of the shortcuts, which read
     the turn to its end. A failed turn (an API error, a limit, an interrupt) raises ResultError in every
     shortcut. Pass `check=False` to get what there is instead. Iterating raises nothing for a failed
-    turn: its result is one of the messages.
+    turn: its result is one of the messages. Messages are not kept: to iterate again after the end raises RuntimeError,
+    but the shortcuts still work.
 
     Cancelling a reader interrupts the turn: `task.cancel()`, `asyncio.timeout`, a cancel scope of trio, or closing
     `text_stream()`. What the model has said so far stays in the conversation and is paid for; the next prompt runs at
@@ -182,11 +185,16 @@ class Turn(MessageStream, Generic[OutputT]):
         self._record = record
 
     def __aiter__(self) -> Turn[OutputT]:
+        if self._record.is_read:
+            raise RuntimeError("the messages of this turn were already read; keep them in a list to use them again")
         return self
 
     async def __anext__(self) -> ours.Message:
         try:
             return await self._record.take()
+        except StopAsyncIteration:
+            self._record.is_read = True
+            raise
         except BaseException as exc:
             if is_cancellation(exc):
                 self._record.stop()
@@ -220,7 +228,7 @@ class Turn(MessageStream, Generic[OutputT]):
         Raises ResultError if the turn failed, unless `check` is False, and if the prompt was withdrawn;
         CLIConnectionError if the client was closed, or the engine exited, before the turn ended.
         """
-        async for _ in self:
+        while await anext(self, None) is not None:
             pass
         result = self.result
         if result is None:
