@@ -89,6 +89,8 @@ class AnswerRepair:
             return (self._renumber(event),)
         text.held.append(event)
         text.pending += piece
+        if text.mode == "json":
+            text.mode = "text"  # it may turn out to be no call
         return [] if text.mode in ("call", "harmony") else [*self._scan(text)]
 
     def _scan(self, text: HeldText) -> Iterator[ModelEvent]:
@@ -116,13 +118,16 @@ class AnswerRepair:
             if before:
                 text.seen.append(before)
                 yield self._delta(text.index, "text_delta", "text", before)
+        elif kind == "json":
+            text.mode = kind
+            return
         text.pending, text.held = rest, [ModelEvent("")]
         if kind == "think":
             text.mode, text.pending, text.is_after_tag = "think", skip_tag(rest), True
             yield self._start_block(text.index, {"type": "thinking", "thinking": "", "signature": ""})
             yield from self._scan(text)
         elif kind == "token":
-            text.pending = skip_token(rest)
+            text.pending, text.is_after_tag = skip_token(rest), True
             yield from self._scan(text)
         elif kind == "end_think":
             if text.has_begun:
@@ -159,7 +164,7 @@ class AnswerRepair:
             return "", 0
         from parley.engine.repair.marks import find_mark
 
-        return find_mark(text.pending, text.seen, has_tools=self._is_tool is not None)
+        return find_mark(text.pending, text.seen, self._is_tool)
 
     def _release(self, text: HeldText) -> Iterator[ModelEvent]:
         """The held text is only text."""
@@ -189,7 +194,7 @@ class AnswerRepair:
         if text.mode == "harmony":
             yield from self._end_harmony(text)
             return
-        if text.mode == "call":
+        if text.mode in ("call", "json"):
             calls = self._read_calls(text.pending)
         if not calls:
             if text.pending or not text.is_restarted:
@@ -324,7 +329,8 @@ class HeldText:
         self.start = start
         self.index = start.index
         self.mode = "text"
-        """`text`, `think` for the thinking in it, or what is held to its end: a `call` or `harmony` channels."""
+        """`text`, `think` for the thinking in it, or what is held: a `call` or `harmony` channels to its end, `json`
+        until it is clear whether it is a call."""
         self.has_begun = False
         self.is_after_tag = False
         """Whether only space has followed a tag."""

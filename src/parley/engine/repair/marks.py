@@ -6,7 +6,7 @@ See also: `text_calls.py` reads the calls, `answer.py` holds the text back until
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 NAMESPACE = r"(?:[\w-]+:|[|｜]DSML[|｜])?"
 """What some families of models put before the name of a tag."""
@@ -64,10 +64,19 @@ UNREAD_CALL = re.compile(
 """A call at the end of a text, in a format that is not read: the model is asked to make it again."""
 DECIDED_CHARS = 48
 """How much of JSON or of a fence shows whether it is a call."""
-BARE_CALL = re.compile(
-    r"(?:```\w*\s*)?(?:\[\s*)?\{\s*[\"'](?:name|tool|tool_name|tool_calls|action|function|function_name|type|id|tool_call_id)[\"']\s*:"
-    r"|(?:```\w*\s*)?\[\s*[A-Za-z_]\w*\(\s*\w+\s*=|```tool_code\s+(?:print\()?[A-Za-z_][\w.]*\("
+NAMED = ("name", "tool", "tool_name", "function", "function_name", "action")
+ARGUMENTS = ("arguments", "parameters", "input", "args", "tool_input", "tool_args", "action_input")
+OTHER_KEYS = ("id", "type", "tool_call_id", "index")
+"""The keys of a call in JSON."""
+JSON_CALL = re.compile(
+    rf"(?:```\w*\s*)?(?=(?:\[\s*)?\{{\s*[\"'](?:{'|'.join((*NAMED, *OTHER_KEYS, 'tool_calls'))})[\"']\s*:)"
 )
+JSON_ITEM = re.compile(
+    r"""[\s,\[{]*["']([^"']{1,99})["']\s*:\s*(?:"([^"]{0,200})"|'([^']{0,200})'|[\w.-]+(?=\s*[,}]))?"""
+)
+"""A key, and its value if that is short."""
+MAX_NAME_CHARS = 200
+PYTHON_CALL = re.compile(r"(?:```\w*\s*)?\[\s*[A-Za-z_]\w*\(\s*\w+\s*=|```tool_code\s+(?:print\()?[A-Za-z_][\w.]*\(")
 CODE_INDENT = 4
 """Markdown takes lines with this many spaces for code."""
 MAX_PROMISE_CHARS = 200
@@ -76,8 +85,12 @@ PROMISE = re.compile(r"\s*[^\n`{}]{0,200}[:.]?\s*", re.S)
 FUTURE = re.compile(r"(?i)\b(?:i'll|i will|i am going to|i'm going to|let me|let's|i need to|calling)\b")
 
 
-def find_mark(pending: str, seen: Sequence[str], *, has_tools: bool) -> tuple[str, int]:
-    """What a text contains after what was seen, and where: a mark, something undecided, or nothing (an empty kind)."""
+def find_mark(pending: str, seen: Sequence[str], is_tool: Callable[[str], bool] | None) -> tuple[str, int]:
+    """What a text contains after what was seen, and where: a mark, something undecided, or nothing (an empty kind).
+
+    `is_tool`: whether a name means a tool; None if there are none.
+    """
+    has_tools = is_tool is not None
     for found in SUSPECT.finditer(pending):
         at, rest = found.start(), pending[found.start() :]
         kind = ""
@@ -90,13 +103,32 @@ def find_mark(pending: str, seen: Sequence[str], *, has_tools: bool) -> tuple[st
         if kind and not is_code(before) and (kind != "call" or has_tools):
             return kind, at
         if may_be_bare and may_lead_in(before, rest):
-            if BARE_CALL.match(rest):
-                return "call", at
-            if len(rest) < DECIDED_CHARS:
+            bare = None if is_tool is None else read_bare_kind(rest, is_tool)
+            if bare:
+                return bare, at
+            if bare is not None and len(rest) < DECIDED_CHARS:
                 return "undecided", at
         if is_prefix(rest):
             return "undecided", at
     return "", 0
+
+
+def read_bare_kind(text: str, is_tool: Callable[[str], bool]) -> str | None:
+    """What begins without a tag: a `call`, `json` that may be one, or something else (None); empty if undecided."""
+    if (found := JSON_CALL.match(text)) is None:
+        return "call" if PYTHON_CALL.match(text) else ""
+    at, is_named = found.end(), False
+    while (item := JSON_ITEM.match(text, at)) is not None:
+        key, name, at = item[1], item[2] or item[3], item.end()
+        if key in ARGUMENTS:
+            return "call"
+        if key in NAMED and name:
+            is_named = is_tool(name)
+        if key not in (*NAMED, *OTHER_KEYS, "tool_calls") or (key in NAMED and name and not is_named):
+            return None
+    if text[at:].lstrip().startswith("}"):
+        return "call" if is_named else None
+    return None if text.startswith(('"', "'"), at) and len(text) - at > MAX_NAME_CHARS else "json"
 
 
 def find_open_tag(text: str) -> int:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from parley.engine.repair.arguments import LenientReader, NotRepairable
-from parley.engine.repair.marks import HARMONY, NAMESPACE, TAGGED
+from parley.engine.repair.marks import ARGUMENTS, HARMONY, NAMED, NAMESPACE, OTHER_KEYS, TAGGED
 from parley.protocol.base import Json, Struct
 
 BETWEEN = re.compile(
@@ -30,9 +30,6 @@ BETWEEN = re.compile(
     r"|<\|(?!channel|start\||python_tag|message)[\w /]*\|>|<｜[^｜]*｜>|</s>|\[/TOOL_CALLS\])*"
 )
 """What may stand between calls and after them."""
-NAMED = ("name", "tool", "tool_name", "function", "function_name", "action")
-ARGUMENTS = ("arguments", "parameters", "input", "args", "tool_input", "tool_args", "action_input")
-OTHER_KEYS = ("id", "type", "tool_call_id", "index")
 FUNCTION = re.compile(
     rf"(?i)<{NAMESPACE}(?:function=|(?:function|invoke|tool_use|tool_call)\s+name=)\s*[\"']?([^\"'>\s]+)[\"']?\s*>"
 )

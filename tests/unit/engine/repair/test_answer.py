@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import count, pairwise
 
 import msgspec
-from hypothesis import given
+import pytest
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from parley.engine.repair.answer import AnswerRepair
@@ -17,6 +18,14 @@ PARTS = st.sampled_from(
     [
         *("<think>", "</think>", "<thinking>", "<tool_call>", "</tool_call>", "<function=Read>", "</function>", "<"),
         *("[TOOL_CALLS]", "<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant", "```json\n", "```", "`"),
+        *(
+            '{"name": "Ada", ',
+            '{"type": "function", ',
+            '"function": {"name": "Read", ',
+            '"id": 1, ',
+            '"age": 3',
+            "[{'tool': ",
+        ),
         *('{"name": "Read", "arguments": {"path": "a"}}', '{"name": ', "{", "[", "}", "> ", "\n", " ", "I'll look:\n"),
         *("<minimax:tool_call>", "<TOOLCALL>", '<tool_use name="Read">', "<｜DSML｜invoke name=", "<|START_ACTION|>"),
         *("[THINK]", "[/THINK]", "◁think▷", "◁/think▷", "<thought>", "</thought>", "<|START_THINKING|>", "<Think>"),
@@ -71,6 +80,8 @@ def cut(text: str, at: list[int]) -> list[str]:
 
 
 @given(TEXTS, st.lists(st.integers(min_value=0, max_value=200), max_size=8))
+@example("<|im_end|> -->", [10])
+@example('  {"name": "Ada", "age": 36', [12, 20])
 def test_the_pieces_of_a_text_make_no_difference(text: str, at: list[int]) -> None:
     assert read(cut(text, at))[0] == read([text])[0]
 
@@ -100,3 +111,23 @@ def test_a_text_without_a_mark_passes_byte_for_byte(text: str) -> None:
 def test_without_tools_a_call_is_text() -> None:
     text = '<tool_call>{"name": "Read", "arguments": {}}</tool_call>'
     assert read([text], has_tools=False)[0] == [{"type": "text", "text": text}]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        '{"name": "left-pad", "version": "1.0.0", ',
+        '{"id": 7, ',
+        '```json\n[{"type": "object", "of": {}, ',
+        '{"tool_calls": [{"id": "1", "function": {"name": "write", ',
+        f'{{"name": "{"word " * 100}", ',
+        "{'action': 'wait', ",
+    ],
+)
+def test_json_that_is_no_call_is_sent_as_it_arrives(start: str) -> None:
+    rest = ['"key": "value", '] * 20
+    _, events = read([*start, *rest])
+    sent = [event.delta.text for event in events if event.type == "content_block_delta" and event.delta is not None]
+
+    assert "".join(sent) == start + "".join(rest)
+    assert sent[-19:] == rest[1:]
