@@ -1,5 +1,7 @@
 # `make hello` runs the main job, `make check` passes the tests; both set up what they need.
 PYTHON ?= python3
+# An interpreter that is named on the command line is checked even if .venv is ready.
+NAMED := $(if $(filter file,$(origin PYTHON)),,| python)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 # The three distributions of this repository, with the versions of other packages that constraints.txt names.
@@ -14,7 +16,7 @@ WORKERS ?= $(shell expr 3 \* $$(nproc 2>/dev/null || echo 2))
 RUN := $(BIN)/python -m tests.run
 PYTEST := $(RUN) -n $(WORKERS) --dist worksteal
 
-.PHONY: hello check lint types test failed $(TIERS) compiled shuffled drift programs parity bench bench-original plots docs site pictures house mutants dist lock clean
+.PHONY: hello check lint types test failed $(TIERS) compiled shuffled drift programs parity bench bench-original plots docs site pictures house mutants dist lock clean python
 
 hello: .venv/ready
 	@$(BIN)/parley --print --model offline "say Hello from Parley: no key, no network."
@@ -120,7 +122,12 @@ pictures: .venv/ready-dev
 	$(BIN)/python scripts/pictures.py
 	$(BIN)/python scripts/console_pictures.py
 
-.venv/ready: pyproject.toml packages/server/pyproject.toml packages/kit/pyproject.toml constraints.txt
+python:
+	@$(PYTHON) -c ''
+	@test ! -x $(BIN)/python || test "$$($(BIN)/python -V)" = "$$($(PYTHON) -V)" || \
+		{ echo ".venv has $$($(BIN)/python -V), not $$($(PYTHON) -V); run first: rm -r .venv"; exit 1; }
+
+.venv/ready: pyproject.toml packages/server/pyproject.toml packages/kit/pyproject.toml constraints.txt $(NAMED)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Parley needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11")'
 	@test -x $(BIN)/python || { echo "setting up: creating the virtual environment .venv"; $(PYTHON) -m venv .venv; }
 	@echo "setting up: installing Parley and what it needs (about 10 seconds)"

@@ -314,13 +314,18 @@ class SignalHandler:
         return self._signal is not None
 
     def exit_code(self) -> int:
-        """Return 143 after SIGTERM or SIGHUP; 0 after SIGINT or for a server; else what the last result says."""
+        """Return 143 after SIGTERM or SIGHUP; 0 after SIGINT or for a server; else what the last result says.
+
+        Without a result, it is 1 if a line could not be read.
+        """
         if self._signal in (signal.SIGTERM, signal.SIGHUP):
             return TERMINATED
         if self._signal == signal.SIGINT or self._is_server:
             return 0
         last = self._session.runner.last_result
-        if last is None or last.is_error is not True:
+        if last is None:
+            return 1 if self._session.control.has_refused else 0
+        if last.is_error is not True:
             return 0
         return DENIED if last.terminal_reason == "permission_denied" else 1
 

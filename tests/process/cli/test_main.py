@@ -307,6 +307,26 @@ def test_a_value_without_effect_is_a_warning(run: Any, option: tuple[str, ...], 
     assert done.stderr.count(warning) == 1
 
 
+@pytest.mark.parametrize(
+    ("after", "code"), [("", 1), ('{"type":"user","message":{"role":"user","content":"say Hi."}}\n', 0)]
+)
+def test_input_without_a_readable_line_fails_the_run(
+    tmp_path: Path, environment: dict[str, str], after: str, code: int
+) -> None:
+    done = subprocess.run(
+        [PARLEY, *STREAM, "--model", "offline"],
+        input=f"not json\n{after}",
+        capture_output=True,
+        check=False,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert "a line from the client was refused: the line is not JSON" in done.stderr
+    assert (done.returncode, "Hi." in done.stdout) == (code, bool(after))
+
+
 def test_a_session_id_in_use_is_refused(run: Any) -> None:
     asked = "11111111-2222-4333-8444-555555555555"
     assert run("-p", "--model", "offline", "--session-id", asked, "say Hi.").returncode == 0

@@ -54,6 +54,8 @@ CONNECTING_SECONDS = 3.0
 class ControlDispatcher:
     def __init__(self, session: Session) -> None:
         self._session = session
+        self.has_refused = False
+        """Whether a line was refused that is neither a prompt nor a request."""
         self._slow: dict[RequestId, asyncio.Task[None]] = {}
         """The tasks of slow requests."""
         self._changing: set[asyncio.Task[None]] = set()
@@ -94,6 +96,7 @@ class ControlDispatcher:
         elif refused.kind == "user":
             session.prompt_queue.put(RejectedPrompt(refused.reason, refused.uuid))
         else:
+            self.has_refused = True
             error = {"type": "validation_error", "message": refused.reason}
             session.outbox.send(SystemFault(message=refused.reason, error=error))
 
