@@ -139,6 +139,8 @@ def acquire(
             finally:
                 if file >= 0:
                     os.close(file)
+    except private_files.UnsafeFile as exc:
+        raise SessionError(f"cannot hold the session: {exc.strerror}") from None
     except OSError as exc:
         raise SessionError(
             f"cannot write to the folder of sessions {path.parent.parent}: {exc.strerror}. Make it writable, choose "

@@ -151,7 +151,7 @@ def test_a_misspelled_key_of_a_project_is_named_also_without_trust(harness: Clie
 def test_a_home_that_cannot_be_written_says_what_works(harness: ClientHarness, engine: str) -> None:
     (harness.folder / "file").touch()
     options = harness.options(engine, env={"CLAUDE_CONFIG_DIR": str(harness.folder / "file")})
-    with pytest.raises(ResultError, match="which persist_session=False does without"):
+    with pytest.raises(ResultError, match="give persist_session=False to keep nothing"):
         run_sync("Hello", options)
     assert run_sync("Hello", replace(options, persist_session=False)).text == "Hello."
 
