@@ -117,6 +117,8 @@ def test_an_invalid_value_is_reported_with_the_valid_ones(name: str, value: Any,
         ({"max_budget_usd": Decimal("0.5")}, ["--max-budget-usd=0.5"]),
         ({"model": "", "permission_mode": "", "resume": "", "effort": ""}, []),
         ({"settings": Path("/s.json")}, ["--settings=/s.json"]),
+        ({"include_partial_messages": 1}, ["--include-partial-messages"]),
+        ({"include_partial_messages": 0, "fork_session": None}, []),
     ],
 )
 def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]) -> None:
@@ -126,7 +128,7 @@ def test_what_works_with_the_official_sdk_works_here(given: Any, argv: list[str]
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("include_partial_messages", "no"), ("persist_session", [1]), ("continue_conversation", 1)],
+    [("include_partial_messages", "no"), ("persist_session", [1]), ("continue_conversation", 2)],
 )
 def test_a_switch_must_be_a_bool(name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=rf"^{name} must be a bool, not (str|\[int\]|int)$"):

@@ -7,8 +7,8 @@
 cannot be used together are an error when the client connects (`args.py`).
 
 A message shows the type of a value, not the value, because it may be a secret. Only numbers and values of an
-enumeration are shown. What the official SDK accepts is accepted here: numbers as text, and empty strings for
-"not set". Unknown hook events only cause a warning.
+enumeration are shown. What the official SDK accepts is accepted here: numbers as text, empty strings for "not set", and
+0 and 1 for a switch. Unknown hook events only cause a warning.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ FUNCTION = OptionRule("a function", callable)
 TEXT = OptionRule("a string", instance_of(str))
 PATH = OptionRule("a path", instance_of(str, os.PathLike))
 DICT = OptionRule("a dict", instance_of(Mapping))
-SWITCH = OptionRule("a bool", instance_of(bool))
+SWITCH = OptionRule("a bool", lambda value: isinstance(value, int) and value in (0, 1))
 WHOLE = OptionRule("a whole number, 0 or more", is_whole, lambda value: float(value) >= 0)
 NUMBER = OptionRule("a number, 0 or more", is_number, lambda value: float(value) >= 0)
 SDK_NUMBER = OptionRule(
